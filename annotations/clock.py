@@ -1,0 +1,95 @@
+"""Time as an argument: nothing below the edge of a program reads the clock of the machine.
+
+Programs pass a `SystemClock`; tests and replays pass a `ManualClock`, on which a day of trains
+takes a second.
+"""
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+from annotations.instants import utc
+
+
+class Clock(Protocol):
+    """Tells the time and waits for it."""
+
+    def now(self) -> datetime:
+        """The present instant, in UTC."""
+
+    def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
+        """Return ``True`` at `instant` (at once if it is past), ``False`` as soon as cancelled."""
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now(self) -> datetime:
+        """The present instant, in UTC."""
+        return datetime.now(UTC)
+
+    def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
+        """Return ``True`` at `instant`, ``False`` as soon as `cancelled` is set."""
+        while (seconds := (instant - self.now()).total_seconds()) > 0:
+            # Short naps, because the clock of the machine may be set while we sleep.
+            nap = min(seconds, 60.0)
+            if cancelled is None:
+                time.sleep(nap)
+            elif cancelled.wait(nap):
+                return False
+        return cancelled is None or not cancelled.is_set()
+
+
+class ManualClock:
+    """A clock that stands still until it is told, or until somebody waits on it.
+
+    Waiting advances it: first everything scheduled up to that instant happens, in the order of
+    its instants, each with the clock standing at its own instant; then the wait is over. So a
+    server, a feed and a client in one thread play a whole day without a pause.
+
+    Args:
+        start: the first instant.
+
+    Raises:
+        InstantError: an instant is naive.
+    """
+
+    def __init__(self, start: datetime) -> None:
+        self._now = utc(start)
+        self._agenda: list[tuple[datetime, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def now(self) -> datetime:
+        """The instant at which this clock stands."""
+        return self._now
+
+    def schedule(self, instant: datetime, action: Callable[[], None]) -> None:
+        """Call `action` when the clock is advanced to `instant` or beyond it."""
+        heapq.heappush(self._agenda, (utc(instant), next(self._order), action))
+
+    def advance_to(self, instant: datetime) -> None:
+        """Let everything scheduled up to `instant` happen, then stand there.
+
+        Raises:
+            ValueError: `instant` lies in the past of this clock.
+        """
+        instant = utc(instant)
+        if instant < self._now:
+            raise ValueError(f"a clock does not go back: {instant} is before {self._now}")
+        while self._agenda and self._agenda[0][0] <= instant:
+            due, _, action = heapq.heappop(self._agenda)
+            self._now = max(self._now, due)
+            action()
+        self._now = instant
+
+    def wait_until(self, instant: datetime, cancelled: threading.Event | None = None) -> bool:
+        """Advance to `instant`; ``False`` if cancelled before or by what happened meanwhile."""
+        if cancelled is not None and cancelled.is_set():
+            return False
+        if instant > self._now:
+            self.advance_to(instant)
+        return cancelled is None or not cancelled.is_set()

@@ -1,0 +1,33 @@
+"""Errors of the kernel.
+
+AnnotationError
+├── TermError        a text that is not an RDF term in N-Triples form
+├── InstantError     an instant without a time zone, or a text that is not an xsd:dateTime
+├── LabelError       a label that cannot hold (an interval that ends before it starts)
+│   └── OverlapError two labels of one fact that overlap
+└── DecodeError      quads that do not form an annotated fact
+"""
+
+
+class AnnotationError(Exception):
+    """Root of the errors of this package."""
+
+
+class TermError(AnnotationError, ValueError):
+    """A text that is not an RDF term in N-Triples form."""
+
+
+class InstantError(AnnotationError, ValueError):
+    """An instant without a time zone, or a text that is not an ``xsd:dateTime``."""
+
+
+class LabelError(AnnotationError, ValueError):
+    """A label that cannot hold."""
+
+
+class OverlapError(LabelError):
+    """Two labels of the same fact overlap in time."""
+
+
+class DecodeError(AnnotationError, ValueError):
+    """Quads that do not form an annotated fact."""

@@ -1,0 +1,144 @@
+"""Time labels and labelled facts.
+
+A fact without a label is static. `Expiration(t)` holds until *t*; `Interval(start, end)` holds
+from *start* until *end*. A fact is valid at ``now`` iff ``start <= now < end``; an expiration has
+no start. Source: Taelman et al. 2016, section 4.1; Gutierrez, Hurtado and Vaisman, *Introducing
+Time into RDF*, 2007.
+"""
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+from annotations.errors import LabelError, OverlapError
+from annotations.instants import format_instant, utc
+from annotations.terms import Quad
+
+Labelling: TypeAlias = Literal["expiration", "interval"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Expiration:
+    """The fact holds until `end`.
+
+    Raises:
+        InstantError: the instant is naive.
+    """
+
+    end: datetime
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "end", utc(self.end))
+
+    @property
+    def start(self) -> None:
+        """An expiration has no start."""
+        return None
+
+    @property
+    def labelling(self) -> Labelling:
+        """The kind of this label."""
+        return "expiration"
+
+    def valid_at(self, now: datetime) -> bool:
+        """Whether a fact with this label holds at `now`."""
+        return now < self.end
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Interval:
+    """The fact holds from `start` (inclusive) to `end` (exclusive).
+
+    Raises:
+        InstantError: an instant is naive.
+        LabelError: the interval is empty or inverted.
+    """
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", utc(self.start))
+        object.__setattr__(self, "end", utc(self.end))
+        if self.start >= self.end:
+            raise LabelError(
+                f"an interval must end after it starts: "
+                f"{format_instant(self.start)} to {format_instant(self.end)}"
+            )
+
+    @property
+    def labelling(self) -> Labelling:
+        """The kind of this label."""
+        return "interval"
+
+    def valid_at(self, now: datetime) -> bool:
+        """Whether a fact with this label holds at `now`."""
+        return self.start <= now < self.end
+
+
+Label: TypeAlias = Expiration | Interval
+
+
+class Fact(NamedTuple):
+    """A quad with its label; no label: static."""
+
+    quad: Quad
+    label: Label | None = None
+
+    def valid_at(self, now: datetime) -> bool:
+        """Whether the fact holds at `now`."""
+        return self.label is None or self.label.valid_at(now)
+
+
+FactKey: TypeAlias = Literal["subject-predicate", "triple"]
+"""What makes two facts versions of the same fact, always within one graph."""
+
+
+def key_of(quad: Quad, key: FactKey = "subject-predicate") -> tuple[str, ...]:
+    """The part of a quad that all versions of one fact share."""
+    if key == "triple":
+        return (quad.subject, quad.predicate, quad.object, quad.graph)
+    return (quad.subject, quad.predicate, quad.graph)
+
+
+def check_no_overlap(facts: Iterable[Fact], key: FactKey = "subject-predicate") -> None:
+    """Refuse labels of one fact that overlap.
+
+    Two expirations of one fact overlap always (both hold now); an expiration overlaps every
+    interval that starts before it. Exact repetitions are one fact.
+
+    Raises:
+        OverlapError: two labels of one fact hold at a common instant.
+    """
+    by_key: dict[tuple[str, ...], set[Fact]] = {}
+    for fact in facts:
+        if fact.label is not None:
+            by_key.setdefault(key_of(fact.quad, key), set()).add(fact)
+    for versions in by_key.values():
+        if len(versions) > 1:
+            _check_versions(versions)
+
+
+def _check_versions(versions: set[Fact]) -> None:
+    def begins(fact: Fact) -> tuple[bool, float]:
+        start = fact.label.start if fact.label else None
+        return (start is not None, start.timestamp() if start else 0.0)
+
+    ordered = sorted(versions, key=begins)
+    for earlier, later in itertools.pairwise(ordered):
+        assert earlier.label is not None
+        assert later.label is not None
+        if later.label.start is None or later.label.start < earlier.label.end:
+            raise OverlapError(
+                f"two labels of one fact overlap: {_show(earlier)} and {_show(later)}"
+            )
+
+
+def _show(fact: Fact) -> str:
+    label = fact.label
+    assert label is not None
+    quad = " ".join(term for term in fact.quad if term)
+    since = f"from {format_instant(label.start)} " if label.start else ""
+    return f"{quad} ({since}until {format_instant(label.end)})"

@@ -1,0 +1,1 @@
+"""Annotation methods: the ways in which RDF can carry the time label of a fact."""

@@ -1,0 +1,281 @@
+"""RDF terms as their canonical N-Triples text.
+
+Below the public API a term *is* the text that pyoxigraph prints for it: ``<iri>``, ``"x"@en``,
+``"42"^^<…integer>``, ``_:b``, ``<<( s p o )>>``. Equal terms are equal strings, so terms are
+hashed, compared, joined and written without any conversion. A variable is ``?name``.
+
+Source: RDF 1.2 N-Triples, section 2 (grammar) and section 3 (canonical form).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NewType, TypeAlias
+
+from annotations.errors import TermError
+
+Term = NewType("Term", str)
+"""An RDF term in canonical N-Triples form."""
+
+Variable = NewType("Variable", str)
+"""A variable, with its question mark: ``?name``."""
+
+TermOrVariable: TypeAlias = Term | Variable
+
+DEFAULT_GRAPH = Term("")
+"""The graph of a quad that lies in no named graph (the name of no term)."""
+
+
+class Triple(NamedTuple):
+    """A statement: subject, predicate, object."""
+
+    subject: Term
+    predicate: Term
+    object: Term
+
+
+class Quad(NamedTuple):
+    """A triple in a graph; `DEFAULT_GRAPH` for the default graph."""
+
+    subject: Term
+    predicate: Term
+    object: Term
+    graph: Term = DEFAULT_GRAPH
+
+    @property
+    def triple(self) -> Triple:
+        """The quad without its graph."""
+        return Triple(self.subject, self.predicate, self.object)
+
+
+class TriplePattern(NamedTuple):
+    """A triple in which any position may be a variable."""
+
+    subject: TermOrVariable
+    predicate: TermOrVariable
+    object: TermOrVariable
+
+
+class QuadPattern(NamedTuple):
+    """A quad in which any position may be a variable.
+
+    A variable as graph matches every graph, the default graph included (as in Quad Pattern
+    Fragments); `DEFAULT_GRAPH` matches the default graph alone.
+    """
+
+    subject: TermOrVariable
+    predicate: TermOrVariable
+    object: TermOrVariable
+    graph: TermOrVariable = DEFAULT_GRAPH
+
+
+_ESCAPES = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\b": "\\b",
+    "\f": "\\f",
+}
+_TO_ESCAPE = re.compile('[\\x00-\\x1f"\\\\\\x7f\\ufffe\\uffff]')
+_ESCAPED = re.compile(r"\\(?:([\\\"'nrtbf])|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
+_UNESCAPES = {
+    "\\": "\\", '"': '"', "'": "'", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f",
+}  # fmt: skip
+_NOT_IN_IRI = re.compile('[\\x00-\\x20<>"{}|^`\\\\]')
+_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*(--(ltr|rtl))?")
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BLANK = re.compile(r"_:[\w·:-](?:[\w·:.-]*[\w·:-])?", re.UNICODE)
+_VARIABLE = re.compile(r"\?\w+", re.UNICODE)
+
+XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
+
+
+def _escape_one(match: re.Match[str]) -> str:
+    character = match.group()
+    return _ESCAPES.get(character) or f"\\u{ord(character):04X}"
+
+
+def _unescape_one(match: re.Match[str]) -> str:
+    short, four, eight = match.groups()
+    return _UNESCAPES[short] if short else chr(int(four or eight, 16))
+
+
+def iri(value: str) -> Term:
+    """The term of an absolute IRI.
+
+    Raises:
+        TermError: `value` is relative or holds a character that no IRI may hold.
+    """
+    if not _ABSOLUTE.match(value):
+        raise TermError(f"not an absolute IRI: {value!r}")
+    if bad := _NOT_IN_IRI.search(value):
+        raise TermError(f"an IRI cannot hold {bad.group()!r}: {value!r}")
+    return Term(f"<{value}>")
+
+
+def literal(lexical: str, language: str | None = None, datatype: str | None = None) -> Term:
+    """The term of a literal; its language tag is written in lower case, as pyoxigraph does.
+
+    Args:
+        lexical: the lexical form, unescaped.
+        language: a BCP 47 tag, optionally with a base direction (``ar--rtl``).
+        datatype: the IRI of the datatype (not in angle brackets); ``None`` is ``xsd:string``.
+
+    Raises:
+        TermError: both a language and a datatype, or one of them malformed.
+    """
+    quoted = f'"{_TO_ESCAPE.sub(_escape_one, lexical)}"'
+    if language is not None:
+        if datatype is not None:
+            raise TermError(f"a literal has a language or a datatype, not both: {lexical!r}")
+        if not _LANGUAGE.fullmatch(language):
+            raise TermError(f"not a language tag: {language!r}")
+        return Term(f"{quoted}@{language.lower()}")
+    if datatype is None or datatype == XSD_STRING:
+        return Term(quoted)
+    return Term(f"{quoted}^^{iri(datatype)}")
+
+
+def blank_node(label: str) -> Term:
+    """The term of a blank node with this label.
+
+    Raises:
+        TermError: `label` is not a blank node label.
+    """
+    if not _BLANK.fullmatch(f"_:{label}"):
+        raise TermError(f"not a blank node label: {label!r}")
+    return Term(f"_:{label}")
+
+
+def triple_term(triple: Triple) -> Term:
+    """The RDF 1.2 triple term ``<<( s p o )>>`` of a triple."""
+    return Term(f"<<( {triple.subject} {triple.predicate} {triple.object} )>>")
+
+
+def variable(name: str) -> Variable:
+    """The variable of this name (without its question mark).
+
+    Raises:
+        TermError: `name` is not the name of a variable.
+    """
+    if not _VARIABLE.fullmatch(f"?{name}"):
+        raise TermError(f"not the name of a variable: {name!r}")
+    return Variable(f"?{name}")
+
+
+def is_variable(term: str) -> bool:
+    """Whether this is a variable."""
+    return term.startswith("?")
+
+
+def is_iri(term: str) -> bool:
+    """Whether this term is an IRI."""
+    return term.startswith("<") and not term.startswith("<<")
+
+
+def is_literal(term: str) -> bool:
+    """Whether this term is a literal."""
+    return term.startswith('"')
+
+
+def is_blank_node(term: str) -> bool:
+    """Whether this term is a blank node."""
+    return term.startswith("_:")
+
+
+def is_triple_term(term: str) -> bool:
+    """Whether this term is an RDF 1.2 triple term."""
+    return term.startswith("<<(")
+
+
+def iri_value(term: str) -> str:
+    """The IRI inside the angle brackets.
+
+    Raises:
+        TermError: the term is not an IRI.
+    """
+    if not is_iri(term):
+        raise TermError(f"not an IRI: {term}")
+    return term[1:-1]
+
+
+class LiteralParts(NamedTuple):
+    """What a literal is made of; `datatype` is always set."""
+
+    lexical: str
+    language: str | None
+    datatype: str
+
+
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+
+
+def literal_parts(term: str) -> LiteralParts:
+    """The lexical form (unescaped), language tag and datatype IRI of a literal.
+
+    Raises:
+        TermError: the term is not a literal.
+    """
+    if not is_literal(term):
+        raise TermError(f"not a literal: {term}")
+    end = term.rfind('"')
+    lexical = term[1:end]
+    if "\\" in lexical:
+        lexical = _ESCAPED.sub(_unescape_one, lexical)
+    suffix = term[end + 1 :]
+    if not suffix:
+        return LiteralParts(lexical, None, XSD_STRING)
+    if suffix.startswith("@"):
+        language = suffix[1:]
+        kind = "dirLangString" if "--" in language else "langString"
+        return LiteralParts(lexical, language, _RDF + kind)
+    if suffix.startswith("^^<") and suffix.endswith(">"):
+        return LiteralParts(lexical, None, suffix[3:-1])
+    raise TermError(f"not a literal: {term}")
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<open><<\() | (?P<close>\)>>)
+      | (?P<iri><[^<>\s]*>)
+      | (?P<literal>"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)
+      | (?P<blank>_:[^\s<>"]+)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def triple_of_term(term: str) -> Triple:
+    """The triple inside a triple term.
+
+    Raises:
+        TermError: the term is not a triple term.
+    """
+    tokens = _tokens(term)
+    if next(tokens, "") == "<<(":
+        triple = _read_triple(tokens, term)
+        if next(tokens, None) is None:
+            return triple
+    raise TermError(f"not a triple term: {term}")
+
+
+def _tokens(text: str) -> Iterator[str]:
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise TermError(f"not a triple term: {text}")
+        yield match.group().strip()
+        position = match.end()
+
+
+def _read_triple(tokens: Iterator[str], whole: str) -> Triple:
+    terms: list[Term] = []
+    for token in tokens:
+        if token == ")>>":
+            break
+        terms.append(triple_term(_read_triple(tokens, whole)) if token == "<<(" else Term(token))
+    if len(terms) != 3:
+        raise TermError(f"not a triple term: {whole}")
+    return Triple(*terms)

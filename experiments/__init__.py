@@ -1,0 +1,1 @@
+"""Experiments: one architecture measured against another."""

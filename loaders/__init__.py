@@ -1,0 +1,1 @@
+"""Loaders: real data into stores and servers, through PySpark."""

@@ -1,0 +1,87 @@
+"""What flows: solutions with multiplicities.
+
+A solution is a tuple of integer term identifiers, one per variable of its schema; `UNBOUND` (0)
+where a variable has no value. A change is a solution with a count: positive where copies appear,
+negative where they vanish. An operator is a chain of sinks: whoever produces changes calls the
+sink of whoever consumes them.
+
+The contract of a sink is that the sum of the counts that it received for a solution is never
+negative at the end of a tick; within a tick it may be, because changes of different sources come
+in the order of their arrival.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeAlias
+
+from annotations.terms import Term, Variable
+
+TermId: TypeAlias = int
+Solution: TypeAlias = tuple[TermId, ...]
+Schema: TypeAlias = tuple[Variable, ...]
+Change: TypeAlias = tuple[Solution, int]
+Sink: TypeAlias = Callable[[Solution, int], None]
+
+UNBOUND: TermId = 0
+
+
+class TermDictionary:
+    """Integers for terms: the same term has the same identifier, for the life of the dictionary."""
+
+    __slots__ = ("_ids", "_terms")
+
+    def __init__(self) -> None:
+        self._terms: list[Term] = [Term("")]
+        self._ids: dict[Term, TermId] = {}
+
+    def encode(self, term: Term) -> TermId:
+        """The identifier of a term, a new one where it is new."""
+        found = self._ids.get(term)
+        if found is None:
+            found = len(self._terms)
+            self._ids[term] = found
+            self._terms.append(term)
+        return found
+
+    def decode(self, identifier: TermId) -> Term:
+        """The term of an identifier (never of `UNBOUND`)."""
+        return self._terms[identifier]
+
+    def __len__(self) -> int:
+        """How many terms it holds."""
+        return len(self._terms) - 1
+
+
+class LookupSource(Protocol):
+    """Whom a lookup join asks for the partners of its left solutions.
+
+    The source answers later, on the dataflow's thread: first with the partners as they are, then,
+    as long as the key is not released, with what changed of them.
+    """
+
+    def request(self, key: Solution, deliver: Callable[[Iterable[Change]], None]) -> None:
+        """Ask for the partners of `key` (the values of the shared variables)."""
+
+    def release(self, key: Solution) -> None:
+        """No left solution has this key any more."""
+
+
+class Operator(Protocol):
+    """What every operator has beside its input sinks."""
+
+    schema: Schema
+    """The variables of its output, in the order of its solutions."""
+
+    def flush(self) -> None:
+        """The inputs of this tick are complete: send what was held back (groups, top-k, …)."""
+
+
+def projection(source: Schema, target: Sequence[Variable]) -> Callable[[Solution], Solution]:
+    """A function from solutions of one schema to another; absent variables become `UNBOUND`."""
+    positions = [source.index(name) if name in source else -1 for name in target]
+    if all(position >= 0 for position in positions):
+        if tuple(positions) == tuple(range(len(source))):
+            return lambda solution: solution
+        if len(positions) == 1:
+            (only,) = positions
+            return lambda solution: (solution[only],)
+    return lambda solution: tuple([solution[p] if p >= 0 else UNBOUND for p in positions])

@@ -1,0 +1,1 @@
+"""The fragment server: publishes RDF whose changing facts carry time labels."""

@@ -1,0 +1,1 @@
+"""Stores: static quads in memory-mapped columns, labelled facts in a durable log with an index."""

@@ -1,0 +1,102 @@
+"""What the fragments need of a store: one narrow protocol for static data, one for live data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from annotations.labels import Fact
+from annotations.methods.base import FactPattern
+from annotations.terms import Quad, QuadPattern
+
+
+class StaticStore(Protocol):
+    """Quads that do not change while the store is open. Thread-safe."""
+
+    version: str
+    """Changes whenever the content may have changed: part of every ETag."""
+    modified: datetime
+    """When the content was written."""
+    prefixes: Mapping[str, str]
+    """Prefix to namespace, for display and abbreviation."""
+
+    def count(self, pattern: QuadPattern) -> int:
+        """The exact number of quads that match; repeated variables are honoured.
+
+        A pattern whose graph is a variable matches every graph, the default graph included.
+        """
+
+    def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
+        """Up to `limit` matches from position `offset` in an order that never changes."""
+
+    def close(self) -> None:
+        """Let go of the files."""
+
+
+class Snapshot(NamedTuple):
+    """What a reader sees: the facts of all batches up to `sequence`, as valid at `instant`.
+
+    Both are integers, so that a page link can carry them.
+    """
+
+    instant: int
+    """Microseconds since 1970-01-01T00:00:00Z."""
+    sequence: int
+    """Number of the last batch that counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A durable batch: its number, and what it did."""
+
+    sequence: int
+    added: int
+    replaced: int
+    repeated: bool = False
+    """Whether this batch identifier had been published before, so that nothing was done."""
+
+
+class LiveStore(Protocol):
+    """Labelled facts. Thread-safe; what one process publishes every process sees at once."""
+
+    def snapshot(self, instant: datetime) -> Snapshot:
+        """The newest acknowledged state, at this instant."""
+
+    def modified(self, snapshot: Snapshot) -> datetime | None:
+        """When the newest batch of the snapshot was published; ``None`` where there is none."""
+
+    def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
+        """The exact number of matching facts that are valid in the snapshot.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+
+    def facts(
+        self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
+    ) -> Sequence[Fact]:
+        """Up to `limit` matching facts, valid in the snapshot, in an order that is stable for it.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+
+    def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """The earliest instant after the snapshot's at which a label of a match ends or starts."""
+
+    def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """The earliest end of the labels of the matching facts that are valid in the snapshot."""
+
+    def publish(self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None) -> Receipt:
+        """Add labelled facts, all or none; returns when they are durable.
+
+        A fact replaces the expiring fact of the same key; it ends the interval of the same key
+        that is still open at its start. A batch with an identifier that was published before is
+        acknowledged again and does nothing.
+
+        Raises:
+            PublishError: a fact without a label, a label that has ended, overlapping labels.
+        """
+
+    def close(self) -> None:
+        """Let go of the files and connections."""
