@@ -1,0 +1,165 @@
+"""Lets a `requests` session call a WSGI application in process: no socket, the real seam.
+
+    session = requests.Session()
+    session.mount("http://server.test/", WsgiAdapter(app))
+    session.get("http://server.test/trains")
+
+The application sees the environment that a server makes of the request (PEP 3333); the response
+is streamed: a chunk of the body is made when somebody reads it, and closing the response closes
+the application's iterable, as a real server does when the client goes away.
+"""
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPHeaderDict, HTTPResponse
+
+StartResponse = Callable[..., Callable[[bytes], object]]
+WsgiApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+
+class WsgiAdapter(HTTPAdapter):
+    """A transport that hands each request to a WSGI application.
+
+    Args:
+        app: the application, e.g. a Flask app.
+        log: where each request is written down as ``(method, path with query)``, for tests that
+            count requests; a new list by default.
+    """
+
+    def __init__(self, app: WsgiApplication, log: list[tuple[str, str]] | None = None) -> None:
+        super().__init__()
+        self.app = app
+        self.log: list[tuple[str, str]] = [] if log is None else log
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: object = None,
+        verify: object = True,
+        cert: object = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        """Answer a prepared request from the application."""
+        self.log.append((request.method or "GET", request.path_url))
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+        written: list[bytes] = []
+
+        def start_response(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Callable[[bytes], object]:
+            if started and exc_info is None:
+                raise AssertionError("the application called start_response twice")
+            started[:] = [(status, headers)]
+            return written.append
+
+        body = self.app(_environ(request), start_response)
+        chunks = iter(body)
+        # An application may call start_response as late as with its first chunk.
+        first: list[bytes] = []
+        while not started:
+            chunk = next(chunks, None)
+            if chunk is None:
+                raise AssertionError("the application never called start_response")
+            first.append(chunk)
+        status, headers = started[0]
+        code, _, reason = status.partition(" ")
+        raw = HTTPResponse(
+            body=_BodyReader(_chain(written, first, chunks), getattr(body, "close", None)),
+            headers=HTTPHeaderDict(headers),
+            status=int(code),
+            reason=reason,
+            preload_content=False,
+            decode_content=False,
+            request_method=request.method,
+        )
+        response: requests.Response = self.build_response(request, raw)
+        if not stream:
+            _ = response.content
+        return response
+
+
+def _chain(*parts: Iterable[bytes]) -> Iterator[bytes]:
+    for part in parts:
+        yield from part
+
+
+class _BodyReader(io.RawIOBase):
+    """The body as the file that urllib3 reads from."""
+
+    def __init__(self, chunks: Iterator[bytes], close: Callable[[], object] | None) -> None:
+        super().__init__()
+        self._chunks = chunks
+        self._close = close
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self.close()
+                return 0
+            self._rest = chunk
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+    def close(self) -> None:
+        if not self.closed and self._close is not None:
+            self._close()
+        super().close()
+
+
+def _environ(request: requests.PreparedRequest) -> dict[str, Any]:
+    url = urlsplit(request.url or "")
+    assert url.hostname is not None
+    body = request.body
+    if body is None:
+        source: Any = io.BytesIO()
+    elif isinstance(body, str):
+        source = io.BytesIO(body.encode())
+    elif isinstance(body, bytes):
+        source = io.BytesIO(body)
+    elif hasattr(body, "read"):
+        source = body
+    else:
+        source = io.BufferedReader(_BodyReader(iter(body), None))
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(url.path or "/").decode("latin-1"),
+        "QUERY_STRING": url.query,
+        "REQUEST_URI": request.path_url,
+        "SERVER_NAME": url.hostname,
+        "SERVER_PORT": str(url.port or (443 if url.scheme == "https" else 80)),
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_HOST": url.netloc.rpartition("@")[2],
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": url.scheme,
+        "wsgi.input": source,
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for name, value in request.headers.items():
+        text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        key = name.upper().replace("-", "_")
+        if key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+            environ[key] = text
+        elif key == "TRANSFER_ENCODING":
+            environ["wsgi.input_terminated"] = True
+            environ["HTTP_TRANSFER_ENCODING"] = text
+        else:
+            environ[f"HTTP_{key}"] = text
+    return environ
