@@ -1,0 +1,156 @@
+"""The nodes of a dataflow, and how they are wired.
+
+A dataflow is built bottom-up: a node is made from the nodes whose changes it consumes, and
+connects its sinks to them. Afterwards whoever holds the `Input` nodes pushes changes; they run
+through the sinks at once, as far as operators need not hold them back. `Dataflow.flush` says that
+the inputs of this tick are complete; then the operators send what they held back. It may be called
+more than once in a tick (where an answer only then caused new requests).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from annotations.terms import QuadPattern, Variable
+from tpf_client.dataflow.changes import Schema, Sink, Solution, TermDictionary
+
+
+def _nobody_listens(_solution: Solution, _count: int) -> None:
+    pass
+
+
+class Node:
+    """A producer of changes.
+
+    Attributes:
+        schema: variables of its solutions, in their order.
+        certain: those variables that are bound in every solution.
+        monotone: whether, as long as its inputs only grow, so does its output; then what came out
+            in a tick stays true for the rest of the tick.
+        emit: sends a change to all who are connected (look it up when sending, it changes while
+            the dataflow is built).
+    """
+
+    monotone: bool
+
+    def __init__(
+        self, schema: Sequence[Variable], certain: frozenset[Variable], *, monotone: bool = True
+    ) -> None:
+        self.schema: Schema = tuple(schema)
+        self.certain = certain
+        self.monotone = monotone
+        self.emit: Sink = _nobody_listens
+        self._sinks: list[Sink] = []
+
+    def connect(self, sink: Sink) -> None:
+        """Let `sink` receive every further change; to be called before the first change flows."""
+        self._sinks.append(sink)
+        if len(self._sinks) == 1:
+            self.emit = sink
+            return
+        sinks = tuple(self._sinks)
+
+        def fan_out(solution: Solution, count: int) -> None:
+            for each in sinks:
+                each(solution, count)
+
+        self.emit = fan_out
+
+    @property
+    def pending(self) -> bool:
+        """Whether `flush` would send something now."""
+        return False
+
+    def flush(self) -> None:
+        """Send what was held back."""
+
+
+class Input(Node):
+    """Where changes enter: `push` is its sink.
+
+    Args:
+        schema: variables of the solutions.
+        certain: variables that are always bound; ``None``: all of them.
+        monotone: whether what was pushed in a tick is never taken back within it.
+    """
+
+    def __init__(
+        self,
+        schema: Sequence[Variable],
+        certain: frozenset[Variable] | None = None,
+        *,
+        monotone: bool = True,
+    ) -> None:
+        super().__init__(
+            schema, frozenset(schema) if certain is None else certain, monotone=monotone
+        )
+
+    def push(self, solution: Solution, count: int) -> None:
+        """A solution of this schema appears (positive) or vanishes (negative), `count` times."""
+        self.emit(solution, count)
+
+
+class Counter:
+    """Counts the changes that leave a node, and how many solutions are there now.
+
+    For explanations and tests: a node that nobody counts pays nothing.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.changes = 0
+        self.rows = 0
+        node.connect(self._count)
+
+    def _count(self, _solution: Solution, count: int) -> None:
+        self.changes += 1
+        self.rows += count
+
+
+NodeT = TypeVar("NodeT", bound=Node)
+
+
+class Dataflow:
+    """All nodes of one query, in topological order, and the dictionary of their terms."""
+
+    def __init__(self, dictionary: TermDictionary) -> None:
+        self.dictionary = dictionary
+        self.nodes: list[Node] = []
+
+    def add(self, node: NodeT) -> NodeT:
+        """Take in a node, after the nodes that it consumes; returns it."""
+        self.nodes.append(node)
+        return node
+
+    def flush(self) -> None:
+        """The inputs are complete (for now): let every operator send what it held back.
+
+        Repeats while there is something left, because property paths are cycles.
+        """
+        while True:
+            for node in self.nodes:
+                node.flush()
+            if not any(node.pending for node in self.nodes):
+                return
+
+
+class Leaves(Protocol):
+    """Who provides the matches of basic graph patterns.
+
+    The planner over fragments, an engine over its windows and static data, a test over a graph in
+    memory.
+    """
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
+        """A node of the solutions of these patterns, joined; never called without a pattern.
+
+        Its schema holds every variable of the patterns (hidden ones, ``?.…``, included), each
+        certainly bound. The node, and what it consists of, is already added to the dataflow.
+
+        A variable in a graph position ranges over the *named* graphs only: solutions from the
+        default graph must not come out there. `DEFAULT_GRAPH` is the default graph.
+
+        Args:
+            patterns: quad patterns, at least one.
+            seed: where given, only solutions that agree with a present solution of this node are
+                needed (a superset is fine: a join follows). Its schema is a non-empty subset of the
+                patterns' variables, all certainly bound, every solution at most once.
+        """

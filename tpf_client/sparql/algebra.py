@@ -1,0 +1,410 @@
+"""The SPARQL algebra that everything here works on: values, hashable and comparable.
+
+Terms are canonical N-Triples texts, variables ``?name`` (see `annotations.terms`). Variables that
+no query text can contain begin with ``?.``: blank nodes of patterns (``?.b_label``), and what
+the translation introduces (``?.1``).
+
+Source: SPARQL 1.1 Query Language, section 18. GRAPH is not an operator: it sets the graph position
+of the quad patterns inside it. There `DEFAULT_GRAPH` means the default graph alone; a *variable
+means any named graph, never the default graph*.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    QuadPattern,
+    Term,
+    TermOrVariable,
+    TriplePattern,
+    Variable,
+    is_variable,
+)
+
+# ---------------------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A term."""
+
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class VariableRef:
+    """The value of a variable; an error where it has none."""
+
+    variable: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator, a builtin or a function by IRI.
+
+    `name` is the operator's sign (``=``, ``&&``, ``!``, ``+``, ``neg`` for the unary minus, ``IN``,
+    ``NOT IN``), the builtin's name in upper case (``STRLEN``), or an IRI in angle brackets.
+    """
+
+    name: str
+    arguments: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """``[NOT] EXISTS { pattern }``."""
+
+    pattern: "Pattern"
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A set function over a group; occurs only in `Group.aggregates`.
+
+    `name` is COUNT, SUM, AVG, MIN, MAX, SAMPLE, GROUP_CONCAT or MEDIAN; `argument` is ``None`` for
+    ``COUNT(*)``.
+    """
+
+    name: str
+    argument: "Expression | None"
+    distinct: bool = False
+    separator: str = " "
+
+
+Expression: TypeAlias = Constant | VariableRef | Call | Exists | Aggregate
+
+# ------------------------------------------------------------------------- property paths
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One step along a predicate."""
+
+    predicate: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Inverse:
+    """A path walked backwards."""
+
+    path: "PathExpression"
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One path after the other."""
+
+    left: "PathExpression"
+    right: "PathExpression"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One path or the other."""
+
+    left: "PathExpression"
+    right: "PathExpression"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """``path*`` (0, many), ``path+`` (1, many) and ``path?`` (0, once): distinct pairs of ends."""
+
+    path: "PathExpression"
+    at_least_once: bool
+    many: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NegatedSet:
+    """``!(p|^q)``: one step along any predicate but these."""
+
+    forward: tuple[Term, ...]
+    backward: tuple[Term, ...]
+
+
+PathExpression: TypeAlias = Link | Inverse | Sequence | Alternative | Repeat | NegatedSet
+
+# ------------------------------------------------------------------------------- patterns
+
+
+@dataclass(frozen=True, slots=True)
+class BGP:
+    """A basic graph pattern; without patterns it has one empty solution."""
+
+    patterns: tuple[QuadPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A property path between two ends (`Link` alone is a `BGP`)."""
+
+    subject: TermOrVariable
+    path: PathExpression
+    object: TermOrVariable
+    graph: TermOrVariable = DEFAULT_GRAPH
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Compatible solutions of both sides."""
+
+    left: "Pattern"
+    right: "Pattern"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftJoin:
+    """OPTIONAL; the condition (``None``: true) sees the solutions of both sides."""
+
+    left: "Pattern"
+    right: "Pattern"
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Solutions for which the condition is true."""
+
+    input: "Pattern"
+    condition: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Solutions of either side."""
+
+    left: "Pattern"
+    right: "Pattern"
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """BIND: adds a variable; it stays unbound where the expression is an error."""
+
+    input: "Pattern"
+    variable: Variable
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Minus:
+    """Solutions of the left without a compatible one on the right that shares a variable.
+
+    Variables in `apart` (the graph of an enclosing GRAPH ?g) must agree, but do not count as
+    shared.
+    """
+
+    left: "Pattern"
+    right: "Pattern"
+    apart: tuple[Variable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Inline data; ``None`` is UNDEF."""
+
+    variables: tuple[Variable, ...]
+    rows: tuple[tuple[Term | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Grouping by expressions, each named by a variable, with the aggregates of each group.
+
+    Without keys there is exactly one group, even of nothing.
+    """
+
+    input: "Pattern"
+    keys: tuple[tuple[Variable, Expression], ...]
+    aggregates: tuple[tuple[Variable, Aggregate], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCondition:
+    """One criterion of ORDER BY."""
+
+    expression: Expression
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBy:
+    """A sequence in this order."""
+
+    input: "Pattern"
+    conditions: tuple[OrderCondition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Only these variables, in this order."""
+
+    input: "Pattern"
+    variables: tuple[Variable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Every solution once."""
+
+    input: "Pattern"
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Duplicates may go."""
+
+    input: "Pattern"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """OFFSET and LIMIT (``None``: to the end)."""
+
+    input: "Pattern"
+    offset: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A pattern that another source answers."""
+
+    endpoint: TermOrVariable
+    pattern: "Pattern"
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A pattern over the window of a stream (an extension; see the continuous engines).
+
+    `patterns` lie in the default graph of the window; `window` is the text between the brackets,
+    one blank between its words, in upper case but for what is quoted.
+    """
+
+    stream: TermOrVariable
+    window: str
+    pattern: "Pattern"
+
+
+Pattern: TypeAlias = (
+    BGP
+    | Path
+    | Join
+    | LeftJoin
+    | Filter
+    | Union
+    | Extend
+    | Minus
+    | Values
+    | Group
+    | OrderBy
+    | Project
+    | Distinct
+    | Reduced
+    | Slice
+    | Service
+    | Stream
+)
+
+EMPTY_GROUP = BGP(())
+NOTHING = Values((), ())
+
+# -------------------------------------------------------------------------------- queries
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """FROM and FROM NAMED; both empty: the dataset of the source as it is."""
+
+    default: tuple[Term, ...] = ()
+    named: tuple[Term, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.default or self.named)
+
+
+Form: TypeAlias = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query: what to match, and what to make of the solutions.
+
+    Args:
+        form: SELECT, ASK, CONSTRUCT or DESCRIBE.
+        pattern: the algebra, solution modifiers included.
+        variables: variables of the solutions, in their order (SELECT), or to describe.
+        template: triples to construct (blank nodes as ``_:b`` terms).
+        described: IRIs to describe, beside the values of `variables`.
+        dataset: FROM and FROM NAMED.
+    """
+
+    form: Form
+    pattern: Pattern
+    variables: tuple[Variable, ...] = ()
+    template: tuple[TriplePattern, ...] = ()
+    described: tuple[Term, ...] = ()
+    dataset: Dataset = Dataset()
+
+
+# ------------------------------------------------------------------------------- helpers
+
+
+def children(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The patterns directly inside a pattern (not those inside its expressions)."""
+    return tuple(
+        value
+        for value in (getattr(pattern, field.name) for field in fields(pattern))
+        if isinstance(value, Pattern)
+    )
+
+
+def walk(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and all patterns inside it, outermost first; not those in EXISTS."""
+    yield pattern
+    for child in children(pattern):
+        yield from walk(child)
+
+
+def variables_of_quad(pattern: QuadPattern) -> tuple[Variable, ...]:
+    """The distinct variables of a quad pattern, in the order of their first places."""
+    return tuple(dict.fromkeys(Variable(term) for term in pattern if is_variable(term)))
+
+
+def variables_of_bgp(patterns: tuple[QuadPattern, ...]) -> tuple[Variable, ...]:
+    """The distinct variables of quad patterns, in the order of their first places."""
+    return tuple(dict.fromkeys(name for quad in patterns for name in variables_of_quad(quad)))
+
+
+def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
+    """The variables that a solution of the pattern may bind, hidden ones included.
+
+    Source: SPARQL 1.1 Query Language, section 18.2.1.
+    """
+    match pattern:
+        case BGP(patterns):
+            return variables_of_bgp(patterns)
+        case Path(subject, _, object_, graph):
+            ends = (subject, object_, graph)
+            return tuple(dict.fromkeys(Variable(end) for end in ends if is_variable(end)))
+        case Join(left, right) | LeftJoin(left, right) | Union(left, right):
+            return tuple(dict.fromkeys((*in_scope(left), *in_scope(right))))
+        case Extend(inner, variable, _):
+            return tuple(dict.fromkeys((*in_scope(inner), variable)))
+        case Minus(left, _):
+            return in_scope(left)
+        case Values(variables, _) | Project(_, variables):
+            return variables
+        case Group(_, keys, aggregates):
+            return tuple(name for name, _ in (*keys, *aggregates))
+        case Service(endpoint, inner, _) | Stream(endpoint, _, inner):
+            own = (Variable(endpoint),) if is_variable(endpoint) else ()
+            return tuple(dict.fromkeys((*own, *in_scope(inner))))
+        case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
+            return in_scope(inner)
