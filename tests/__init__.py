@@ -1,1 +1,4 @@
-"""The tests mirror the packages. (hydra-python-core installs a package ``tests``: ours must win.)"""
+"""The tests mirror the packages.
+
+This file makes ours win over the package `tests` that hydra-python-core installs.
+"""
