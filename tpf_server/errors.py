@@ -1,0 +1,162 @@
+"""Errors of the server. Each class carries the HTTP status that it is answered with.
+
+ServerError                 500
+├── RequestError            400  a request that cannot be understood
+│   ├── TermSyntaxError     400  a parameter that is not a term, quoted
+│   ├── BodyError           400  a body that is not RDF, with its line
+│   ├── UnauthorizedError   401  no token, or not the right one
+│   ├── ForbiddenError      403  publishing is off
+│   ├── NotFoundError       404  no such dataset, view or page
+│   ├── MethodError         405  the resource does not know this method
+│   ├── NotAcceptableError  406  none of the media types that the client takes
+│   ├── BodyTooLargeError   413  a body over the limit
+│   └── MediaTypeError      415  a body in a format that the server does not read
+├── StoreError              500
+│   ├── StoreFormatError    500  a store that is corrupt, half-written or of another version
+│   ├── SnapshotExpired     410  a snapshot that is no longer retained
+│   └── PublishError        422  facts that cannot be published
+└── SettingsError           500  a setting that is unknown or has no sense
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class ServerError(Exception):
+    """Root of the errors of this package."""
+
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal server error"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields that the answer needs beside its body."""
+        return {}
+
+
+class RequestError(ServerError):
+    """A request that cannot be understood."""
+
+    status = 400
+    title = "Bad request"
+
+
+class TermSyntaxError(RequestError):
+    """A parameter of a fragment's URL that is not a term.
+
+    Args:
+        parameter: name of the parameter.
+        text: its value, as it was received.
+        reason: what is wrong with it.
+    """
+
+    title = "Malformed term"
+
+    def __init__(self, parameter: str, text: str, reason: str) -> None:
+        super().__init__(f"{parameter}: {text!r} is not a term: {reason}")
+        self.parameter = parameter
+        self.text = text
+
+
+class BodyError(RequestError):
+    """A body that is not RDF in the format that it says; the message names the line."""
+
+    title = "Malformed body"
+
+
+class UnauthorizedError(RequestError):
+    """A request without a token, or not with the right one."""
+
+    status = 401
+    title = "Unauthorized"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The scheme that is asked for."""
+        return {"WWW-Authenticate": "Bearer"}
+
+
+class ForbiddenError(RequestError):
+    """Publishing to this dataset is off."""
+
+    status = 403
+    title = "Forbidden"
+
+
+class NotFoundError(RequestError):
+    """There is no such dataset or view."""
+
+    status = 404
+    title = "Not found"
+
+
+class MethodError(RequestError):
+    """The resource does not know this method.
+
+    Args:
+        method: what was asked for.
+        allowed: the methods that the resource knows.
+    """
+
+    status = 405
+    title = "Method not allowed"
+
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
+        self.allowed = allowed
+        super().__init__(f"{method} is not allowed here, only {', '.join(allowed)}")
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The methods that are allowed."""
+        return {"Allow": ", ".join(self.allowed)}
+
+
+class NotAcceptableError(RequestError):
+    """None of the media types that the client accepts can be made."""
+
+    status = 406
+    title = "Not acceptable"
+
+
+class BodyTooLargeError(RequestError):
+    """The body is larger than the server's limit."""
+
+    status = 413
+    title = "Body too large"
+
+
+class MediaTypeError(RequestError):
+    """The body is in a format that the server does not read."""
+
+    status = 415
+    title = "Unsupported media type"
+
+
+class StoreError(ServerError):
+    """Root of the errors of the stores."""
+
+    title = "Store failure"
+
+
+class StoreFormatError(StoreError):
+    """A store that is corrupt, half-written or of another version; it is refused at opening."""
+
+
+class SnapshotExpired(StoreError):
+    """The snapshot is older than what the store retains: start again at the first page."""
+
+    status = 410
+    title = "Snapshot expired"
+
+
+class PublishError(StoreError):
+    """Facts that cannot be published: unlabelled, already ended, or overlapping."""
+
+    status = 422
+    title = "Facts refused"
+
+
+class SettingsError(ServerError):
+    """A setting that is unknown or has a value without sense."""
+
+    title = "Bad setting"
