@@ -4,7 +4,15 @@ ClientError
 ├── QueryError                the query itself
 │   ├── QuerySyntaxError      not SPARQL: line, column and a caret under the place
 │   └── UnsupportedQueryError SPARQL that this client cannot answer, said before the first request
-└── (the errors of fragments over HTTP join the tree here)
+├── SourceError               a source of fragments; names the URL
+│   ├── ConnectionFailedError nobody answered: refused, timed out, cut off
+│   ├── HttpError             answered with an error status
+│   ├── ParseError            answered with something that is not RDF of the announced type
+│   ├── PageError             answered with RDF that is not a usable page of a fragment
+│   ├── PageTooLargeError     answered with more bytes than allowed
+│   ├── OriginError           a link or redirect leads to another origin
+│   └── UnstableError         facts expire faster than one evaluation can read them
+└── ClosedError               the client or the stream was closed meanwhile
 """
 
 
@@ -48,3 +56,57 @@ class QuerySyntaxError(QueryError):
 
 class UnsupportedQueryError(QueryError):
     """A query that is SPARQL, but that cannot be answered here; raised before anything runs."""
+
+
+class SourceError(ClientError):
+    """Something is wrong with a source of fragments.
+
+    Args:
+        url: the URL that was asked.
+        reason: what is wrong, in one line.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"{url}: {reason}")
+
+
+class ConnectionFailedError(SourceError):
+    """Nobody answered: refused, timed out, or cut off in the middle."""
+
+
+class HttpError(SourceError):
+    """The server answered with an error status.
+
+    Attributes:
+        status: the HTTP status code.
+    """
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        self.status = status
+        super().__init__(url, f"HTTP {status} {reason}".rstrip())
+
+
+class ParseError(SourceError):
+    """The body is not RDF of the media type that the response announces."""
+
+
+class PageError(SourceError):
+    """RDF that is not a usable page of a fragment: no form, links that loop."""
+
+
+class PageTooLargeError(SourceError):
+    """A body with more bytes than allowed."""
+
+
+class OriginError(SourceError):
+    """A link or redirect leads to another origin, which was not allowed."""
+
+
+class UnstableError(SourceError):
+    """Facts expire faster than one evaluation can read them."""
+
+
+class ClosedError(ClientError):
+    """The client or the stream was closed meanwhile."""

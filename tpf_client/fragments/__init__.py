@@ -1,1 +1,1 @@
-"""Fragments."""
+"""Fragments over HTTP: pages fetched, cached by their freshness, and parsed to values."""

@@ -1,0 +1,78 @@
+"""A page of a fragment, as a value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from annotations.labels import Fact
+from tpf_client.fragments.form import Form
+
+_ROUNDING = timedelta(seconds=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What the metadata of a page say.
+
+    Args:
+        form: the dataset's search form; ``None`` where the page has none.
+        count: how many quads match the pattern; ``None`` where the page does not tell.
+        page_size: how many quads a page holds; ``None`` where the page does not tell.
+        next_page: URL of the next page, absolute; ``None`` on the last one.
+        dynamic: how many matches are labelled facts; ``None`` where the server states no labels.
+        method: the annotation method of this view (``plain``, ``named-graph``, …).
+        labellings: the kinds of labels of the dataset.
+        earliest_expiration: the earliest end of the labels of all matches.
+        evaluated_at: the instant that the page shows, on the server's clock.
+        plain_view: URL of the fragment of the same pattern in the dataset's plain view.
+    """
+
+    form: Form | None = None
+    count: int | None = None
+    page_size: int | None = None
+    next_page: str | None = None
+    dynamic: int | None = None
+    method: str | None = None
+    labellings: frozenset[str] = frozenset()
+    earliest_expiration: datetime | None = None
+    evaluated_at: datetime | None = None
+    plain_view: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a fragment.
+
+    Args:
+        url: the URL that was asked.
+        facts: its data quads, each with the label that the metadata give it.
+        metadata: counts, controls and temporal metadata.
+        evaluated_at: the instant at which the page was true, on the server's clock; where the
+            server does not tell, its ``Date``, in whole seconds.
+        fresh_until: the instant, on the server's clock, until which HTTP lets us reuse it.
+        etag: its entity tag, for revalidation.
+        size: bytes of its body.
+        warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
+    """
+
+    url: str
+    facts: tuple[Fact, ...]
+    metadata: Metadata
+    evaluated_at: datetime
+    fresh_until: datetime
+    etag: str | None = None
+    size: int = 0
+    warnings: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def holds_until(self) -> datetime:
+        """The first instant, on the server's clock, at which the page may be wrong.
+
+        ``max-age`` is in whole seconds; where the earliest expiration is the cause of it, that
+        instant is exact.
+        """
+        end = self.metadata.earliest_expiration
+        if end is not None and end - _ROUNDING < self.fresh_until:
+            return end
+        return self.fresh_until
