@@ -142,7 +142,7 @@ class StoreFormatError(StoreError):
     """A store that is corrupt, half-written or of another version; it is refused at opening."""
 
 
-class SnapshotExpired(StoreError):
+class SnapshotExpired(StoreError):  # noqa: N818 - named by the store protocol
     """The snapshot is older than what the store retains: start again at the first page."""
 
     status = 410
