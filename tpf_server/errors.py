@@ -12,7 +12,13 @@ ServerError                 500
 │   ├── BodyTooLargeError   413  a body over the limit
 │   └── MediaTypeError      415  a body in a format that the server does not read
 ├── StoreError              500
-│   ├── StoreFormatError    500  a store that is corrupt, half-written or of another version
+│   ├── StoreFormatError    500  a store that is refused at opening
+│   │   ├── NoStoreError        500  there is no store at this path
+│   │   ├── StoreVersionError   500  the store was written in another version of the format
+│   │   └── CorruptStoreError   500  a file of the store is missing, cut short or altered
+│   ├── StoreBusyError      500  another process is writing this store
+│   ├── StoreClosedError    500  the store has been closed
+│   ├── RdfInputError       500  RDF that cannot be indexed; names file and line
 │   ├── SnapshotExpired     410  a snapshot that is no longer retained
 │   └── PublishError        422  facts that cannot be published
 └── SettingsError           500  a setting that is unknown or has no sense
@@ -140,6 +146,30 @@ class StoreError(ServerError):
 
 class StoreFormatError(StoreError):
     """A store that is corrupt, half-written or of another version; it is refused at opening."""
+
+
+class NoStoreError(StoreFormatError):
+    """There is no store at this path."""
+
+
+class StoreVersionError(StoreFormatError):
+    """The store was written in another version of the format."""
+
+
+class CorruptStoreError(StoreFormatError):
+    """A file of the store is missing, cut short or altered."""
+
+
+class StoreBusyError(StoreError):
+    """Another process is writing this store."""
+
+
+class StoreClosedError(StoreError):
+    """The store has been closed."""
+
+
+class RdfInputError(StoreError):
+    """RDF that cannot be indexed; the message names the file and, where known, the line."""
 
 
 class SnapshotExpired(StoreError):  # noqa: N818 - named by the store protocol
