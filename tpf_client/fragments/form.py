@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import uritemplate
+from uritemplate.variable import VariableValue
 
 from annotations.terms import (
     DEFAULT_GRAPH,
@@ -17,6 +18,7 @@ from annotations.terms import (
     is_variable,
     literal_parts,
 )
+from tpf_client.fragments.blank_nodes import to_wire
 
 _RDF_LANGUAGE_STRINGS = (
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString",
@@ -77,17 +79,17 @@ class Form:
             pattern: what to match. Repeated variables are not expressed: filter what comes.
             extra: values of further variables of the template (page, values, limit).
         """
-        arguments: dict[str, str | None] = dict(extra or {})
+        arguments: dict[str, VariableValue] = dict(extra or {})
         for name, term in (
             (self.subject, pattern.subject),
             (self.predicate, pattern.predicate),
             (self.object, pattern.object),
         ):
             if not is_variable(term):
-                arguments[name] = explicit_representation(term)
+                arguments[name] = explicit_representation(to_wire(term))
         if self.graph is not None:
             if pattern.graph == DEFAULT_GRAPH:
                 arguments[self.graph] = self.default_graph
             elif not is_variable(pattern.graph):
-                arguments[self.graph] = explicit_representation(pattern.graph)
+                arguments[self.graph] = explicit_representation(to_wire(pattern.graph))
         return self._expanded.expand(arguments)

@@ -1,0 +1,44 @@
+"""Blank nodes of a server: skolem IRIs on the wire, blank nodes for us.
+
+A server that skolemises (RDF 1.1 Concepts, section 3.5) mints IRIs under ``/.well-known/genid/``.
+They come in as blank nodes, whose label is a reversible spelling of the IRI, so that they go out
+again as the server's own IRI. The blank nodes of other servers have a meaning on their page only.
+"""
+
+import zlib
+
+from annotations.terms import Term
+
+_PATH = "/.well-known/genid/"
+_PREFIX = "_:genid"
+
+
+def from_wire(term: Term, page_url: str) -> Term:
+    """The term as we keep it: skolem IRIs become blank nodes, blank nodes are tied to their page.
+
+    Args:
+        term: a term of a page.
+        page_url: where it was read; a blank node of the same name elsewhere is another one.
+    """
+    if term.startswith("<"):
+        if _PATH in term and not term.startswith("<<"):
+            return Term(_PREFIX + term[1:-1].encode().hex())
+        return term
+    if term.startswith("_:"):
+        return Term(f"_:p{zlib.crc32(page_url.encode()):08x}{term[2:]}")
+    return term
+
+
+def to_wire(term: str) -> str:
+    """The term as the server knows it; blank nodes that it did not skolemise stay as they are."""
+    if term.startswith(_PREFIX):
+        try:
+            return f"<{bytes.fromhex(term[len(_PREFIX) :]).decode()}>"
+        except ValueError:
+            return term
+    return term
+
+
+def askable(term: str) -> bool:
+    """Whether a server can be asked for this term: no blank node that only its page knows."""
+    return not term.startswith("_:") or to_wire(term) != term

@@ -1,0 +1,320 @@
+"""Pages over HTTP: pooled, merged, cached by freshness, in threads or inline."""
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeAlias
+from urllib.parse import urljoin
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from annotations.clock import Clock
+from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from tpf_client.errors import ClientError, ClosedError, OriginError
+from tpf_client.fragments.cache import PageCache
+from tpf_client.fragments.freshness import age, http_date, lifetime
+from tpf_client.fragments.page import Page
+from tpf_client.fragments.parser import ACCEPT, PageReader
+from tpf_client.fragments.server_clock import ServerClock
+from tpf_client.fragments.transport import Limits, Response, Transport, origin
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What was done so far; only ever grows."""
+
+    requests: int = 0
+    retries: int = 0
+    bytes: int = 0
+    cache_hits: int = 0
+    not_modified: int = 0
+    merged: int = 0
+
+    def since(self, earlier: "Statistics") -> "Statistics":
+        """What was done after `earlier` was copied."""
+        return Statistics(
+            self.requests - earlier.requests,
+            self.retries - earlier.retries,
+            self.bytes - earlier.bytes,
+            self.cache_hits - earlier.cache_hits,
+            self.not_modified - earlier.not_modified,
+            self.merged - earlier.merged,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A page that somebody wants.
+
+    Args:
+        url: its URL.
+        at: the instant, on the server's clock, at which the page must hold; ``None``: now.
+        not_before: a kept page counts only if it was true at this instant or later.
+    """
+
+    url: str
+    at: datetime | None = None
+    not_before: datetime | None = None
+
+
+Answer: TypeAlias = Page | BaseException
+Done: TypeAlias = Callable[[Answer], None]
+
+
+@dataclass(slots=True)
+class _InFlight:
+    request: Request
+    waiting: list[tuple[Done, threading.Event | None]]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class Fetcher:
+    """Gets pages. Thread-safe; one for all queries of a client.
+
+    Args:
+        session: requests session to use (tests mount applications on it); a pooled one by default.
+        clock: our clock.
+        parallelism: requests in flight per host; 0: every request runs where it is asked for,
+            which makes runs on a manual clock deterministic.
+        cache_bytes: memory for pages.
+        limits: timeouts, retries, sizes.
+        allowed_origins: URLs of further origins that redirects and links may lead to.
+        vocabulary: namespace of temporal metadata.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        session: requests.Session | None = None,
+        parallelism: int = 8,
+        cache_bytes: int = 64 * 2**20,
+        limits: Limits | None = None,
+        allowed_origins: Iterable[str] = (),
+        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+    ) -> None:
+        self.parallelism = parallelism
+        self.statistics = Statistics()
+        self.clock = clock
+        self._owns_session = session is None
+        self._session = session or _pooled_session(max(parallelism, 1))
+        self._allowed = frozenset(origin(url) for url in allowed_origins)
+        self._transport = Transport(
+            self._session,
+            clock,
+            limits or Limits(),
+            self._allowed,
+            on_request=self._count_request,
+            on_bytes=self._count_bytes,
+        )
+        self._reader = PageReader(vocabulary)
+        self._cache = PageCache(cache_bytes)
+        self._lock = threading.Lock()
+        self._pools: dict[tuple[str, int | None], ThreadPoolExecutor] = {}
+        self._clocks: dict[tuple[str, int | None], ServerClock] = {}
+        self._in_flight: dict[str, _InFlight] = {}
+        self._closed = threading.Event()
+
+    def server_clock(self, url: str) -> ServerClock:
+        """What is known of the clock of the server of this URL."""
+        with self._lock:
+            return self._clocks.setdefault(origin(url), ServerClock(self.clock))
+
+    def submit(
+        self, request: Request, done: Done, cancelled: threading.Event | None = None
+    ) -> None:
+        """Get a page and call `done` with it or with the error, in whatever thread.
+
+        A page that is kept and good enough is handed over at once; a request for a page that is
+        already under way is not sent again. Nothing is called after `cancelled` is set.
+        """
+        kept = self._kept(request)
+        if kept is not None:
+            done(kept)
+            return
+        if self._closed.is_set():
+            done(ClosedError(f"{request.url}: the client is closed"))
+            return
+        if self.parallelism == 0:
+            answer = self._answer(request, cancelled)
+            if cancelled is None or not cancelled.is_set():
+                done(answer)
+            return
+        with self._lock:
+            under_way = self._in_flight.get(request.url)
+            if under_way is not None and _serves(under_way.request, request):
+                under_way.waiting.append((done, cancelled))
+                self.statistics.merged += 1
+                return
+            entry = _InFlight(request, [(done, cancelled)])
+            self._in_flight[request.url] = entry
+            pool = self._pools.get(origin(request.url))
+            if pool is None:
+                pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="tpf")
+                self._pools[origin(request.url)] = pool
+        future = pool.submit(self._run, entry)
+
+        def surface(finished: Future[None]) -> None:
+            # A defect of ours must reach who waits, too, instead of leaving them waiting.
+            defect = None if finished.cancelled() else finished.exception()
+            if finished.cancelled():
+                self._deliver(entry, ClosedError(f"{request.url}: the client is closed"))
+            elif defect is not None:
+                self._deliver(entry, defect)
+
+        future.add_done_callback(surface)
+
+    def get(self, request: Request, cancelled: threading.Event | None = None) -> Page:
+        """The page, waited for in this thread.
+
+        Raises:
+            SourceError: it could not be had.
+            ClosedError: `cancelled` was set, or the fetcher is closed.
+        """
+        kept = self._kept(request)
+        if kept is not None:
+            return kept
+        answer = self._answer(request, cancelled)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """Stop all requests, and let go of connections and threads."""
+        self._closed.set()
+        with self._lock:
+            pools = list(self._pools.values())
+            for entry in self._in_flight.values():
+                entry.cancelled.set()
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        if self._owns_session:
+            self._session.close()
+
+    def _kept(self, request: Request) -> Page | None:
+        page = self._cache.get(request.url)
+        if page is None:
+            return None
+        if request.not_before is not None and page.evaluated_at < request.not_before:
+            return None
+        if page.holds_until <= (request.at or self.server_clock(request.url).now()):
+            return None
+        with self._lock:
+            self.statistics.cache_hits += 1
+        return page
+
+    def _run(self, entry: _InFlight) -> None:
+        with self._lock:
+            wanted = any(c is None or not c.is_set() for _, c in entry.waiting)
+            if not wanted:
+                self._forget(entry)
+                return
+        self._deliver(entry, self._answer(entry.request, entry.cancelled))
+
+    def _deliver(self, entry: _InFlight, answer: "Answer") -> None:
+        with self._lock:
+            self._forget(entry)
+            waiting, entry.waiting = entry.waiting, []
+        for done, cancelled in waiting:
+            if cancelled is None or not cancelled.is_set():
+                done(answer)
+
+    def _forget(self, entry: _InFlight) -> None:
+        if self._in_flight.get(entry.request.url) is entry:
+            del self._in_flight[entry.request.url]
+
+    def _answer(self, request: Request, cancelled: threading.Event | None) -> Answer:
+        kept = self._cache.get(request.url)
+        headers = {"Accept": ACCEPT}
+        if kept is not None and kept.etag:
+            headers["If-None-Match"] = kept.etag
+        if _stale_by_label(kept, request):
+            # Labels tell that the page is outdated although HTTP calls it fresh: caches on the way
+            # shall ask the server, too.
+            headers["Cache-Control"] = "max-age=0"
+        try:
+            response = self._transport.get(request.url, headers, cancelled)
+            page = self._page(request, response, kept)
+        except ClientError as error:
+            return error
+        self._cache.put(page)
+        return page
+
+    def _page(self, request: Request, response: Response, kept: Page | None) -> Page:
+        date = http_date(response.headers.get("Date"))
+        clock = self.server_clock(request.url)
+        stored = "Age" in response.headers and age(response.headers).total_seconds() > 0
+        if date is not None and not stored:
+            clock.observe_date(date, response.sent, response.received)
+        fallback = date if date is not None else response.sent
+        if response.status == 304 and kept is not None:
+            with self._lock:
+                self.statistics.not_modified += 1
+            evaluated_at = max(kept.evaluated_at, fallback)
+            return replace(
+                kept,
+                evaluated_at=evaluated_at,
+                fresh_until=fallback + lifetime(response.headers),
+                etag=response.headers.get("ETag", kept.etag),
+            )
+        facts, metadata, warnings = self._reader.read(
+            response.body, response.headers.get("Content-Type", ""), request.url
+        )
+        next_page = metadata.next_page
+        if next_page is not None:
+            next_page = urljoin(request.url, next_page)
+            if origin(next_page) != origin(request.url) and origin(next_page) not in self._allowed:
+                raise OriginError(request.url, f"the next page is at another origin: {next_page}")
+            metadata = replace(metadata, next_page=next_page)
+        evaluated_at = metadata.evaluated_at or fallback
+        present = date is not None and abs((evaluated_at - date).total_seconds()) < 1
+        if metadata.evaluated_at is not None and present and not stored:
+            # A page that is pinned to an older instant says nothing about the present.
+            clock.observe_instant(metadata.evaluated_at, response.sent, response.received)
+        base = fallback if stored else max(evaluated_at, fallback)
+        return Page(
+            url=request.url,
+            facts=facts,
+            metadata=metadata,
+            evaluated_at=evaluated_at,
+            fresh_until=base + lifetime(response.headers),
+            etag=response.headers.get("ETag"),
+            size=len(response.body),
+            warnings=warnings,
+        )
+
+    def _count_request(self, retry: bool) -> None:
+        with self._lock:
+            self.statistics.requests += 1
+            self.statistics.retries += retry
+
+    def _count_bytes(self, count: int) -> None:
+        with self._lock:
+            self.statistics.bytes += count
+
+
+def _serves(running: Request, wanted: Request) -> bool:
+    """Whether the answer to a request that is under way is good enough for another one."""
+    if wanted.not_before is None:
+        return True
+    return running.not_before is not None and running.not_before >= wanted.not_before
+
+
+def _stale_by_label(kept: Page | None, request: Request) -> bool:
+    return (
+        kept is not None
+        and request.not_before is not None
+        and kept.evaluated_at < request.not_before
+        and kept.fresh_until > request.not_before
+    )
+
+
+def _pooled_session(size: int) -> requests.Session:
+    session = requests.Session()
+    adapter = HTTPAdapter(pool_connections=16, pool_maxsize=size)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    return session

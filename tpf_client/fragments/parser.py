@@ -1,0 +1,307 @@
+"""From the bytes of a response to the quads and the metadata of a page.
+
+Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pattern Fragments;
+this project's temporal metadata (see docs/client.md).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import pyoxigraph as ox
+
+from annotations.errors import AnnotationError
+from annotations.instants import instant_of_term
+from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.namespaces import DEFAULT_VOCABULARY, FOAF, HYDRA, RDF, SD, VOID, Vocabulary
+from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri, is_literal, literal_parts
+from tpf_client.errors import PageError, ParseError
+from tpf_client.fragments.blank_nodes import from_wire
+from tpf_client.fragments.form import Form
+from tpf_client.fragments.page import Metadata
+
+ACCEPT = (
+    "application/trig,application/n-quads;q=0.9,text/turtle;q=0.6,"
+    "application/n-triples;q=0.5,application/ld+json;q=0.3"
+)
+
+_PRIMARY_TOPIC = f"<{FOAF}primaryTopic>"
+_SEARCH = f"<{HYDRA}search>"
+_MAPPING = f"<{HYDRA}mapping>"
+_VIEW = f"<{HYDRA}view>"
+_COUNTS = (f"<{VOID}triples>", f"<{HYDRA}totalItems>")
+_PAGE_SIZE = (f"<{HYDRA}itemsPerPage>", f"<{HYDRA}limit>")
+_NEXT = (f"<{HYDRA}next>", f"<{HYDRA}nextPage>")
+_SUBSET = f"<{VOID}subset>"
+_ROLES = {
+    f"<{RDF}subject>": "subject",
+    f"<{RDF}predicate>": "predicate",
+    f"<{RDF}object>": "object",
+    f"<{SD}graph>": "graph",
+    f"<{HYDRA}pageIndex>": "page",
+    f"<{HYDRA}limit>": "limit",
+    "<http://vocab.org/brtpf#values>": "values",
+}
+_METADATA_SUBJECT_MARKS = frozenset(
+    {
+        _SEARCH, _MAPPING, *_COUNTS, *_NEXT, *_PAGE_SIZE, f"<{HYDRA}template>",
+        f"<{HYDRA}first>", f"<{HYDRA}firstPage>", f"<{HYDRA}previous>", f"<{HYDRA}previousPage>",
+        f"<{HYDRA}last>", f"<{HYDRA}lastPage>", f"<{HYDRA}variable>", f"<{HYDRA}property>",
+    }
+)  # fmt: skip
+
+Statements = Mapping[str, Mapping[str, list[str]]]
+"""Subject to predicate to objects."""
+
+
+def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
+    """The quads of a body, with blank nodes as in the document.
+
+    Args:
+        body: what the server sent, decompressed.
+        media_type: its ``Content-Type``; parameters are ignored.
+        url: base for relative IRIs, and the URL that errors name.
+
+    Raises:
+        ParseError: not RDF, or not of the announced type.
+    """
+    essence = media_type.partition(";")[0].strip().lower()
+    rdf_format = ox.RdfFormat.from_media_type(essence) if essence else None
+    if rdf_format is None:
+        raise ParseError(url, f"answered with {essence or 'no media type'} instead of RDF")
+    graphs: dict[object, Term] = {}
+    quads: list[Quad] = []
+    try:
+        for quad in ox.parse(body, rdf_format, base_iri=url):
+            name = quad.graph_name
+            graph = graphs.get(name)
+            if graph is None:
+                default = isinstance(name, ox.DefaultGraph)
+                graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
+            quads.append(
+                Quad(
+                    Term(str(quad.subject)),
+                    Term(str(quad.predicate)),
+                    Term(str(quad.object)),
+                    graph,
+                )
+            )
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ParseError(url, f"malformed {essence}: {reason}") from error
+    return quads
+
+
+def split_metadata(quads: list[Quad], url: str) -> tuple[list[Quad], list[Quad]]:
+    """The data quads and the metadata quads of a page.
+
+    In a quad format the metadata are the graph that has a primary topic; in a triple format they
+    are what is said about page, fragment, dataset and form.
+    """
+    candidates = {q.graph for q in quads if q.predicate == _PRIMARY_TOPIC and q.graph == q.subject}
+    candidates.discard(DEFAULT_GRAPH)
+    marked = {
+        q.graph for q in quads if q.graph in candidates and q.predicate in _METADATA_SUBJECT_MARKS
+    }
+    graphs = marked or candidates
+    if graphs:
+        return (
+            [quad for quad in quads if quad.graph not in graphs],
+            [quad for quad in quads if quad.graph in graphs],
+        )
+    nodes = {q.subject for q in quads if q.predicate in _METADATA_SUBJECT_MARKS}
+    nodes |= {q.subject for q in quads if q.predicate == DEFAULT_VOCABULARY["predicate"]}
+    nodes |= {q.object for q in quads if q.subject in nodes and q.predicate in (_SEARCH, _MAPPING)}
+    nodes |= {q.subject for q in quads if q.object in nodes and q.predicate in (_SUBSET, _VIEW)}
+    nodes.add(Term(f"<{url}>"))
+    data: list[Quad] = []
+    metadata: list[Quad] = []
+    for quad in quads:
+        about = quad.subject in nodes or (quad.predicate == _PRIMARY_TOPIC and quad.object in nodes)
+        (metadata if about else data).append(quad)
+    return data, metadata
+
+
+class PageReader:
+    """Reads pages: bytes to facts and metadata.
+
+    Args:
+        vocabulary: the namespace of the temporal metadata.
+    """
+
+    def __init__(self, vocabulary: Vocabulary = DEFAULT_VOCABULARY) -> None:
+        self._vocabulary = vocabulary
+
+    def read(
+        self, body: bytes, media_type: str, url: str
+    ) -> tuple[tuple[Fact, ...], Metadata, tuple[str, ...]]:
+        """The facts, the metadata, and warnings about labels that are wrong.
+
+        Raises:
+            ParseError: the body is not RDF of the announced type.
+            PageError: the body is RDF, but says nothing about a fragment.
+        """
+        quads = parse_body(body, media_type, url)
+        data, about = split_metadata(quads, url)
+        statements: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for quad in about:
+            statements[quad.subject][quad.predicate].append(quad.object)
+        if not about:
+            raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
+        warnings: list[str] = []
+        labels = _Labels(statements, self._vocabulary, any(quad.graph for quad in about), warnings)
+        facts = tuple(
+            Fact(
+                Quad(
+                    from_wire(quad.subject, url),
+                    quad.predicate,
+                    from_wire(quad.object, url),
+                    quad.graph and from_wire(quad.graph, url),
+                ),
+                labels.of(quad),
+            )
+            for quad in data
+        )
+        return facts, self._metadata(statements, url, warnings), tuple(warnings)
+
+    def _metadata(self, statements: Statements, url: str, warnings: list[str]) -> Metadata:
+        topics = [o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())]
+        preferred = [*topics, f"<{url}>"]
+        tmp = self._vocabulary
+        default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
+        method = _find(statements, (tmp["annotationMethod"],), preferred)
+        return Metadata(
+            form=_form(statements, default_graph),
+            count=_number(_find(statements, _COUNTS, preferred)),
+            page_size=_number(_find(statements, _PAGE_SIZE, preferred)),
+            next_page=_iri(_find(statements, _NEXT, preferred)),
+            dynamic=_number(_find(statements, (tmp["dynamicTriples"],), preferred)),
+            method=literal_parts(method).lexical if method and is_literal(method) else None,
+            labellings=frozenset(
+                literal_parts(o).lexical
+                for by in statements.values()
+                for o in by.get(tmp["labelling"], ())
+                if is_literal(o)
+            ),
+            earliest_expiration=_instant(
+                _find(statements, (tmp["earliestExpiration"],), preferred), warnings
+            ),
+            evaluated_at=_instant(_find(statements, (tmp["evaluatedAt"],), preferred), warnings),
+            plain_view=_iri(_find(statements, (tmp["plainView"],), preferred)),
+        )
+
+
+class _Labels:
+    """The labels that the metadata give to the data quads of the page."""
+
+    def __init__(
+        self,
+        statements: Statements,
+        vocabulary: Vocabulary,
+        graphs_kept: bool,
+        warnings: list[str],
+    ) -> None:
+        self._graphs_kept = graphs_kept
+        self._by_subject: dict[tuple[str, str, str], Label] = {}
+        self._by_object: dict[tuple[str, str, str, str], Label] = {}
+        for node in statements.values():
+            predicates = node.get(vocabulary["predicate"], ())
+            if not predicates:
+                continue
+            label = _label(node, vocabulary, warnings)
+            if label is None:
+                continue
+            graph = next(iter(node.get(vocabulary["graph"], ())), "") if graphs_kept else ""
+            objects = node.get(vocabulary["object"], ())
+            for predicate in predicates:
+                for subject in node.get(vocabulary["subject"], ()):
+                    if objects:
+                        for each in objects:
+                            self._by_object[subject, predicate, each, graph] = label
+                    else:
+                        self._by_subject[subject, predicate, graph] = label
+
+    def of(self, quad: Quad) -> Label | None:
+        """The label of a data quad of the page."""
+        graph = quad.graph if self._graphs_kept else ""
+        if self._by_object:
+            label = self._by_object.get((quad.subject, quad.predicate, quad.object, graph))
+            if label is not None:
+                return label
+        return self._by_subject.get((quad.subject, quad.predicate, graph))
+
+
+def _label(
+    node: Mapping[str, list[str]], vocabulary: Vocabulary, warnings: list[str]
+) -> Label | None:
+    try:
+        finals, initials = node.get(vocabulary.final, ()), node.get(vocabulary.initial, ())
+        if initials and finals:
+            return Interval(instant_of_term(initials[0]), instant_of_term(finals[0]))
+        ends = node.get(vocabulary.expiration, ())
+        if ends:
+            return Expiration(instant_of_term(ends[0]))
+        warnings.append("a label without an instant")
+    except AnnotationError as error:
+        warnings.append(f"a label that cannot hold: {error}")
+    return None
+
+
+def _find(
+    statements: Statements, predicates: Iterable[str], preferred: Iterable[str]
+) -> str | None:
+    """The object of the first of these predicates, said of a preferred subject or of anyone."""
+    for predicate in predicates:
+        for subject in preferred:
+            found = statements.get(subject, {}).get(predicate)
+            if found:
+                return found[0]
+        for by_predicate in statements.values():
+            found = by_predicate.get(predicate)
+            if found:
+                return found[0]
+    return None
+
+
+def _number(term: str | None) -> int | None:
+    if term is None or not is_literal(term):
+        return None
+    lexical = literal_parts(term).lexical.strip()
+    return int(lexical) if lexical.isdecimal() else None
+
+
+def _iri(term: str | None) -> str | None:
+    return term[1:-1] if term is not None and is_iri(term) else None
+
+
+def _instant(term: str | None, warnings: list[str]) -> datetime | None:
+    if term is None:
+        return None
+    try:
+        return instant_of_term(term)
+    except AnnotationError as error:
+        warnings.append(str(error))
+        return None
+
+
+def _form(statements: Statements, default_graph: str | None) -> Form | None:
+    for by_predicate in list(statements.values()):
+        for search in by_predicate.get(_SEARCH, ()):
+            node = statements.get(search, {})
+            templates = [t for t in node.get(f"<{HYDRA}template>", ()) if is_literal(t)]
+            roles: dict[str, str] = {}
+            for mapping in node.get(_MAPPING, ()):
+                entry = statements.get(mapping, {})
+                variables = [v for v in entry.get(f"<{HYDRA}variable>", ()) if is_literal(v)]
+                for property_ in entry.get(f"<{HYDRA}property>", ()):
+                    role = _ROLES.get(property_)
+                    if role and variables:
+                        roles[role] = literal_parts(variables[0]).lexical
+            if templates and {"subject", "predicate", "object"} <= roles.keys():
+                return Form(
+                    template=literal_parts(templates[0]).lexical,
+                    default_graph=default_graph,
+                    max_limit=None,
+                    **roles,
+                )
+    return None

@@ -1,0 +1,214 @@
+"""One request and its response: limits, redirects, retries, and the typed errors of failure."""
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from http.client import responses
+from urllib.parse import urljoin, urlsplit
+
+import requests
+
+from annotations.clock import Clock
+from tpf_client.errors import (
+    ClosedError,
+    ConnectionFailedError,
+    HttpError,
+    OriginError,
+    PageTooLargeError,
+    SourceError,
+)
+from tpf_client.fragments.freshness import http_date
+
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS = 5
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def origin(url: str) -> tuple[str, int | None]:
+    """Host and port of a URL; http and https on their default ports are one origin to us.
+
+    A site that moves to https, or whose proxy ends it, still writes http in its links.
+    """
+    parts = urlsplit(url)
+    port = parts.port
+    if port is None or port == _DEFAULT_PORTS.get(parts.scheme):
+        port = None
+    return ((parts.hostname or "").lower(), port)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient and how generous a client is.
+
+    Args:
+        connect_timeout: seconds until a connection stands.
+        read_timeout: seconds between two bytes.
+        total_timeout: seconds for one whole response.
+        retries: how often a failed request is sent again.
+        backoff: seconds before the first retry, doubled for each further one, with full jitter.
+        max_backoff: seconds at most, also where the server asks for more (``Retry-After``); a
+            server that asks for more than that fails the request.
+        max_page_bytes: bytes of a decompressed body at most.
+    """
+
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+    total_timeout: float = 120.0
+    retries: int = 3
+    backoff: float = 0.25
+    max_backoff: float = 30.0
+    max_page_bytes: int = 64 * 2**20
+
+
+@dataclass(slots=True)
+class Response:
+    """A whole response, with the instants (our clock) between which it was made."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    sent: datetime
+    received: datetime
+
+
+@dataclass(slots=True)
+class Transport:
+    """Sends GET requests and reads the responses whole. Thread-safe, as far as the session is.
+
+    Args:
+        session: the requests session.
+        clock: our clock; waiting between retries goes by it.
+        limits: timeouts, retries, sizes.
+        allowed_origins: origins (``scheme://host:port``) that redirects may lead to.
+        on_request: called before each request that is sent, with ``True`` for a retry.
+        on_bytes: called with the number of bytes of each body.
+    """
+
+    session: requests.Session
+    clock: Clock
+    limits: Limits
+    allowed_origins: frozenset[tuple[str, int | None]] = frozenset()
+    on_request: Callable[[bool], None] = lambda _retry: None
+    on_bytes: Callable[[int], None] = lambda _count: None
+    random: random.Random = field(default_factory=random.Random)
+
+    def get(
+        self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None = None
+    ) -> Response:
+        """The response with status 200 or 304, after as many retries as are allowed.
+
+        Raises:
+            SourceError: no such response; the leaf class says why.
+            ClosedError: `cancelled` was set.
+        """
+        attempt = 0
+        while True:
+            if cancelled is not None and cancelled.is_set():
+                raise ClosedError(f"{url}: the request was cancelled")
+            self.on_request(attempt > 0)
+            wish: float | None = None
+            failure: SourceError
+            try:
+                response = self._once(url, headers, cancelled)
+            except ConnectionFailedError as error:
+                failure = error
+            else:
+                if response.status in (200, 304):
+                    return response
+                failure = HttpError(url, response.status, _explanation(response))
+                if response.status not in _RETRIED:
+                    raise failure
+                wish = self._retry_after(response)
+            if attempt >= self.limits.retries or (wish or 0.0) > self.limits.max_backoff:
+                raise failure
+            pause = min(self.limits.backoff * 2**attempt, self.limits.max_backoff)
+            seconds = self.random.uniform(0, pause) if wish is None else wish
+            self.clock.wait_until(self.clock.now() + timedelta(seconds=seconds), cancelled)
+            attempt += 1
+
+    def _retry_after(self, response: Response) -> float | None:
+        text = response.headers.get("Retry-After", "").strip()
+        if text.isdecimal():
+            return float(text)
+        until = http_date(text)
+        if until is None:
+            return None
+        now = http_date(response.headers.get("Date")) or response.received
+        return max((until - now).total_seconds(), 0.0)
+
+    def _once(
+        self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None
+    ) -> Response:
+        target = url
+        for _ in range(_MAX_REDIRECTS + 1):
+            sent = self.clock.now()
+            try:
+                with self.session.get(
+                    target,
+                    headers=dict(headers),
+                    timeout=(self.limits.connect_timeout, self.limits.read_timeout),
+                    stream=True,
+                    allow_redirects=False,
+                ) as raw:
+                    if raw.status_code in _REDIRECTS and "Location" in raw.headers:
+                        target = self._redirect(url, urljoin(target, raw.headers["Location"]))
+                        continue
+                    body = self._read(raw, url, sent, cancelled)
+                    return Response(raw.status_code, raw.headers, body, sent, self.clock.now())
+            except requests.Timeout as error:
+                raise ConnectionFailedError(url, "timed out") from error
+            except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+                raise SourceError(url, f"not a URL that can be asked: {error}") from error
+            except requests.exceptions.MissingSchema as error:
+                raise SourceError(url, "not an absolute URL") from error
+            except requests.RequestException as error:
+                raise ConnectionFailedError(url, _cause(error)) from error
+        raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
+
+    def _redirect(self, url: str, target: str) -> str:
+        if origin(target) != origin(url) and origin(target) not in self.allowed_origins:
+            raise OriginError(url, f"redirects to another origin: {target}")
+        return target
+
+    def _read(
+        self,
+        raw: requests.Response,
+        url: str,
+        sent: datetime,
+        cancelled: threading.Event | None,
+    ) -> bytes:
+        limit = self.limits.max_page_bytes
+        deadline = sent + timedelta(seconds=self.limits.total_timeout)
+        chunks: list[bytes] = []
+        size = 0
+        for chunk in raw.iter_content(65536):
+            size += len(chunk)
+            if size > limit:
+                raise PageTooLargeError(url, f"a body of more than {limit} bytes")
+            if self.clock.now() > deadline:
+                raise ConnectionFailedError(url, "the response takes too long")
+            if cancelled is not None and cancelled.is_set():
+                raise ClosedError(f"{url}: the request was cancelled")
+            chunks.append(chunk)
+        self.on_bytes(size)
+        return b"".join(chunks)
+
+
+def _explanation(response: Response) -> str:
+    """The first words of an error's body, where it is text for humans."""
+    kind = response.headers.get("Content-Type", "").partition(";")[0]
+    if kind not in ("text/plain", "application/problem+json", "application/json"):
+        return responses.get(response.status, "")
+    return " ".join(response.body.decode("utf-8", "replace").split())[:300]
+
+
+def _cause(error: BaseException) -> str:
+    """What lies at the bottom of an error of requests, in one line."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    text = str(reason if reason is not None else error)
+    # urllib3 puts the representation of its connection object in front.
+    text = text.rpartition(">: ")[2] or text
+    return " ".join(text.split())[:300] or type(error).__name__
