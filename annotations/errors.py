@@ -5,7 +5,9 @@ AnnotationError
 ├── InstantError     an instant without a time zone, or a text that is not an xsd:dateTime
 ├── LabelError       a label that cannot hold (an interval that ends before it starts)
 │   └── OverlapError two labels of one fact that overlap
-└── DecodeError      quads that do not form an annotated fact
+├── EncodeError      a fact that would itself be read as an annotation
+├── DecodeError      quads that do not form an annotated fact
+└── MethodError      no annotation method has this name
 """
 
 
@@ -29,5 +31,13 @@ class OverlapError(LabelError):
     """Two labels of the same fact overlap in time."""
 
 
+class EncodeError(AnnotationError, ValueError):
+    """A fact that would itself be read as an annotation."""
+
+
 class DecodeError(AnnotationError, ValueError):
     """Quads that do not form an annotated fact."""
+
+
+class MethodError(AnnotationError, ValueError):
+    """No annotation method has this name."""

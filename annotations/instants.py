@@ -14,7 +14,8 @@ from annotations.terms import Term, is_literal, literal_parts
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LEXICAL = re.compile(
-    r"(-?\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?"
+    r"(-?\d{4,})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
 )
 # The published inserter wrote the prefixed name as the datatype; it is read like the IRI.
 _DATATYPES = frozenset({XSD_DATE_TIME, XSD_DATE_TIME_STAMP, "xsd:dateTime", "xsd:dateTimeStamp"})
@@ -24,13 +25,16 @@ def utc(instant: datetime) -> datetime:
     """The same instant in UTC.
 
     Raises:
-        InstantError: the datetime is naive.
+        InstantError: the datetime is naive, or lies outside the years 1 to 9999 in UTC.
     """
     if instant.tzinfo is UTC:
         return instant
     if instant.utcoffset() is None:
         raise InstantError(f"an instant needs a time zone: {instant.isoformat()}")
-    return instant.astimezone(UTC)
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError as error:
+        raise InstantError(f"outside the years 1 to 9999: {instant.isoformat()}") from error
 
 
 def to_micros(instant: datetime) -> int:
@@ -54,7 +58,7 @@ def parse_instant(lexical: str) -> datetime:
         InstantError: the text is not an ``xsd:dateTime``, has no time zone, or lies outside the
             years 1 to 9999.
     """
-    match = _LEXICAL.fullmatch(lexical.strip())
+    match = _LEXICAL.fullmatch(lexical.strip(" \t\r\n"))
     if match is None:
         raise InstantError(f"not an xsd:dateTime: {lexical!r}")
     year, month, day, hour, minute, second, fraction, zone = match.groups()

@@ -6,10 +6,9 @@ no start. Source: Taelman et al. 2016, section 4.1; Gutierrez, Hurtado and Vaism
 Time into RDF*, 2007.
 """
 
-import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from annotations.errors import LabelError, OverlapError
@@ -17,6 +16,8 @@ from annotations.instants import format_instant, utc
 from annotations.terms import Quad
 
 Labelling: TypeAlias = Literal["expiration", "interval"]
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,37 +104,58 @@ def key_of(quad: Quad, key: FactKey = "subject-predicate") -> tuple[str, ...]:
     return (quad.subject, quad.predicate, quad.graph)
 
 
-def check_no_overlap(facts: Iterable[Fact], key: FactKey = "subject-predicate") -> None:
-    """Refuse labels of one fact that overlap.
+def overlaps(
+    facts: Iterable[Fact], key: FactKey = "subject-predicate"
+) -> Iterator[tuple[Fact, Fact]]:
+    """Facts whose label overlaps that of an earlier version of the same fact.
 
     Two expirations of one fact overlap always (both hold now); an expiration overlaps every
     interval that starts before it. Exact repetitions are one fact.
 
+    Yields:
+        the earlier version, which stays, and the later one, without which there is no overlap.
+    """
+    by_key: dict[tuple[str, ...], dict[Fact, None]] = {}
+    for fact in facts:
+        if fact.label is not None:
+            by_key.setdefault(key_of(fact.quad, key), {})[fact] = None
+    for versions in by_key.values():
+        if len(versions) > 1:
+            yield from _overlapping_versions(versions)
+
+
+def _overlapping_versions(versions: Iterable[Fact]) -> Iterator[tuple[Fact, Fact]]:
+    kept: Fact | None = None
+    for fact in sorted(versions, key=_start):
+        if kept is None or _start(fact) >= _end(kept):
+            kept = fact
+        else:
+            yield kept, fact
+
+
+def _start(fact: Fact) -> datetime:
+    start = fact.label.start if fact.label is not None else None
+    return start if start is not None else _FIRST
+
+
+def _end(fact: Fact) -> datetime:
+    assert fact.label is not None
+    return fact.label.end
+
+
+def overlap_error(earlier: Fact, later: Fact) -> OverlapError:
+    """The error that names two versions of one fact whose labels overlap."""
+    return OverlapError(f"two labels of one fact overlap: {_show(earlier)} and {_show(later)}")
+
+
+def check_no_overlap(facts: Iterable[Fact], key: FactKey = "subject-predicate") -> None:
+    """Refuse labels of one fact that overlap (see `overlaps`).
+
     Raises:
         OverlapError: two labels of one fact hold at a common instant.
     """
-    by_key: dict[tuple[str, ...], set[Fact]] = {}
-    for fact in facts:
-        if fact.label is not None:
-            by_key.setdefault(key_of(fact.quad, key), set()).add(fact)
-    for versions in by_key.values():
-        if len(versions) > 1:
-            _check_versions(versions)
-
-
-def _check_versions(versions: set[Fact]) -> None:
-    def begins(fact: Fact) -> tuple[bool, float]:
-        start = fact.label.start if fact.label else None
-        return (start is not None, start.timestamp() if start else 0.0)
-
-    ordered = sorted(versions, key=begins)
-    for earlier, later in itertools.pairwise(ordered):
-        assert earlier.label is not None
-        assert later.label is not None
-        if later.label.start is None or later.label.start < earlier.label.end:
-            raise OverlapError(
-                f"two labels of one fact overlap: {_show(earlier)} and {_show(later)}"
-            )
+    for earlier, later in overlaps(facts, key):
+        raise overlap_error(earlier, later)
 
 
 def _show(fact: Fact) -> str:

@@ -6,6 +6,7 @@ can be read. They are configurable: see `Vocabulary`.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from annotations.terms import Term
 
@@ -80,9 +81,36 @@ class Vocabulary:
         return self["intervalFinal"]
 
     @property
+    def graph(self) -> Term:
+        """Points from an annotation graph to the named graph in which its fact lies."""
+        return self["graph"]
+
+    @property
+    def label_predicates(self) -> frozenset[Term]:
+        """The predicates that make up labels; no fact can have one of them as its predicate."""
+        return _label_predicates(self)
+
+    @property
+    def structure_predicates(self) -> frozenset[Term]:
+        """The predicates that tie a labelled node to its fact, in any method."""
+        return _structure_predicates(self)
+
+    @property
     def singleton_property_of(self) -> Term:
         """Points from a singleton property to the property that it stands for."""
         return Term(f"<{self.singleton}singletonPropertyOf>")
+
+
+@lru_cache(maxsize=16)
+def _label_predicates(vocabulary: Vocabulary) -> frozenset[Term]:
+    names = ("expiration", "interval", "initial", "final", "intervalInitial", "intervalFinal")
+    return frozenset(vocabulary[name] for name in names)
+
+
+@lru_cache(maxsize=16)
+def _structure_predicates(vocabulary: Vocabulary) -> frozenset[Term]:
+    shared = {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT, RDF_REIFIES}
+    return frozenset(shared | {vocabulary.graph, vocabulary.singleton_property_of})
 
 
 DEFAULT_VOCABULARY = Vocabulary()

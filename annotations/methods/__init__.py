@@ -1,1 +1,34 @@
-"""Annotation methods: the ways in which RDF can carry the time label of a fact."""
+"""Annotation methods: the ways in which RDF can carry the time label of a fact.
+
+A new method is one file beside these and one line in `METHODS`.
+"""
+
+from annotations.errors import MethodError
+from annotations.methods.base import Method
+from annotations.methods.implicit_graph import ImplicitGraph
+from annotations.methods.named_graph import NamedGraph
+from annotations.methods.rdf12 import Rdf12Reifier
+from annotations.methods.reification import Reification
+from annotations.methods.singleton_property import SingletonProperty
+
+METHODS: tuple[Method, ...] = (
+    SingletonProperty(),
+    NamedGraph(),
+    ImplicitGraph(),
+    Reification(),
+    Rdf12Reifier(),
+)
+"""All annotation methods, in the order in which they are shown and detected."""
+
+
+def method_named(name: str) -> Method:
+    """The method of this name.
+
+    Raises:
+        MethodError: there is none.
+    """
+    for method in METHODS:
+        if method.name == name:
+            return method
+    known = ", ".join(method.name for method in METHODS)
+    raise MethodError(f"no annotation method is called {name!r}; there are {known}")

@@ -7,11 +7,15 @@ quad pattern over the annotated data, so that the annotated quads need not exist
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
-from annotations.labels import Fact, Label, Labelling
+from annotations.errors import AnnotationError
+from annotations.labels import Fact, FactKey, Label, Labelling
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
+
+NAMED_GRAPHS = Term("*")
+"""As the graph of a `FactPattern`: any graph but the default graph (the name of no term)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,9 @@ class Naming:
 class FactPattern(NamedTuple):
     """Which labelled facts to look up; ``None`` leaves a position open.
 
-    `graph` is `DEFAULT_GRAPH` for the default graph alone. `identity` is the token that ends the
-    names minted for a fact (see `annotations.methods.names.identity`).
+    `graph` is `DEFAULT_GRAPH` for the default graph alone and `NAMED_GRAPHS` for all others.
+    `identity` is the token that ends the names minted for a fact (see
+    `annotations.methods.names.identity`).
     """
 
     subject: Term | None = None
@@ -59,22 +64,40 @@ class Part(NamedTuple):
     residual: Callable[[Fact], bool] | None = None
 
 
+class Derived(NamedTuple):
+    """A variable whose value follows from the quad that the first pattern of a rewriting matched.
+
+    No pattern can express such a join: the client computes the value, binds it, and goes on.
+    """
+
+    variable: Variable
+    of: Callable[[Quad], Term]
+
+
 class Rewriting(NamedTuple):
     """A triple pattern as it must be asked of data annotated by one method.
 
     Args:
-        patterns: the quad patterns to match together. The value variables of the original pattern
-            keep their names; the graph position is a variable where the graph matters.
+        patterns: the quad patterns to match together; the first one matches the data. The
+            variables of the original pattern keep their names. Graphs are variables (any graph,
+            the default graph included); two patterns that share one must match in the same graph,
+            the default graph being a graph like any other.
         initial: variable bound to the start of the label (interval labelling), else ``None``.
         final: variable bound to the end of the label.
         graph: variable bound to the graph of the fact itself (not an annotation graph), or ``None``
             where the form does not tell it.
+        derived: a variable of the patterns to compute from the match of the first one, or ``None``.
     """
 
     patterns: tuple[QuadPattern, ...]
     initial: Variable | None
     final: Variable
     graph: Variable | None = None
+    derived: Derived | None = None
+
+
+OnError: TypeAlias = Callable[[AnnotationError], None]
+"""Told of one problem; returns, and the rest is read."""
 
 
 class Method(Protocol):
@@ -84,15 +107,36 @@ class Method(Protocol):
     """Name in settings and URLs: ``named-graph``."""
 
     def encode(self, fact: Fact, naming: Naming) -> list[Quad]:
-        """The quads that say this fact; a fact without a label is its own quad."""
-
-    def decode(self, quads: Iterable[Quad], naming: Naming) -> list[Fact]:
-        """The facts that these quads say, in the order of their quads; unlabelled ones included.
+        """The quads that say this fact; a fact without a label is its own quad.
 
         Raises:
-            DecodeError: an annotation is incomplete or contradicts itself.
-            LabelError: a label cannot hold.
-            InstantError: a label's instant is malformed.
+            EncodeError: the fact would itself be read as an annotation.
+        """
+
+    def decode(
+        self,
+        quads: Iterable[Quad],
+        naming: Naming,
+        *,
+        key: FactKey = "subject-predicate",
+        on_error: OnError | None = None,
+    ) -> list[Fact]:
+        """The facts that these quads say, in the order of their quads; unlabelled ones included.
+
+        Repeated quads count once. A fact whose label cannot be read is left out, because without
+        the label it would hold for ever; of labels that overlap the earliest is kept.
+
+        Args:
+            quads: annotated data.
+            naming: vocabulary and IRIs.
+            key: what makes two facts versions of one fact, whose labels must not overlap.
+            on_error: called once per problem, of the classes below, and the rest is read; without
+                it the first problem is raised.
+
+        Raises:
+            DecodeError: an annotation is incomplete, contradicts itself or labels no fact.
+            LabelError: a label cannot hold, or two labels of one fact overlap.
+            InstantError: a label's instant is malformed or has no time zone.
         """
 
     def rewrite(
@@ -103,6 +147,10 @@ class Method(Protocol):
         naming: Naming,
     ) -> Rewriting:
         """The pattern as it must be asked of data annotated by this method.
+
+        It matches labelled facts only, one solution per fact and label. A variable as predicate
+        stands for the predicate of the fact: the triples that make up annotations carry no label
+        themselves, so the join with the label keeps them out.
 
         Args:
             pattern: what the query asks.
@@ -118,4 +166,15 @@ class Method(Protocol):
         """
 
 
-__all__ = ["Fact", "FactPattern", "Label", "Method", "Naming", "Part", "Rewriting"]
+__all__ = [
+    "NAMED_GRAPHS",
+    "Derived",
+    "Fact",
+    "FactPattern",
+    "Label",
+    "Method",
+    "Naming",
+    "OnError",
+    "Part",
+    "Rewriting",
+]

@@ -1,0 +1,79 @@
+"""Implicit graphs: the IRI of a fact's own fragment carries the label (Taelman et al. 2016).
+
+``s p o`` stays as it is, in its own graph, and the label is on the IRI of the fragment of this one
+quad, ``{dataset}?subject=s&predicate=p&object=o`` (with ``&graph=g`` for a fact in a named graph).
+The label lies in the default graph. A static quad that equals a labelled one cannot be told from
+it: the label counts.
+"""
+
+from collections.abc import Callable
+
+from annotations.labels import Fact, Label, Labelling
+from annotations.methods.base import Derived, Naming, OnError, Rewriting
+from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
+from annotations.methods.names import fragment_iri, read_fragment_iri
+from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.shapes import (
+    DEFAULT,
+    GRAPH,
+    OBJECT,
+    PREDICATE,
+    SUBJECT,
+    FragmentIri,
+    Shape,
+)
+from annotations.terms import Quad, QuadPattern, TriplePattern, Variable
+
+
+class ImplicitGraph(ShapedMethod):
+    """The method ``implicit-graph``."""
+
+    name = "implicit-graph"
+
+    def shapes(self, naming: Naming) -> tuple[Shape, ...]:
+        """The fact itself, and the label of its fragment."""
+        return (
+            Shape(SUBJECT, PREDICATE, OBJECT, GRAPH),
+            *label_shapes(FragmentIri(naming), DEFAULT, naming),
+        )
+
+    def read_facts(
+        self,
+        nodes: LabelledNodes,
+        naming: Naming,  # noqa: ARG002 - data may name the fragments of another address
+        report: OnError,
+    ) -> list[Fact]:
+        """Every quad with the labels of its fragment, whatever the address of the server."""
+        present = set(nodes.rest)
+        labels: dict[Quad, list[Label]] = {}
+        for node, stated in nodes.labels.items():
+            quad = read_fragment_iri(node)
+            if quad is None:
+                report(without_fact(node, "it is not the IRI of the fragment of one fact"))
+            elif quad not in present:
+                report(without_fact(node, f"the data do not hold {' '.join(quad).strip()}"))
+            else:
+                labels.setdefault(quad, []).extend(stated)
+        return [
+            fact
+            for quad in nodes.rest
+            for fact in (labelled(quad, labels[quad]) if quad in labels else [Fact(quad)])
+        ]
+
+    def rewrite(
+        self,
+        pattern: TriplePattern,
+        labelling: Labelling,
+        fresh: Callable[[str], Variable],
+        naming: Naming,
+    ) -> Rewriting:
+        """The pattern is asked as it is, and the label of the fragment of each match.
+
+        The IRI of that fragment is `Rewriting.derived` from the match. A variable as predicate
+        also meets the triples of labels, but their fragments have no label.
+        """
+        fragment, graph = fresh("fragment"), fresh("graph")
+        label = label_patterns(fragment, labelling, fresh, naming.vocabulary)
+        derived = Derived(fragment, lambda quad: fragment_iri(quad, naming))
+        patterns = (QuadPattern(*pattern, graph), *label.patterns)
+        return Rewriting(patterns, label.initial, label.final, graph, derived)

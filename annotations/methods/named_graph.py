@@ -1,0 +1,84 @@
+"""Named graphs: each labelled fact in a graph of its own (Carroll et al. 2005).
+
+``GRAPH g { s p o }`` and the label on g. The graph position is taken, so a fact that lies in a
+named graph says so by one more triple, ``g tmp:graph <its graph>``. That triple and the label lie
+in the default graph.
+"""
+
+from collections.abc import Callable
+
+from annotations.errors import DecodeError
+from annotations.labels import Fact, Labelling
+from annotations.methods.base import Naming, OnError, Rewriting
+from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
+from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.shapes import (
+    DEFAULT,
+    GRAPH,
+    OBJECT,
+    PREDICATE,
+    SUBJECT,
+    Constant,
+    Minted,
+    Shape,
+)
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, TriplePattern, Variable
+
+
+class NamedGraph(ShapedMethod):
+    """The method ``named-graph``."""
+
+    name = "named-graph"
+
+    def shapes(self, naming: Naming) -> tuple[Shape, ...]:
+        """The value, the label, the graph of a fact that lies in one."""
+        own = Minted("graph", naming)
+        return (
+            Shape(SUBJECT, PREDICATE, OBJECT, own),
+            *label_shapes(own, DEFAULT, naming),
+            Shape(own, Constant(naming.vocabulary.graph), GRAPH, DEFAULT, named_only=True),
+        )
+
+    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> list[Fact]:
+        """The quads in labelled graphs, and all unlabelled ones."""
+        lies_in = naming.vocabulary.graph
+        graphs: dict[Term, dict[Term, None]] = {}
+        for quad in nodes.rest:
+            if quad.predicate == lies_in and quad.subject in nodes.labels:
+                graphs.setdefault(quad.subject, {})[quad.object] = None
+        used: set[Term] = set()
+        facts: list[Fact] = []
+        for quad in nodes.rest:
+            if quad.predicate == lies_in and quad.subject in nodes.labels:
+                continue
+            if quad.graph not in nodes.labels:
+                facts.append(Fact(quad))
+                continue
+            used.add(quad.graph)
+            stated = list(graphs.get(quad.graph, (DEFAULT_GRAPH,)))
+            if len(stated) == 1:
+                facts.extend(labelled(quad._replace(graph=stated[0]), nodes.labels[quad.graph]))
+        for node in nodes.labels:
+            if len(graphs.get(node, ())) > 1:
+                report(DecodeError(f"{node} has {len(graphs[node])} values of {lies_in}"))
+            elif node not in used:
+                report(without_fact(node, "no statement lies in this graph"))
+        return facts
+
+    def rewrite(
+        self,
+        pattern: TriplePattern,
+        labelling: Labelling,
+        fresh: Callable[[str], Variable],
+        naming: Naming,
+    ) -> Rewriting:
+        """The pattern is asked of any graph, and the label of that graph.
+
+        A variable as predicate ranges over what lies in labelled graphs: the facts. The label's
+        own triples lie in the default graph, which has no label. The graph of the fact itself is
+        not told, because few data state it.
+        """
+        own = fresh("graph")
+        label = label_patterns(own, labelling, fresh, naming.vocabulary)
+        patterns = (QuadPattern(*pattern, own), *label.patterns)
+        return Rewriting(patterns, label.initial, label.final)

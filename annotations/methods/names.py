@@ -1,0 +1,150 @@
+"""Names minted for labelled facts, and the way back from a name to the fact.
+
+A minted name is ``{fact_base}{kind}/{token}``, where the token is a digest of the fact and of its
+label's identity: the start of an interval, nothing of an expiration. So a fact keeps its names when
+its expiration is renewed or its open interval ends, on every page, in every process.
+
+The implicit-graph method mints nothing: its label node is the IRI of the fragment of the one quad,
+as the form's template ``{?subject,predicate,object,graph}`` expands it (RFC 6570, section 3.2.8;
+terms in the explicit representation of the Hydra Core Vocabulary: IRIs and datatypes bare).
+"""
+
+import re
+from hashlib import blake2b
+from typing import Literal, TypeAlias
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from annotations.errors import TermError
+from annotations.instants import format_instant
+from annotations.labels import Fact
+from annotations.methods.base import Naming
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    Term,
+    blank_node,
+    iri,
+    is_iri,
+    is_literal,
+    is_triple_term,
+    literal,
+    literal_parts,
+    triple_of_term,
+    triple_term,
+)
+
+Kind: TypeAlias = Literal["property", "graph", "statement", "reifier", "interval"]
+"""What a minted name stands for."""
+
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_MINTED = re.compile(r"(?:property|graph|statement|reifier|interval)/[0-9a-f]{32}>")
+_POSITIONS = ("subject", "predicate", "object", "graph")
+
+
+def identity(fact: Fact) -> str:
+    """The token of a fact: 32 hexadecimal digits of BLAKE2b over its quad and its label's start."""
+    start = fact.label.start if fact.label is not None else None
+    # A canonical term never holds a line feed, so the parts cannot run into each other.
+    text = "\n".join(fact.quad) if start is None else "\n".join((*fact.quad, format_instant(start)))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def minted(kind: Kind, fact: Fact, naming: Naming) -> Term:
+    """The name of this kind that is minted for a fact."""
+    return Term(f"<{naming.fact_base}{kind}/{identity(fact)}>")
+
+
+def token_of(term: str, kind: Kind, naming: Naming) -> str | None:
+    """The token of a minted name of this kind, or ``None`` where the term is none."""
+    prefix = f"<{naming.fact_base}{kind}/"
+    token = term[len(prefix) : -1]
+    if term.startswith(prefix) and term.endswith(">") and _TOKEN.fullmatch(token):
+        return token
+    return None
+
+
+def is_minted(term: str, naming: Naming) -> bool:
+    """Whether a term has the form of a minted name of any kind."""
+    prefix = f"<{naming.fact_base}"
+    return term.startswith(prefix) and _MINTED.fullmatch(term, len(prefix)) is not None
+
+
+def fragment_iri(quad: Quad, naming: Naming) -> Term:
+    """The IRI of the fragment that holds this quad alone; no ``graph`` for the default graph."""
+    pairs = zip(_POSITIONS, quad, strict=True)
+    query = "&".join(
+        f"{name}={quote(parameter_of_term(term), safe='')}"
+        for name, term in pairs
+        if term != DEFAULT_GRAPH
+    )
+    return Term(f"<{naming.fragment_url}?{query}>")
+
+
+def quad_of_fragment(term: str, naming: Naming) -> Quad | None:
+    """The quad whose `fragment_iri` this term is, exactly, or ``None``."""
+    quad = read_fragment_iri(term)
+    return quad if quad is not None and fragment_iri(quad, naming) == term else None
+
+
+def read_fragment_iri(term: str) -> Quad | None:
+    """The quad that the query of a fragment's IRI names, or ``None``.
+
+    Reads what others wrote: any address, any order and any encoding of the parameters.
+    """
+    if not is_iri(term):
+        return None
+    try:
+        query = urlsplit(term[1:-1]).query
+        parameters = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors="strict")
+        values = dict(parameters)
+        if len(values) < len(parameters) or not {"subject", "predicate", "object"} <= set(values):
+            return None
+        graph = values.get("graph")
+        return Quad(
+            term_of_parameter(values["subject"]),
+            term_of_parameter(values["predicate"]),
+            term_of_parameter(values["object"]),
+            term_of_parameter(graph) if graph else DEFAULT_GRAPH,
+        )
+    except ValueError:  # an invalid address or query (UnicodeDecodeError and TermError included)
+        return None
+
+
+def parameter_of_term(term: str) -> str:
+    """A term as the value of a template variable: IRI and datatype bare, literal unescaped."""
+    if is_iri(term):
+        return term[1:-1]
+    if not is_literal(term):
+        return term
+    parts = literal_parts(term)
+    suffix = term[term.rfind('"') + 1 :]
+    return f'"{parts.lexical}"' + (f"^^{parts.datatype}" if suffix.startswith("^^") else suffix)
+
+
+def term_of_parameter(text: str) -> Term:
+    """The term that the value of a template variable stands for; datatypes also in brackets.
+
+    Raises:
+        TermError: the text stands for no term.
+    """
+    if is_triple_term(text):
+        return triple_term(triple_of_term(text))
+    if text.startswith("_:"):
+        return blank_node(text[2:])
+    if text.startswith("<") and text.endswith(">"):
+        return iri(text[1:-1])
+    if not is_literal(text):
+        return iri(text)
+    end = text.rfind('"')
+    lexical, suffix = text[1:end], text[end + 1 :]
+    if end == 0:
+        raise TermError(f"not a literal: {text!r}")
+    if not suffix:
+        return literal(lexical)
+    if suffix.startswith("@"):
+        return literal(lexical, language=suffix[1:])
+    if suffix.startswith("^^"):
+        datatype = suffix[2:]
+        bracketed = datatype.startswith("<") and datatype.endswith(">")
+        return literal(lexical, datatype=datatype[1:-1] if bracketed else datatype)
+    raise TermError(f"not a literal: {text!r}")

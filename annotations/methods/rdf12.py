@@ -1,0 +1,106 @@
+"""RDF 1.2 reifiers: a node reifies the fact's triple term (RDF 1.2 Concepts, section 1.5).
+
+``s p o . X rdf:reifies <<( s p o )>> .`` and the label on X. All quads lie in the graph of the
+fact, which is stated itself. A static quad that equals a labelled one cannot be told from it: the
+label counts.
+"""
+
+from collections.abc import Callable
+
+from annotations.errors import TermError
+from annotations.labels import Fact, Label, Labelling
+from annotations.methods.base import Derived, Naming, OnError, Rewriting
+from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
+from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.shapes import (
+    GRAPH,
+    OBJECT,
+    PREDICATE,
+    SUBJECT,
+    Constant,
+    Minted,
+    Shape,
+    TripleTerm,
+)
+from annotations.namespaces import RDF_REIFIES
+from annotations.terms import (
+    Quad,
+    QuadPattern,
+    Term,
+    TriplePattern,
+    Variable,
+    triple_of_term,
+    triple_term,
+)
+
+
+class Rdf12Reifier(ShapedMethod):
+    """The method ``rdf-1.2``."""
+
+    name = "rdf-1.2"
+
+    def shapes(self, naming: Naming) -> tuple[Shape, ...]:
+        """The fact itself, its reifier, the label."""
+        reifier = Minted("reifier", naming)
+        return (
+            Shape(SUBJECT, PREDICATE, OBJECT, GRAPH),
+            Shape(reifier, Constant(RDF_REIFIES), TripleTerm(), GRAPH),
+            *label_shapes(reifier, GRAPH, naming),
+        )
+
+    def read_facts(
+        self,
+        nodes: LabelledNodes,
+        naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
+        report: OnError,
+    ) -> list[Fact]:
+        """Every stated quad with the labels of its reifiers in the same graph."""
+        stated = set(nodes.rest)
+        labels: dict[Quad, list[Label]] = {}
+        reifying: set[Term] = set()
+        plain: list[Quad] = []
+        for quad in nodes.rest:
+            if quad.predicate != RDF_REIFIES or quad.subject not in nodes.labels:
+                plain.append(quad)
+                continue
+            reifying.add(quad.subject)
+            try:
+                fact = Quad(*triple_of_term(quad.object), quad.graph)
+            except TermError as error:
+                report(without_fact(quad.subject, str(error)))
+                continue
+            if fact in stated:
+                labels.setdefault(fact, []).extend(nodes.labels[quad.subject])
+            else:
+                report(without_fact(quad.subject, f"{quad.object} is not stated"))
+        for node in nodes.labels:
+            if node not in reifying:
+                report(without_fact(node, f"no {RDF_REIFIES}"))
+        return [
+            fact
+            for quad in plain
+            for fact in (labelled(quad, labels[quad]) if quad in labels else [Fact(quad)])
+        ]
+
+    def rewrite(
+        self,
+        pattern: TriplePattern,
+        labelling: Labelling,
+        fresh: Callable[[str], Variable],
+        naming: Naming,
+    ) -> Rewriting:
+        """The pattern is asked as it is, with the label of whoever reifies its match.
+
+        The triple term is `Rewriting.derived` from the match, because a fragment cannot be asked
+        for a triple term with variables in it. A variable as predicate also meets
+        ``rdf:reifies`` and the label's predicates, but nothing labelled reifies those.
+        """
+        reifier, triple, graph = fresh("reifier"), fresh("triple"), fresh("graph")
+        label = label_patterns(reifier, labelling, fresh, naming.vocabulary)
+        derived = Derived(triple, lambda quad: triple_term(quad.triple))
+        patterns = (
+            QuadPattern(*pattern, graph),
+            QuadPattern(reifier, RDF_REIFIES, triple, graph),
+            *label.patterns,
+        )
+        return Rewriting(patterns, label.initial, label.final, graph, derived)

@@ -1,0 +1,107 @@
+"""Reification: a node of type ``rdf:Statement`` describes the fact (RDF Schema 1.1, section 5.3).
+
+``X a rdf:Statement ; rdf:subject s ; rdf:predicate p ; rdf:object o .`` and the label on X. All
+quads lie in the graph of the fact. The fact itself is not stated: it holds only for a while.
+"""
+
+from collections.abc import Callable
+
+from annotations.errors import DecodeError
+from annotations.labels import Fact, Labelling
+from annotations.methods.base import Naming, OnError, Rewriting
+from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
+from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
+from annotations.namespaces import (
+    RDF_OBJECT,
+    RDF_PREDICATE,
+    RDF_STATEMENT,
+    RDF_SUBJECT,
+    RDF_TYPE,
+)
+from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
+
+_PARTS = (RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT)
+
+
+class Reification(ShapedMethod):
+    """The method ``reification``."""
+
+    name = "reification"
+
+    def shapes(self, naming: Naming) -> tuple[Shape, ...]:
+        """The parts of the fact, the value first, and the label."""
+        node = Minted("statement", naming)
+        return (
+            Shape(node, Constant(RDF_OBJECT), OBJECT, GRAPH),
+            Shape(node, Constant(RDF_SUBJECT), SUBJECT, GRAPH),
+            Shape(node, Constant(RDF_PREDICATE), PREDICATE, GRAPH),
+            Shape(node, Constant(RDF_TYPE), Constant(RDF_STATEMENT), GRAPH),
+            *label_shapes(node, GRAPH, naming),
+        )
+
+    def read_facts(
+        self,
+        nodes: LabelledNodes,
+        naming: Naming,  # noqa: ARG002 - the vocabulary of reification is fixed
+        report: OnError,
+    ) -> list[Fact]:
+        """The facts of the labelled statements, each where its object is stated."""
+        parts: dict[Term, dict[Term, list[Quad]]] = {}
+        for quad in nodes.rest:
+            if quad.subject in nodes.labels and quad.predicate in _PARTS:
+                stated = parts.setdefault(quad.subject, {}).setdefault(quad.predicate, [])
+                stated.append(quad)
+        described: dict[Term, Quad] = {}
+        for node in nodes.labels:
+            try:
+                described[node] = _described(node, parts.get(node, {}))
+            except DecodeError as error:
+                report(error)
+        facts: list[Fact] = []
+        for quad in nodes.rest:
+            node = quad.subject
+            if node not in nodes.labels:
+                facts.append(Fact(quad))
+            elif quad.predicate == RDF_OBJECT:
+                if node in described:
+                    facts.extend(labelled(described[node], nodes.labels[node]))
+            elif quad.predicate not in _PARTS and quad[1:3] != (RDF_TYPE, RDF_STATEMENT):
+                facts.append(Fact(quad))
+        return facts
+
+    def rewrite(
+        self,
+        pattern: TriplePattern,
+        labelling: Labelling,
+        fresh: Callable[[str], Variable],
+        naming: Naming,
+    ) -> Rewriting:
+        """Each position is asked of its part of the statement, a variable as predicate too.
+
+        So it is bound to the predicate of the fact, never to the vocabulary. The type
+        ``rdf:Statement`` is not asked for: the parts imply it.
+        """
+        node, graph = fresh("statement"), fresh("graph")
+        label = label_patterns(node, labelling, fresh, naming.vocabulary)
+        patterns = (
+            QuadPattern(node, RDF_OBJECT, pattern.object, graph),
+            QuadPattern(node, RDF_SUBJECT, pattern.subject, fresh("partGraph")),
+            QuadPattern(node, RDF_PREDICATE, pattern.predicate, fresh("partGraph")),
+            *label.patterns,
+        )
+        return Rewriting(patterns, label.initial, label.final, graph)
+
+
+def _described(node: Term, parts: dict[Term, list[Quad]]) -> Quad:
+    if not parts:
+        raise without_fact(node, f"no {RDF_SUBJECT}")
+    subject, predicate, value = (_the_part(node, part, parts.get(part, [])) for part in _PARTS)
+    return Quad(subject, predicate, value, parts[RDF_OBJECT][0].graph)
+
+
+def _the_part(node: Term, part: Term, stated: list[Quad]) -> Term:
+    values = {quad.object for quad in stated}
+    if len(values) != 1:
+        raise DecodeError(f"{node} needs exactly one {part}, found {len(values)}")
+    return values.pop()

@@ -1,0 +1,109 @@
+"""What the methods share: encoding and matching by their shapes, and the frame of decoding."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from annotations.errors import AnnotationError, DecodeError, EncodeError
+from annotations.labels import Fact, FactKey, Label, Labelling, overlap_error, overlaps
+from annotations.methods.base import Naming, OnError, Part, Rewriting
+from annotations.methods.label_triples import LabelledNodes, read_labels
+from annotations.methods.names import is_minted
+from annotations.methods.shapes import Shape
+from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
+
+
+class ShapedMethod(ABC):
+    """An annotation method that is given by its shapes, its reader and its rewriting."""
+
+    name: str
+
+    @abstractmethod
+    def shapes(self, naming: Naming) -> tuple[Shape, ...]:
+        """The quads that a labelled fact shows, the quad that holds its value first."""
+
+    @abstractmethod
+    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> list[Fact]:
+        """The facts of annotated data without the triples of labels, in the order of the quads."""
+
+    @abstractmethod
+    def rewrite(
+        self,
+        pattern: TriplePattern,
+        labelling: Labelling,
+        fresh: Callable[[str], Variable],
+        naming: Naming,
+    ) -> Rewriting:
+        """The pattern as it must be asked of data annotated by this method."""
+
+    def encode(self, fact: Fact, naming: Naming) -> list[Quad]:
+        """The quads that say this fact; a fact without a label is its own quad.
+
+        Raises:
+            EncodeError: the fact would itself be read as an annotation.
+        """
+        if _reads_as_annotation(fact, naming):
+            raise EncodeError(f"this would be read as an annotation: {' '.join(fact.quad).strip()}")
+        if fact.label is None:
+            return [fact.quad]
+        return [shape.render(fact) for shape in _shapes(self, naming) if shape.shown_by(fact)]
+
+    def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
+        """Which labelled facts show quads that match `pattern`, and which quads."""
+        parts = (shape.match(pattern) for shape in _shapes(self, naming))
+        return [part for part in parts if part is not None]
+
+    def decode(
+        self,
+        quads: Iterable[Quad],
+        naming: Naming,
+        *,
+        key: FactKey = "subject-predicate",
+        on_error: OnError | None = None,
+    ) -> list[Fact]:
+        """The facts that these quads say (see `annotations.methods.base.Method.decode`).
+
+        Raises:
+            DecodeError: an annotation is incomplete, contradicts itself or labels no fact.
+            LabelError: a label cannot hold, or two labels of one fact overlap.
+            InstantError: a label's instant is malformed or has no time zone.
+        """
+        report = on_error or _raise
+        nodes = read_labels(quads, naming.vocabulary, report)
+        facts: dict[Fact, None] = {}
+        for fact in self.read_facts(nodes, naming, report):
+            if fact.label is not None and _reads_as_annotation(fact, naming):
+                report(DecodeError(f"an annotation cannot be labelled: {' '.join(fact.quad)}"))
+            else:
+                facts[fact] = None
+        for earlier, later in list(overlaps(facts, key)):
+            report(overlap_error(earlier, later))
+            del facts[later]
+        return list(facts)
+
+
+@lru_cache(maxsize=256)
+def _shapes(method: ShapedMethod, naming: Naming) -> tuple[Shape, ...]:
+    return method.shapes(naming)
+
+
+def _reads_as_annotation(fact: Fact, naming: Naming) -> bool:
+    predicate = fact.quad.predicate
+    vocabulary = naming.vocabulary
+    return predicate in vocabulary.label_predicates or (
+        predicate in vocabulary.structure_predicates and is_minted(fact.quad.subject, naming)
+    )
+
+
+def _raise(error: AnnotationError) -> None:
+    raise error
+
+
+def labelled(quad: Quad, labels: Iterable[Label]) -> list[Fact]:
+    """One fact per label of a quad."""
+    return [Fact(quad, label) for label in labels]
+
+
+def without_fact(node: Term, why: str) -> DecodeError:
+    """The error of a label that labels no fact."""
+    return DecodeError(f"{node} has a label but labels no fact: {why}")

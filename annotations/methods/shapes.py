@@ -1,0 +1,260 @@
+"""The shape of an annotation: the quads that every labelled fact shows, as templates.
+
+A method states its shapes once. Encoding renders them; matching asks of each shape which facts
+show a quad that a pattern matches. So a virtual annotated quad is found exactly where encoding
+would have written it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from annotations.errors import InstantError, TermError
+from annotations.instants import instant_of_term, instant_term
+from annotations.labels import Fact, Labelling
+from annotations.methods.base import NAMED_GRAPHS, FactPattern, Naming, Part
+from annotations.methods.names import (
+    Kind,
+    fragment_iri,
+    minted,
+    quad_of_fragment,
+    token_of,
+)
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    QuadPattern,
+    Term,
+    Variable,
+    is_variable,
+    triple_of_term,
+    triple_term,
+)
+
+Check: TypeAlias = Callable[[Fact], bool]
+
+
+class Lookup(NamedTuple):
+    """What is known so far of the facts to look up."""
+
+    facts: FactPattern
+    checks: tuple[Check, ...] = ()
+
+
+class Slot(Protocol):
+    """One position of a shape."""
+
+    def term(self, fact: Fact) -> Term:
+        """What the position holds for a fact."""
+
+    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+        """Narrow a lookup to the facts for which it holds `term`; ``None``: there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same term for every fact."""
+
+    value: Term
+
+    def term(self, fact: Fact) -> Term:  # noqa: ARG002
+        """The constant."""
+        return self.value
+
+    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+        """All facts or none."""
+        return lookup if term == self.value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A term of the fact itself."""
+
+    name: Literal["subject", "predicate", "object", "graph"]
+
+    def term(self, fact: Fact) -> Term:
+        """The term in this position of the fact."""
+        term: Term = getattr(fact.quad, self.name)
+        return term
+
+    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+        """The facts with this term."""
+        known = getattr(lookup.facts, self.name)
+        if (known is None and (term != DEFAULT_GRAPH or self.name == "graph")) or (
+            known == NAMED_GRAPHS and term != DEFAULT_GRAPH
+        ):
+            narrowed: dict[str, Any] = {self.name: term}
+            return lookup._replace(facts=lookup.facts._replace(**narrowed))
+        return lookup if known == term else None
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """A name minted for the fact."""
+
+    kind: Kind
+    naming: Naming
+
+    def term(self, fact: Fact) -> Term:
+        """The name."""
+        return minted(self.kind, fact, self.naming)
+
+    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+        """The fact of this name."""
+        token = token_of(term, self.kind, self.naming)
+        if token is None or lookup.facts.identity not in (None, token):
+            return None
+        return lookup._replace(facts=lookup.facts._replace(identity=token))
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentIri:
+    """The IRI of the fragment that holds the fact alone."""
+
+    naming: Naming
+
+    def term(self, fact: Fact) -> Term:
+        """The IRI of the fragment."""
+        return fragment_iri(fact.quad, self.naming)
+
+    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+        """The facts with the quad of this fragment."""
+        quad = quad_of_fragment(term, self.naming)
+        if quad is None:
+            return None
+        return _require_all(quad, lookup, (SUBJECT, PREDICATE, OBJECT, GRAPH))
+
+
+@dataclass(frozen=True, slots=True)
+class TripleTerm:
+    """The fact as an RDF 1.2 triple term."""
+
+    def term(self, fact: Fact) -> Term:
+        """The triple term."""
+        return triple_term(fact.quad.triple)
+
+    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+        """The facts with this triple."""
+        try:
+            triple = triple_of_term(term)
+        except TermError:
+            return None
+        if triple_term(triple) != term:
+            return None
+        return _require_all(triple, lookup, (SUBJECT, PREDICATE, OBJECT))
+
+
+def _require_all(
+    terms: Sequence[Term], lookup: Lookup, positions: Sequence[Position]
+) -> Lookup | None:
+    narrowed: Lookup | None = lookup
+    for term, position in zip(terms, positions, strict=True):
+        if narrowed is not None:
+            narrowed = position.require(term, narrowed)
+    return narrowed
+
+
+@dataclass(frozen=True, slots=True)
+class LabelInstant:
+    """The start or the end of the label."""
+
+    bound: Literal["start", "end"]
+
+    def term(self, fact: Fact) -> Term:
+        """The instant as a literal."""
+        return instant_term(getattr(fact.label, self.bound))
+
+    def require(self, term: Term, lookup: Lookup) -> Lookup | None:
+        """The facts with a label that starts or ends then."""
+        try:
+            instant = instant_of_term(term)
+        except InstantError:
+            return None
+        if instant_term(instant) != term:
+            return None
+        bound = self.bound
+        return lookup._replace(
+            checks=(*lookup.checks, lambda fact: getattr(fact.label, bound) == instant)
+        )
+
+
+SUBJECT = Position("subject")
+PREDICATE = Position("predicate")
+OBJECT = Position("object")
+GRAPH = Position("graph")
+DEFAULT = Constant(DEFAULT_GRAPH)
+
+
+class Shape(NamedTuple):
+    """One quad that labelled facts show.
+
+    Args:
+        subject: slot of the subject.
+        predicate: slot of the predicate.
+        object: slot of the object.
+        graph: slot of the graph.
+        labelling: only facts with this kind of label show it; ``None``: all.
+        named_only: only facts in a named graph show it.
+    """
+
+    subject: Slot
+    predicate: Slot
+    object: Slot
+    graph: Slot
+    labelling: Labelling | None = None
+    named_only: bool = False
+
+    def shown_by(self, fact: Fact) -> bool:
+        """Whether a labelled fact shows this quad."""
+        if self.named_only and fact.quad.graph == DEFAULT_GRAPH:
+            return False
+        return self.labelling is None or (
+            fact.label is not None and fact.label.labelling == self.labelling
+        )
+
+    def render(self, fact: Fact) -> Quad:
+        """The quad that a fact shows."""
+        return Quad(
+            self.subject.term(fact),
+            self.predicate.term(fact),
+            self.object.term(fact),
+            self.graph.term(fact),
+        )
+
+    def match(self, pattern: QuadPattern) -> Part | None:
+        """Which facts show a quad of this shape that `pattern` matches; ``None``: surely none."""
+        graph = NAMED_GRAPHS if self.named_only else None
+        lookup: Lookup | None = Lookup(FactPattern(graph=graph, labelling=self.labelling))
+        bound: dict[Variable, Slot] = {}
+        for wanted, slot in zip(pattern, self[:4], strict=True):
+            if lookup is None:
+                return None
+            if not is_variable(wanted):
+                lookup = slot.require(Term(wanted), lookup)
+            elif (earlier := bound.setdefault(Variable(wanted), slot)) is not slot:
+                lookup = _equal(earlier, slot, lookup)
+        if lookup is None:
+            return None
+        return Part(lookup.facts, self.render, _all_of(lookup.checks))
+
+
+def _equal(left: Slot, right: Slot, lookup: Lookup) -> Lookup | None:
+    """Narrow a lookup to the facts for which two slots hold the same term."""
+    if isinstance(left, Constant):
+        return right.require(left.value, lookup)
+    if isinstance(right, Constant):
+        return left.require(right.value, lookup)
+    if isinstance(left, Position) and isinstance(right, Position):
+        return lookup._replace(
+            checks=(*lookup.checks, lambda fact: left.term(fact) == right.term(fact))
+        )
+    # What is left is a name derived from the fact beside a term of the fact, another name or an
+    # instant. A digest cannot hold itself, an IRI or a triple term is longer than its parts, and
+    # an instant is a literal.
+    return lookup if left == right else None
+
+
+def _all_of(checks: tuple[Check, ...]) -> Check | None:
+    if len(checks) > 1:
+        return lambda fact: all(check(fact) for check in checks)
+    return checks[0] if checks else None

@@ -1,0 +1,81 @@
+"""Singleton properties: a property of its own for each labelled fact (Nguyen et al. 2014).
+
+``s p' o . p' sp:singletonPropertyOf p .`` and the label on p'. All quads lie in the graph of the
+fact.
+"""
+
+from collections.abc import Callable
+
+from annotations.errors import DecodeError
+from annotations.labels import Fact, Labelling
+from annotations.methods.base import Naming, OnError, Rewriting
+from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
+from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
+from annotations.terms import QuadPattern, Term, TriplePattern, Variable
+
+
+class SingletonProperty(ShapedMethod):
+    """The method ``singleton-property``."""
+
+    name = "singleton-property"
+
+    def shapes(self, naming: Naming) -> tuple[Shape, ...]:
+        """The value, what the singleton stands for, the label."""
+        singleton = Minted("property", naming)
+        stands_for = Constant(naming.vocabulary.singleton_property_of)
+        return (
+            Shape(SUBJECT, singleton, OBJECT, GRAPH),
+            Shape(singleton, stands_for, PREDICATE, GRAPH),
+            *label_shapes(singleton, GRAPH, naming),
+        )
+
+    def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> list[Fact]:
+        """The quads whose predicate is a labelled singleton, and all unlabelled ones."""
+        stands_for = naming.vocabulary.singleton_property_of
+        predicates: dict[Term, dict[Term, None]] = {}
+        for quad in nodes.rest:
+            if quad.predicate == stands_for and quad.subject in nodes.labels:
+                predicates.setdefault(quad.subject, {})[quad.object] = None
+        used: set[Term] = set()
+        facts: list[Fact] = []
+        for quad in nodes.rest:
+            node = quad.predicate
+            if node in nodes.labels:
+                used.add(node)
+                if len(predicates.get(node, ())) == 1:
+                    (predicate,) = predicates[node]
+                    fact = quad._replace(predicate=predicate)
+                    facts.extend(labelled(fact, nodes.labels[node]))
+            elif node != stands_for or quad.subject not in nodes.labels:
+                facts.append(Fact(quad))
+        for node in nodes.labels:
+            if node not in predicates:
+                report(without_fact(node, f"no {stands_for}"))
+            elif len(predicates[node]) > 1:
+                report(DecodeError(f"{node} has {len(predicates[node])} values of {stands_for}"))
+            elif node not in used:
+                report(without_fact(node, "no statement has it as its predicate"))
+        return facts
+
+    def rewrite(
+        self,
+        pattern: TriplePattern,
+        labelling: Labelling,
+        fresh: Callable[[str], Variable],
+        naming: Naming,
+    ) -> Rewriting:
+        """The predicate, variable or not, is asked of ``sp:singletonPropertyOf``.
+
+        So a variable is bound to the property that the singleton stands for, never to the
+        singleton or to the vocabulary.
+        """
+        singleton, graph = fresh("property"), fresh("graph")
+        label = label_patterns(singleton, labelling, fresh, naming.vocabulary)
+        stands_for = naming.vocabulary.singleton_property_of
+        patterns = (
+            QuadPattern(pattern.subject, singleton, pattern.object, graph),
+            QuadPattern(singleton, stands_for, pattern.predicate, fresh("propertyGraph")),
+            *label.patterns,
+        )
+        return Rewriting(patterns, label.initial, label.final, graph)
