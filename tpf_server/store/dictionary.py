@@ -1,0 +1,156 @@
+"""The dictionary of a static store: terms as N-Triples text, sorted by their UTF-8 bytes.
+
+One record batch of one ``large_string`` column in an Arrow file, so that the offsets and the text
+are two buffers that are mapped and searched where they lie.
+"""
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from annotations.terms import Term
+from tpf_server.errors import CorruptStoreError, StoreError
+from tpf_server.store.layout import Ids
+
+_SCHEMA = pa.schema([pa.field("term", pa.large_string(), nullable=False)])
+_MEMO_TERMS = 4096
+_MEMO_LENGTH = 1024
+
+
+class Dictionary:
+    """Terms and ids of a store. Thread-safe.
+
+    Args:
+        path: the Arrow file.
+        length: the number of terms that it must hold.
+
+    Raises:
+        CorruptStoreError: the file is no dictionary of this length.
+    """
+
+    def __init__(self, path: Path, length: int) -> None:
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            if reader.num_record_batches != 1 or not reader.schema.equals(_SCHEMA):
+                raise CorruptStoreError(f"{path} is no dictionary of terms")
+            self._terms = reader.get_batch(0).column(0)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise CorruptStoreError(f"{path} is corrupt: {error}") from None
+        if len(self._terms) != length:
+            raise CorruptStoreError(f"{path} has {len(self._terms)} terms instead of {length}")
+        _, offsets, text = self._terms.buffers()
+        self._offsets = memoryview(offsets).cast("q")
+        self._text = memoryview(text if text is not None else b"")
+        self._positions = range(length)
+        self._memo: dict[str, int | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def id_of(self, term: str) -> int | None:
+        """The id of a term; ``None`` where the store does not hold it."""
+        memo = self._memo
+        try:
+            return memo[term]
+        except KeyError:
+            found = self._search(term.encode("utf-8", "surrogatepass"))
+        if len(term) <= _MEMO_LENGTH:
+            if len(memo) >= _MEMO_TERMS:
+                memo.clear()
+            memo[term] = found
+        return found
+
+    def _search(self, key: bytes) -> int | None:
+        offsets, text = self._offsets, self._text
+
+        def bytes_of(position: int) -> bytes:
+            return bytes(text[offsets[position] : offsets[position + 1]])
+
+        found = bisect_left(self._positions, key, key=bytes_of)
+        return found if found < len(self._positions) and bytes_of(found) == key else None
+
+    def terms(self, ids: Ids) -> list[Term]:
+        """The terms of these ids, in the same order."""
+        found: list[Term] = self._terms.take(pa.array(ids)).to_pylist()
+        return found
+
+
+def write_dictionary(path: Path, terms: Iterable[pa.Array]) -> int:
+    """Write the dictionary from sorted pieces; memory stays that of one piece.
+
+    Args:
+        path: the file to create.
+        terms: arrays of strings that ascend strictly by their UTF-8 bytes, over all pieces; the
+            first term is the empty text (the default graph).
+
+    Returns:
+        The number of terms.
+
+    Raises:
+        StoreError: the terms do not ascend strictly, or do not begin with the empty text.
+    """
+    text_path = path.with_suffix(".text")
+    offsets_path = path.with_suffix(".offsets")
+    try:
+        count = _write_pieces(text_path, offsets_path, terms)
+        # Arrow wants both buffers at once: they are mapped, so nothing is held in memory.
+        with pa.memory_map(str(offsets_path)) as offsets, pa.memory_map(str(text_path)) as text:
+            column = pa.LargeStringArray.from_buffers(
+                count, offsets.read_buffer(), text.read_buffer()
+            )
+            with path.open("wb") as file:
+                with pa.ipc.new_file(file, _SCHEMA) as writer:
+                    writer.write_batch(pa.record_batch([column], schema=_SCHEMA))
+                file.flush()
+                os.fsync(file.fileno())
+    finally:
+        text_path.unlink(missing_ok=True)
+        offsets_path.unlink(missing_ok=True)
+    return count
+
+
+def _write_pieces(text_path: Path, offsets_path: Path, terms: Iterable[pa.Array]) -> int:
+    count = 0
+    end = 0
+    last: pa.Scalar | None = None
+    with text_path.open("wb") as text_file, offsets_path.open("wb") as offsets_file:
+        offsets_file.write(np.zeros(1, dtype="<i8").data)
+        for given in terms:
+            piece = given.cast(pa.large_string())
+            if not len(piece):
+                continue
+            _check_ascending(piece, last)
+            _, offsets_buffer, text = piece.buffers()
+            offsets = np.frombuffer(offsets_buffer, dtype="<i8")
+            offsets = offsets[piece.offset : piece.offset + len(piece) + 1]
+            if text is not None:
+                text_file.write(memoryview(text)[offsets[0] : offsets[-1]])
+            offsets_file.write(np.ascontiguousarray(offsets[1:] - offsets[0] + end).data)
+            end += int(offsets[-1] - offsets[0])
+            count += len(piece)
+            last = piece[-1]
+        if not end:
+            # Nothing can be mapped from an empty file; a byte beyond the last offset is no text.
+            text_file.write(b"\0")
+    if not count:
+        raise StoreError("a dictionary begins with the empty text of the default graph")
+    return count
+
+
+def _check_ascending(piece: pa.Array, last: pa.Scalar | None) -> None:
+    if piece.null_count:
+        raise StoreError("a term of the dictionary is null")
+    if last is None:
+        if piece[0].as_py() != "":
+            raise StoreError("a dictionary begins with the empty text of the default graph")
+    elif not pc.less(last, piece[0]).as_py():
+        raise StoreError(f"terms out of order: {last.as_py()} before {piece[0].as_py()}")
+    ascending = pc.less(piece.slice(0, len(piece) - 1), piece.slice(1))
+    if pc.all(ascending).as_py() is False:
+        at = pc.index(ascending, False).as_py()
+        raise StoreError(f"terms out of order: {piece[at].as_py()} before {piece[at + 1].as_py()}")

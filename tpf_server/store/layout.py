@@ -1,0 +1,89 @@
+"""How a static store lies on disk.
+
+::
+
+    STORE/
+        manifest.json           names the generation that counts; replaced atomically
+        .lock                   held by the process that writes
+        generation-<random>/
+            terms.arrow         the dictionary: one column of large_string, strictly ascending
+            <order>.starts.npy  where the rows of each first term begin (terms + 1 numbers)
+            <order>.<k>.npy     the k-th column of the order, for k from 1
+            equal.<position>.npy the quads in which two positions hold the same term
+            verified.json       which files have been checked against the manifest's checksums
+
+**Terms and ids.** A term is its canonical N-Triples text in UTF-8; ids are dense and ascend with
+the bytes of the text. Id 0 is always `DEFAULT_GRAPH`, the empty text, so that a graph is a term
+like the others.
+
+**Orders.** An order is a permutation of the positions; its rows are the quads, sorted. A pattern
+is answered by the order whose first positions are the bound ones, so that its matches are one
+contiguous range. A dataset without named graphs has three orders, which answer all eight shapes.
+With named graphs there are six: three that end in the graph (for a pattern whose graph is a
+variable) and three that start with it (for the default graph or a named graph), which answer all
+sixteen. Fewer would not do: six is the number of pairs of positions, and each pair of bound
+positions needs an order that begins with it.
+
+The first column of an order is stored as `starts`, so that the first bound position costs two
+array reads and no search. Only the first order, which also answers the pattern without a bound
+position, stores its first column itself too: a page from the middle is then a slice.
+
+**Repeated variables** (``?x ?p ?x``) are answered from `equal`, the quads in which any two
+positions agree; real data have few of them.
+"""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FORMAT: Final = "tpf-columns"
+FORMAT_VERSION: Final = 1
+
+POSITIONS: Final = "spog"
+"""Subject, predicate, object, graph."""
+
+TRIPLE_ORDERS: Final = ("spo", "pos", "osp")
+"""The orders of a dataset without named graphs."""
+QUAD_ORDERS: Final = ("spog", "posg", "ospg", "gspo", "gpos", "gosp")
+"""The orders of a dataset with named graphs."""
+
+MANIFEST: Final = "manifest.json"
+LOCK: Final = ".lock"
+TERMS: Final = "terms.arrow"
+VERIFIED: Final = "verified.json"
+GENERATION_PREFIX: Final = "generation-"
+WRITING_PREFIX: Final = "writing-"
+
+Ids: TypeAlias = npt.NDArray[np.uint32]
+"""A column of term ids."""
+
+
+def starts_file(order: str) -> str:
+    """The file of the beginnings of an order."""
+    return f"{order}.starts.npy"
+
+
+def column_file(order: str, k: int) -> str:
+    """The file of the `k`-th column (from 1) of an order."""
+    return f"{order}.{k}.npy"
+
+
+def equal_file(position: str) -> str:
+    """The file of one position of the quads in which two positions agree."""
+    return f"equal.{position}.npy"
+
+
+def stored_columns(order: str, all_orders: tuple[str, ...]) -> range:
+    """Which columns (from 1) of an order are stored beside its beginnings."""
+    return range(1 if order == all_orders[0] else 2, len(order) + 1)
+
+
+def files_of(all_orders: tuple[str, ...]) -> list[str]:
+    """Every file that the manifest of a store with these orders lists."""
+    names = [TERMS]
+    for order in all_orders:
+        names.append(starts_file(order))
+        names.extend(column_file(order, k) for k in stored_columns(order, all_orders))
+    names.extend(equal_file(position) for position in all_orders[0])
+    return names

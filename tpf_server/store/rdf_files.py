@@ -1,0 +1,189 @@
+"""RDF files as quads of canonical N-Triples texts.
+
+Formats: N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, by the file name's ending,
+also compressed (``.gz``, ``.bz2``, ``.zst``). pyoxigraph parses.
+
+**Blank nodes are scoped per file.** In N-Triples and N-Quads, whose files may be read in parts by
+several processes, ``_:x`` of file number 3 becomes ``_:f3-x``. In the other formats, which also
+have nodes without labels, blank nodes are numbered as they appear: ``_:f3n0``, ``_:f3n1``. So the
+same files always give the same store.
+"""
+
+import bz2
+import gzip
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Final, TypeAlias, cast
+
+import pyarrow as pa
+import pyoxigraph as ox
+
+from tpf_server.errors import RdfInputError
+
+QuadTexts: TypeAlias = tuple[str, str, str, str]
+"""Subject, predicate, object and graph in canonical N-Triples; graph empty for the default one."""
+
+_COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst"})
+_LINE_FORMATS: Final = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
+_QUOTED_CHARACTERS: Final = 200
+
+
+def rdf_format(path: Path) -> ox.RdfFormat | None:
+    """The format of a file by its name, without a compression's ending; ``None`` if unknown."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSIONS:
+        suffixes.pop()
+    return ox.RdfFormat.from_extension(suffixes[-1][1:]) if suffixes else None
+
+
+def rdf_files(inputs: Iterable[Path]) -> list[Path]:
+    """The RDF files that are named, or lie in a directory that is named, at any depth.
+
+    Directories give their files by name, without those whose ending is unknown and without
+    hidden ones.
+
+    Raises:
+        RdfInputError: an input does not exist, is no RDF file, or there are no files at all.
+    """
+    files: list[Path] = []
+    for path in inputs:
+        if path.is_dir():
+            files += sorted(
+                file
+                for file in path.rglob("*")
+                if file.is_file()
+                and rdf_format(file) is not None
+                and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            )
+        elif not path.exists():
+            raise RdfInputError(f"{path} does not exist")
+        elif rdf_format(path) is None:
+            raise RdfInputError(f"{path}: no RDF format has the ending {path.suffix!r}")
+        else:
+            files.append(path)
+    if not files:
+        raise RdfInputError(f"no RDF files in {', '.join(map(str, inputs)) or 'nothing'}")
+    return files
+
+
+def open_rdf(path: Path) -> IO[bytes]:
+    """Open a file for reading, decompressed."""
+    match path.suffix.lower():
+        case ".gz":
+            return cast("IO[bytes]", gzip.open(path, "rb"))
+        case ".bz2":
+            return bz2.open(path, "rb")
+        case ".zst":
+            return cast("IO[bytes]", pa.input_stream(str(path), compression="zstd"))
+        case _:
+            return path.open("rb")
+
+
+class RdfReader:
+    """Reads one RDF file.
+
+    Args:
+        path: the file.
+        number: the number that scopes its blank nodes.
+        base: what relative IRIs are resolved against; ``None``: they are refused.
+
+    Raises:
+        RdfInputError: the name's ending is unknown.
+    """
+
+    def __init__(self, path: Path, number: int, base: str | None = None) -> None:
+        found = rdf_format(path)
+        if found is None:
+            raise RdfInputError(f"{path}: no RDF format has the ending {path.suffix!r}")
+        self._path = path
+        self._format = found
+        self._number = number
+        self._base = base
+        self.prefixes: dict[str, str] = {}
+        """Prefix to namespace, complete when all quads have been read."""
+
+    def quads(self) -> Iterator[QuadTexts]:
+        """The quads, in the sequence of the file, duplicates included.
+
+        Raises:
+            RdfInputError: the file cannot be parsed or decompressed; says where.
+        """
+        scope = BlankNodeScope(self._number, keep_labels=self._format in _LINE_FORMATS)
+        try:
+            with open_rdf(self._path) as file:
+                parser = ox.parse(file, self._format, base_iri=self._base)
+                yield from quad_texts(parser, scope)
+                self.prefixes = dict(parser.prefixes)
+        except SyntaxError as error:
+            raise self._syntax_error(error) from None
+        except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
+            raise RdfInputError(f"{self._path}: {error}") from error
+
+    def _syntax_error(self, error: SyntaxError) -> RdfInputError:
+        if error.lineno is None:
+            return RdfInputError(f"{self._path}: {error.msg}")
+        with open_rdf(self._path) as file:
+            line = next(itertools.islice(file, error.lineno - 1, None), b"")
+        text = line.decode("utf-8", "replace").strip()
+        if len(text) > _QUOTED_CHARACTERS:
+            text = f"{text[:_QUOTED_CHARACTERS]}…"
+        return RdfInputError(f"{self._path}, line {error.lineno}: {error.msg}\n    {text}")
+
+
+class BlankNodeScope:
+    """Gives the blank nodes of one file labels that no other file has.
+
+    Args:
+        number: the number of the file.
+        keep_labels: keep the labels of the file, behind its number; otherwise blank nodes are
+            numbered as they appear.
+    """
+
+    def __init__(self, number: int, *, keep_labels: bool) -> None:
+        self._number = number
+        self._keep = keep_labels
+        self._texts: dict[str, str] = {}
+
+    def __call__(self, text: str) -> str:
+        """The scoped text of a blank node ``_:label``."""
+        if self._keep:
+            return f"_:f{self._number}-{text[2:]}"
+        scoped = self._texts.get(text)
+        if scoped is None:
+            scoped = self._texts[text] = f"_:f{self._number}n{len(self._texts)}"
+        return scoped
+
+
+def quad_texts(quads: Iterable[ox.Quad], scope: BlankNodeScope) -> Iterator[QuadTexts]:
+    """The texts of parsed quads, with their blank nodes scoped."""
+    triple, default_graph = ox.Triple, ox.DefaultGraph
+    for subject, predicate, obj, graph in quads:
+        s, o = str(subject), str(obj)
+        if s[0] == "_":
+            s = scope(s)
+        if o[0] == "_" or type(obj) is triple:
+            o = _object_text(obj, scope)
+        if type(graph) is default_graph:
+            yield s, str(predicate), o, ""
+        else:
+            g = str(graph)
+            yield s, str(predicate), o, scope(g) if g[0] == "_" else g
+
+
+def _object_text(term: object, scope: BlankNodeScope) -> str:
+    if isinstance(term, ox.Triple):
+        parts = (_object_text(part, scope) for part in term)
+        return f"<<( {' '.join(parts)} )>>"
+    text = str(term)
+    return scope(text) if text[0] == "_" else text
+
+
+def merge_prefixes(all_prefixes: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """The prefixes of several files; where two disagree, the first one counts."""
+    merged: dict[str, str] = {}
+    for prefixes in all_prefixes:
+        for prefix, namespace in prefixes.items():
+            merged.setdefault(prefix, namespace)
+    return merged
