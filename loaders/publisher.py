@@ -1,0 +1,161 @@
+"""Sends batches of labelled facts to a server: ``POST {dataset}/facts``, with retry.
+
+A batch has an identifier, and the server does nothing when it meets one again; so a request whose
+answer got lost is simply sent again, and nothing is published twice.
+"""
+
+import random
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from threading import Event
+
+import requests
+
+from annotations.clock import Clock
+from annotations.instants import format_instant
+from annotations.labels import Expiration, Label
+from annotations.terms import Quad
+from loaders.errors import PublishRefusedError, ServerUnreachableError
+
+_RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+def n_quads(quads: tuple[Quad, ...]) -> str:
+    """The N-Quads document of some quads."""
+    return "".join(
+        f"{q.subject} {q.predicate} {q.object} {q.graph} .\n"
+        if q.graph
+        else f"{q.subject} {q.predicate} {q.object} .\n"
+        for q in quads
+    )
+
+
+class Publisher:
+    """Publishes to one dataset of a server.
+
+    Args:
+        url: the URL of the dataset.
+        clock: to wait on between two attempts.
+        token: the bearer token.
+        session: the HTTP session; closed by whoever made it.
+        timeout: seconds to wait for an answer.
+        attempts: how often a batch is sent before giving up.
+        longest_pause: the pause between two attempts doubles from half a second up to this.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        token: str | None = None,
+        session: requests.Session | None = None,
+        timeout: float = 30.0,
+        attempts: int = 8,
+        longest_pause: timedelta = timedelta(seconds=15),
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._clock = clock
+        self._session = session or requests.Session()
+        self._owns_session = session is None
+        self._headers = {"Content-Type": "application/n-quads"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._timeout = timeout
+        self._attempts = attempts
+        self._longest_pause = longest_pause
+        self._jitter = random.Random(url)  # noqa: S311 - spreads retries, keeps no secret
+
+    def publish(
+        self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
+    ) -> int:
+        """Send a batch; when the server has acknowledged it, return how many requests that took.
+
+        `cancelled` ends the attempts early.
+
+        Raises:
+            PublishRefusedError: the server refuses the batch; trying again would not help.
+            ServerUnreachableError: no answer, or none but passing errors, in all attempts.
+        """
+        parameters = {"batch": batch_id}
+        if isinstance(label, Expiration):
+            parameters["expiration"] = format_instant(label.end)
+        else:
+            parameters["initial"] = format_instant(label.start)
+            parameters["final"] = format_instant(label.end)
+        body = n_quads(quads).encode()
+        problem = ""
+        for attempt in range(1, self._attempts + 1):
+            pause = min(timedelta(seconds=0.5 * 2 ** (attempt - 1)), self._longest_pause)
+            try:
+                response = self._session.post(
+                    f"{self.url}/facts",
+                    params=parameters,
+                    data=body,
+                    headers=self._headers,
+                    timeout=self._timeout,
+                    # A redirected POST would become a GET.
+                    allow_redirects=False,
+                )
+            except (requests.ConnectionError, requests.Timeout) as error:
+                problem = _reason(error)
+            else:
+                if response.ok and not response.is_redirect:
+                    return attempt
+                if response.status_code not in _RETRIED:
+                    raise PublishRefusedError(response.status_code, self._refusal(response))
+                problem = f"it answers {response.status_code} {response.reason}"
+                pause = max(pause, self._retry_after(response))
+            if attempt < self._attempts:
+                resume = self._clock.now() + pause * self._jitter.uniform(0.8, 1.0)
+                if not self._clock.wait_until(resume, cancelled):
+                    break
+        raise ServerUnreachableError(
+            f"{self.url} did not take a batch in {attempt} attempts: {problem}"
+        )
+
+    def close(self) -> None:
+        """Close the connections that this publisher opened."""
+        if self._owns_session:
+            self._session.close()
+
+    def _refusal(self, response: requests.Response) -> str:
+        if 300 <= response.status_code < 400:
+            return (
+                f"{self.url} is elsewhere: {response.headers.get('Location', 'nobody says where')}"
+            )
+        said = response.text.strip().splitlines()[0][:300] if response.text.strip() else ""
+        if response.headers.get("Content-Type", "").startswith("application/problem+json"):
+            try:
+                problem = response.json()
+                said = str(problem.get("detail") or problem.get("title") or said)
+            except (ValueError, AttributeError):
+                pass
+        hint = {
+            401: " (give the token of the server: --token)",
+            403: " (is this the token of the server?)",
+            404: " (is this the URL of a dataset that takes facts?)",
+            405: " (does this server take facts? see its setting publish_token)",
+        }.get(response.status_code, "")
+        return f"{self.url} refused a batch: {response.status_code} {said}{hint}".rstrip()
+
+    def _retry_after(self, response: requests.Response) -> timedelta:
+        value = response.headers.get("Retry-After", "")
+        if value.isdigit():
+            wanted = timedelta(seconds=int(value))
+        else:
+            try:
+                wanted = _utc(parsedate_to_datetime(value), self._clock) - self._clock.now()
+            except ValueError:
+                wanted = timedelta(0)
+        return min(max(wanted, timedelta(0)), timedelta(minutes=5))
+
+
+def _utc(instant: datetime, clock: Clock) -> datetime:
+    return instant if instant.tzinfo else instant.replace(tzinfo=clock.now().tzinfo)
+
+
+def _reason(error: requests.RequestException) -> str:
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    text = str(error)
+    return "connection refused" if "refused" in text else text.splitlines()[0][:200]

@@ -1,0 +1,262 @@
+"""Plays a recorded feed to a server, in real time or faster.
+
+The instants of the feed are mapped on the present: the first batch is now, and a second of the feed
+lasts ``1 / speed`` seconds. Where the server (or this machine) is too slow, the replay slips: what
+comes later moves back by the lag, so that the server is never flooded, no batch is left out, and
+every fact holds for its whole (shortened) period.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from threading import Event
+
+from annotations.clock import Clock
+from annotations.instants import to_micros
+from annotations.labels import Expiration, Interval, Label, Labelling
+from loaders.errors import PublishRefusedError, ReplayError, ServerUnreachableError, SettingError
+from loaders.progress import Report, Silent
+from loaders.publisher import Publisher
+from loaders.replay_state import ReplayState, read_state
+from loaders.sources.base import Feed, FeedBatch
+
+_LABELS = 4
+"""How often a batch is labelled anew before the replay gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """How to replay.
+
+    Args:
+        speed: how many seconds of the feed pass in a second.
+        start: the first instant of the feed that is played; ``None``: from the beginning.
+        until: the instant of the feed before which it stops; ``None``: to the end.
+        labelling: the kind of the labels.
+        original_instants: label with the instants of the feed itself instead of the present: for
+            back-filling a history, and for servers on a clock of their own. The pace is still that
+            of `speed`, unless `speed` is infinite.
+        lead: how long before its instant a batch is sent, so that it is there in time. A longer
+            lead than the period of the feed makes no sense: it is cut to half of that.
+        state: file that remembers the last acknowledged batch; a replay that finds one goes on
+            after it.
+
+    Raises:
+        SettingError: the speed is not positive, the span is empty, or the lead is negative.
+    """
+
+    speed: float = 1.0
+    start: datetime | None = None
+    until: datetime | None = None
+    labelling: Labelling = "expiration"
+    original_instants: bool = False
+    lead: timedelta = timedelta(0)
+    state: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.speed > 0:
+            raise SettingError(f"the speed of a replay must be positive, not {self.speed}")
+        if self.speed == float("inf") and not self.original_instants:
+            raise SettingError("a replay without pauses keeps the original instants")
+        if self.start is not None and self.until is not None and self.start >= self.until:
+            raise SettingError("a replay must end after it starts")
+        if self.lead < timedelta(0):
+            raise SettingError("the lead of a replay cannot be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySummary:
+    """What a replay did.
+
+    Args:
+        batches: how many were acknowledged.
+        facts: how many statements were in them.
+        retries: how many requests were sent again.
+        slipped: by how much the replay is behind its schedule in all.
+        completed: whether it came to its end (it was not stopped).
+    """
+
+    batches: int
+    facts: int
+    retries: int
+    slipped: timedelta
+    completed: bool
+
+
+class Timeline:
+    """Maps instants of the feed on the present.
+
+    Args:
+        feed: an instant of the feed.
+        present: when that instant is played.
+        speed: how many seconds of the feed pass in a second.
+    """
+
+    def __init__(self, feed: datetime, present: datetime, speed: float) -> None:
+        self._feed = feed
+        self._present = present
+        self._speed = speed
+        self.slipped = timedelta(0)
+
+    def present(self, instant: datetime) -> datetime:
+        """When an instant of the feed is played."""
+        return self._present + (instant - self._feed) / self._speed
+
+    def slip(self, lag: timedelta) -> None:
+        """Move everything that is still to come."""
+        self._present += lag
+        self.slipped += lag
+
+
+def replay(
+    feed: Feed,
+    publisher: Publisher,
+    clock: Clock,
+    settings: ReplaySettings,
+    cancelled: Event | None = None,
+    report: Report | None = None,
+    on_batch: Callable[[FeedBatch, Label], None] | None = None,
+) -> ReplaySummary:
+    """Play a feed to a server until it ends or is stopped.
+
+    Args:
+        feed: what to play.
+        publisher: the dataset of the server.
+        clock: its time is the present; waiting happens on it.
+        settings: how to replay.
+        cancelled: stops the replay when set, between two batches.
+        report: where to tell how far it is.
+        on_batch: called with every batch and its label after the server has acknowledged it.
+
+    Raises:
+        InputError: the feed is malformed.
+        PublishRefusedError: the server refuses a batch.
+        ServerUnreachableError: the server does not answer.
+        StateError: the state file is damaged or belongs to another replay.
+        ReplayError: the labels end before the server can take them.
+    """
+    report = report or Silent()
+    state, start = _resume(feed, publisher, clock, settings)
+    batches = iter(feed.batches(start, settings.until))
+    done = facts = retries = 0
+    first = next((batch for batch in batches if batch.quads), None)
+    if first is None:
+        return ReplaySummary(0, 0, 0, timedelta(0), completed=True)
+    timeline = Timeline(first.at, clock.now(), settings.speed)
+    paced = settings.speed != float("inf")
+    for batch in chain((first,), batches):
+        if cancelled is not None and cancelled.is_set():
+            return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
+        if not batch.quads:
+            continue
+        if paced and not _await(batch, timeline, clock, settings, cancelled):
+            return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
+        identifier = batch_id(feed.name, state.run, batch.at)
+        try:
+            label, attempts = _publish(
+                batch, identifier, publisher, timeline, clock, settings, cancelled
+            )
+        except ServerUnreachableError:
+            if cancelled is not None and cancelled.is_set():
+                return ReplaySummary(done, facts, retries, timeline.slipped, completed=False)
+            raise
+        done += 1
+        facts += len(batch.quads)
+        retries += attempts - 1
+        state = ReplayState(state.replay, state.run, batch.at)
+        if settings.state is not None:
+            state.write(settings.state)
+        report.done(done)
+        if on_batch is not None:
+            on_batch(batch, label)
+    return ReplaySummary(done, facts, retries, timeline.slipped, completed=True)
+
+
+def _await(
+    batch: FeedBatch,
+    timeline: Timeline,
+    clock: Clock,
+    settings: ReplaySettings,
+    cancelled: Event | None,
+) -> bool:
+    """Wait until a batch is due; late already: slip. ``False`` when cancelled."""
+    due = timeline.present(batch.at)
+    lag = clock.now() - due
+    if lag > timedelta(0):
+        timeline.slip(lag)
+        return True
+    lead = min(settings.lead, (batch.until - batch.at) / settings.speed / 2)
+    return clock.wait_until(due - lead, cancelled)
+
+
+def _publish(
+    batch: FeedBatch,
+    identifier: str,
+    publisher: Publisher,
+    timeline: Timeline,
+    clock: Clock,
+    settings: ReplaySettings,
+    cancelled: Event | None,
+) -> tuple[Label, int]:
+    """Publish a batch; where its label ended while the server was away, with a later label."""
+    attempts = 0
+    for _ in range(_LABELS):
+        label = _label(batch, timeline, settings)
+        try:
+            attempts += publisher.publish(batch.quads, label, identifier, cancelled)
+            return label, attempts
+        except PublishRefusedError:
+            if settings.original_instants or clock.now() < label.end:
+                raise
+            attempts += 1
+            timeline.slip(clock.now() - timeline.present(batch.at))
+    raise ReplayError(
+        f"a batch holds for {(label.end - timeline.present(batch.at)).total_seconds():.3f} s, and "
+        f"that is over before the server takes it: lower the speed"
+    )
+
+
+def batch_id(feed: str, run: str, at: datetime) -> str:
+    """The identifier of a batch: the same whenever the same batch of the same run is sent."""
+    return f"{feed}-{run}-{to_micros(at)}"
+
+
+def _resume(
+    feed: Feed, publisher: Publisher, clock: Clock, settings: ReplaySettings
+) -> tuple[ReplayState, datetime | None]:
+    identity = f"{feed.name} to {publisher.url}, {settings.labelling}"
+    if settings.original_instants:
+        # Back-filling the same feed twice is the same batch twice.
+        identity += ", original instants"
+    state = None if settings.state is None else read_state(settings.state, identity)
+    if state is None:
+        run = "original" if settings.original_instants else str(to_micros(clock.now()))
+        state = ReplayState(identity, run)
+        if settings.state is not None:
+            state.write(settings.state)
+    start = settings.start
+    if state.acknowledged is not None:
+        after = state.acknowledged + timedelta(microseconds=1)
+        start = after if start is None else max(start, after)
+    return state, start
+
+
+def _label(batch: FeedBatch, timeline: Timeline, settings: ReplaySettings) -> Label:
+    start, end = batch.at, batch.until
+    if not settings.original_instants:
+        start, end = timeline.present(start), timeline.present(end)
+    return Expiration(end) if settings.labelling == "expiration" else Interval(start, end)
+
+
+def describe(summary: ReplaySummary) -> str:
+    """One line for the user."""
+    words = [f"{summary.facts} facts in {summary.batches} batches"]
+    if summary.retries:
+        words.append(f"{summary.retries} sent again")
+    if summary.slipped >= timedelta(seconds=0.1):
+        words.append(f"{summary.slipped.total_seconds():.1f} s behind the schedule")
+    if not summary.completed:
+        words.append("stopped")
+    return ", ".join(words)

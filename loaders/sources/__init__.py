@@ -1,0 +1,1 @@
+"""Sources of real data: each gives static facts, and where it is a feed, dynamic ones."""

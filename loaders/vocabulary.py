@@ -1,0 +1,35 @@
+"""The terms in which the loaders speak; `docs/vocabularies.md` describes them."""
+
+from annotations.namespaces import RDF_TYPE, RDFS, XSD_DATE_TIME, XSD_INTEGER
+from annotations.terms import Term, iri, literal
+
+TRAIN = "http://example.org/train#"
+SCHEMA = "http://schema.org/"
+XSD_DECIMAL = "http://www.w3.org/2001/XMLSchema#decimal"
+
+A = RDF_TYPE
+LABEL = Term(f"<{RDFS}label>")
+
+DEPARTURE = iri(TRAIN + "Departure")
+ROUTE_LABEL = iri(TRAIN + "routeLabel")
+HEAD_SIGN = iri(TRAIN + "headSign")
+DEPARTURE_TIME = iri(TRAIN + "departureTime")
+STOP = iri(TRAIN + "stop")
+DELAY = iri(TRAIN + "delay")
+PLATFORM = iri(TRAIN + "platform")
+STATUS = iri(TRAIN + "status")
+
+
+def integer(value: int) -> Term:
+    """The ``xsd:integer`` literal of a number."""
+    return Term(f'"{value}"^^<{XSD_INTEGER}>')
+
+
+def date_time(lexical: str) -> Term:
+    """The ``xsd:dateTime`` literal of a lexical form, as it stands (its offset is kept)."""
+    return literal(lexical, datatype=XSD_DATE_TIME)
+
+
+def decimal(lexical: str) -> Term:
+    """The ``xsd:decimal`` literal of a lexical form."""
+    return literal(lexical, datatype=XSD_DECIMAL)
