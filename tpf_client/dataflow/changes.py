@@ -10,6 +10,7 @@ negative at the end of a tick; within a tick it may be, because changes of diffe
 in the order of their arrival.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -20,6 +21,8 @@ Solution: TypeAlias = tuple[TermId, ...]
 Schema: TypeAlias = tuple[Variable, ...]
 Change: TypeAlias = tuple[Solution, int]
 Sink: TypeAlias = Callable[[Solution, int], None]
+Multiset: TypeAlias = Counter[Solution]
+"""Solutions with their multiplicities, as the plain twins of the operators take and give them."""
 
 UNBOUND: TermId = 0
 

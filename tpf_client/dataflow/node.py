@@ -89,7 +89,7 @@ class Input(Node):
         self.emit(solution, count)
 
 
-class Counter:
+class Meter:
     """Counts the changes that leave a node, and how many solutions are there now.
 
     For explanations and tests: a node that nobody counts pays nothing.

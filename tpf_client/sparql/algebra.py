@@ -140,7 +140,7 @@ class BGP:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A property path between two ends (`Link` alone is a `BGP`)."""
+    """A property path between two ends."""
 
     subject: TermOrVariable
     path: PathExpression
@@ -279,19 +279,6 @@ class Service:
     silent: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A pattern over the window of a stream (an extension; see the continuous engines).
-
-    `patterns` lie in the default graph of the window; `window` is the text between the brackets,
-    one blank between its words, in upper case but for what is quoted.
-    """
-
-    stream: TermOrVariable
-    window: str
-    pattern: "Pattern"
-
-
 Pattern: TypeAlias = (
     BGP
     | Path
@@ -309,11 +296,12 @@ Pattern: TypeAlias = (
     | Reduced
     | Slice
     | Service
-    | Stream
 )
 
 EMPTY_GROUP = BGP(())
+"""One solution without a value."""
 NOTHING = Values((), ())
+"""No solution."""
 
 # -------------------------------------------------------------------------------- queries
 
@@ -403,8 +391,79 @@ def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
             return variables
         case Group(_, keys, aggregates):
             return tuple(name for name, _ in (*keys, *aggregates))
-        case Service(endpoint, inner, _) | Stream(endpoint, _, inner):
+        case Service(endpoint, inner, _):
             own = (Variable(endpoint),) if is_variable(endpoint) else ()
             return tuple(dict.fromkeys((*own, *in_scope(inner))))
         case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
             return in_scope(inner)
+
+
+def always_bound(pattern: Pattern) -> frozenset[Variable]:
+    """Variables that every solution of the pattern binds, whatever the data."""
+    match pattern:
+        case BGP() | Path():
+            return frozenset(in_scope(pattern))
+        case Join(left, right):
+            return always_bound(left) | always_bound(right)
+        case Union(left, right):
+            return always_bound(left) & always_bound(right)
+        case LeftJoin(inner) | Minus(inner) | Extend(inner):
+            return always_bound(inner)
+        case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
+            return always_bound(inner)
+        case Project(inner, variables):
+            return always_bound(inner) & frozenset(variables)
+        case Values(variables, rows):
+            return frozenset(
+                name for place, name in enumerate(variables) if all(row[place] for row in rows)
+            )
+        case Group() | Service():
+            return frozenset()
+
+
+def variables_in(expression: Expression) -> frozenset[Variable]:
+    """The variables that an expression refers to, those free in its EXISTS patterns included."""
+    match expression:
+        case Constant():
+            return frozenset()
+        case VariableRef(variable):
+            return frozenset((variable,))
+        case Call(_, arguments):
+            return frozenset().union(*map(variables_in, arguments))
+        case Aggregate(_, argument):
+            return frozenset() if argument is None else variables_in(argument)
+        case Exists(pattern):
+            return mentioned(pattern)
+
+
+def mentioned(pattern: Pattern) -> frozenset[Variable]:
+    """Every variable that occurs anywhere in a pattern, in its expressions too."""
+    found = set(in_scope(pattern))
+    for inner in walk(pattern):
+        match inner:
+            case Project() | Group():
+                found.update(in_scope(inner.input))
+            case Minus(_, right):
+                found.update(in_scope(right))
+            case _:
+                pass
+        for expression in expressions_of(inner):
+            found |= variables_in(expression)
+    return frozenset(found)
+
+
+def expressions_of(pattern: Pattern) -> tuple[Expression, ...]:
+    """The expressions that a pattern itself evaluates (not those of the patterns inside it)."""
+    match pattern:
+        case Filter(_, condition):
+            return (condition,)
+        case LeftJoin(_, _, condition):
+            return () if condition is None else (condition,)
+        case Extend(_, _, expression):
+            return (expression,)
+        case Group(_, keys, aggregates):
+            return tuple(expression for _, expression in (*keys, *aggregates))
+        case OrderBy(_, conditions):
+            return tuple(condition.expression for condition in conditions)
+        case _:
+            return ()

@@ -1,0 +1,31 @@
+"""Distinct: every solution once, as long as there is at least one copy of it."""
+
+from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.node import Node
+
+
+class Distinct(Node):
+    """Every solution once."""
+
+    def __init__(self, upstream: Node) -> None:
+        super().__init__(upstream.schema, upstream.certain, monotone=upstream.monotone)
+        self._counts: dict[Solution, int] = {}
+        upstream.connect(self._push)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        counts = self._counts
+        before = counts.get(solution, 0)
+        after = before + count
+        if after:
+            counts[solution] = after
+        else:
+            counts.pop(solution, None)
+        if before <= 0 < after:
+            self.emit(solution, 1)
+        elif after <= 0 < before:
+            self.emit(solution, -1)
+
+
+def plain_distinct(rows: Multiset) -> Multiset:
+    """The plain twin."""
+    return Multiset(rows.keys())

@@ -1,0 +1,101 @@
+"""How solutions of two schemas meet: which variables they share, and how they are merged.
+
+Source: SPARQL 1.1 Query Language, section 18.3: two solutions are compatible where every variable
+that both *bind* has the same value. A variable that is bound in every solution of both sides is
+a `key`: its values are hashed. A shared variable that may be unbound is `loose`: it is compared
+pair by pair.
+"""
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import UNBOUND, Schema, Solution
+
+KeyOf = Callable[[Solution], Any]
+Merge = Callable[[Solution, Solution], Solution | None]
+
+
+def key_of(schema: Schema, names: tuple[Variable, ...]) -> KeyOf:
+    """A function from a solution to something hashable made of these variables' values.
+
+    It is the value itself for one variable, a tuple for more; equal on both sides of a join.
+    """
+    if not names:
+        return _no_key
+    return itemgetter(*(schema.index(name) for name in names))
+
+
+def _no_key(_solution: Solution) -> Any:
+    return ()
+
+
+class Layout(NamedTuple):
+    """How a left and a right schema meet."""
+
+    schema: Schema
+    """All variables of the left, then those that only the right has."""
+    certain: frozenset[Variable]
+    """Bound in every merged solution."""
+    shared: tuple[Variable, ...]
+    keys: tuple[Variable, ...]
+    loose: tuple[Variable, ...]
+    left_key: KeyOf
+    right_key: KeyOf
+    merge: Merge
+    """The merged solution of two whose keys are equal; ``None`` where they are not compatible."""
+    rest: Callable[[Solution], Solution]
+    """What a right solution adds where nothing is loose: merged = left + rest(right)."""
+
+
+def layout(
+    left: Schema,
+    left_certain: frozenset[Variable],
+    right: Schema,
+    right_certain: frozenset[Variable],
+) -> Layout:
+    """Work out how solutions of two schemas meet."""
+    shared = tuple(name for name in left if name in right)
+    keys = tuple(name for name in shared if name in left_certain and name in right_certain)
+    loose = tuple(name for name in shared if name not in keys)
+    only_right = tuple(name for name in right if name not in left)
+    rest = _take([right.index(name) for name in only_right])
+    loose_places = [(left.index(name), right.index(name)) for name in loose]
+
+    def merge_exact(one: Solution, other: Solution) -> Solution | None:
+        return one + rest(other)
+
+    def merge_loose(one: Solution, other: Solution) -> Solution | None:
+        filled: list[int] | None = None
+        for at, there in loose_places:
+            mine, yours = one[at], other[there]
+            if mine == yours or yours == UNBOUND:
+                continue
+            if mine != UNBOUND:
+                return None
+            if filled is None:
+                filled = list(one)
+            filled[at] = yours
+        return (one if filled is None else tuple(filled)) + rest(other)
+
+    return Layout(
+        schema=left + only_right,
+        certain=left_certain | right_certain,
+        shared=shared,
+        keys=keys,
+        loose=loose,
+        left_key=key_of(left, keys),
+        right_key=key_of(right, keys),
+        merge=merge_loose if loose else merge_exact,
+        rest=rest,
+    )
+
+
+def _take(positions: list[int]) -> Callable[[Solution], Solution]:
+    if not positions:
+        return lambda _solution: ()
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda solution: (solution[only],)
+    return itemgetter(*positions)

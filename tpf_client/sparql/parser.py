@@ -1,0 +1,397 @@
+"""SPARQL text to algebra. Source: SPARQL 1.1 Query Language, sections 19.8 and 18.2.
+
+Written by hand, because the text must come through as it stands (lexical forms of literals), the
+errors must point at the place, several threads parse at the same time, and the languages of
+continuous queries extend this grammar. It takes well below a millisecond; `parse_query` remembers.
+"""
+
+from functools import lru_cache
+
+from annotations.terms import Term, TermOrVariable, TriplePattern, Variable, is_variable
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregate,
+    Call,
+    Dataset,
+    Distinct,
+    Expression,
+    Extend,
+    Filter,
+    Group,
+    OrderBy,
+    OrderCondition,
+    PathExpression,
+    Pattern,
+    Project,
+    Query,
+    Reduced,
+    Slice,
+    VariableRef,
+    in_scope,
+    variables_in,
+    walk,
+)
+from tpf_client.sparql.pattern_parser import PatternParser, join
+
+
+@lru_cache(maxsize=512)
+def parse_query(text: str, base: str | None = None) -> Query:
+    """The algebra of a query.
+
+    Args:
+        text: SPARQL 1.1 Query.
+        base: what relative IRIs are relative to, where the text has no BASE.
+
+    Raises:
+        QuerySyntaxError: the text is not a query.
+        UnsupportedQueryError: it is, but it cannot be said in our algebra.
+    """
+    return QueryParser(text, base).query()
+
+
+class QueryParser(PatternParser):
+    """Reads queries."""
+
+    def query(self) -> Query:
+        """The whole text as one query."""
+        self.prologue()
+        form = self.token.text.upper() if self.token.kind == "word" else ""
+        match form:
+            case "SELECT":
+                query = self._select()
+            case "ASK":
+                query = self._ask()
+            case "CONSTRUCT":
+                query = self._construct()
+            case "DESCRIBE":
+                query = self._describe()
+            case _:
+                self.expected("SELECT, ASK, CONSTRUCT or DESCRIBE")
+        if self.token.kind != "end":
+            self.expected("the end of the query")
+        return query
+
+    def prologue(self) -> None:
+        """BASE and PREFIX declarations."""
+        while True:
+            if self.take_word("BASE"):
+                if self.token.kind != "iri":
+                    self.expected("an IRI in angle brackets")
+                self.base = self.iri()[1:-1]
+            elif self.take_word("PREFIX"):
+                name = self.token
+                if name.kind != "name" or not name.text.endswith(":") or name.text.count(":") != 1:
+                    self.expected("a prefix with its colon")
+                self.advance()
+                if self.token.kind != "iri":
+                    self.expected("an IRI in angle brackets")
+                self.prefixes[name.text[:-1]] = self.iri()[1:-1]
+            else:
+                return
+
+    # ------------------------------------------------------------------------------ forms
+
+    def _select(self) -> Query:
+        pattern, variables, dataset = self._select_query(outermost=True)
+        return Query("SELECT", pattern, variables, dataset=dataset)
+
+    def sub_select(self) -> Pattern:
+        """A SELECT inside a group, with the VALUES behind it."""
+        graph = self._graph
+        start = self.token.position
+        pattern, variables, _ = self._select_query(outermost=False)
+        if is_variable(graph) and graph not in variables:
+            pattern = self._per_graph(pattern, Variable(graph), start)
+        return pattern
+
+    def _per_graph(self, pattern: Pattern, graph: Variable, start: int) -> Pattern:
+        """Let the graph of an enclosing GRAPH ?g out of a sub-select that does not select it."""
+        rest = pattern
+        inner: list[Pattern] = []
+        while isinstance(rest, (Distinct, Reduced)):
+            inner.append(rest)
+            rest = rest.input
+        simple = isinstance(rest, Project) and not any(
+            isinstance(each, (Slice, Group)) for each in walk(rest)
+        )
+        if not simple or not isinstance(rest, Project):
+            line = self.text.count("\n", 0, start) + 1
+            raise UnsupportedQueryError(
+                f"line {line}: a sub-select with groups or a limit inside GRAPH {graph}"
+                f" must select {graph}"
+            )
+        result: Pattern = Project(rest.input, (*rest.variables, graph))
+        for each in reversed(inner):
+            result = type(each)(result)  # type: ignore[call-arg, arg-type]
+        return result
+
+    def _ask(self) -> Query:
+        self.expect_word("ASK")
+        dataset = self._dataset()
+        pattern = self._where()
+        pattern, _ = self._modified(pattern, [], star=True)
+        return Query("ASK", pattern, dataset=dataset)
+
+    def _construct(self) -> Query:
+        self.expect_word("CONSTRUCT")
+        if self.at("{"):
+            template = self._template()
+            dataset = self._dataset()
+            pattern = self._where()
+        else:
+            dataset = self._dataset()
+            self.expect_word("WHERE")
+            start = self._place
+            template = self._template()
+            self._place = start
+            pattern = self.group_graph_pattern()
+            if not isinstance(pattern, BGP):
+                self.fail("CONSTRUCT WHERE takes triples only", self._tokens[start].position)
+        pattern, _ = self._modified(pattern, [], star=True)
+        return Query("CONSTRUCT", pattern, template=template, dataset=dataset)
+
+    def _template(self) -> tuple[TriplePattern, ...]:
+        triples: list[TriplePattern] = []
+
+        def emit(
+            subject: TermOrVariable, verb: PathExpression | TermOrVariable, object_: TermOrVariable
+        ) -> None:
+            assert isinstance(verb, str)
+            triples.append(TriplePattern(subject, verb, object_))
+
+        self.expect("{")
+        self._in_template = True
+        self.triples(emit)
+        self._in_template = False
+        self.expect("}")
+        return tuple(triples)
+
+    def _describe(self) -> Query:
+        self.expect_word("DESCRIBE")
+        variables: list[Variable] = []
+        described: list[Term] = []
+        star = self.take("*")
+        while not star and (self.token.kind == "variable" or self.at_iri()):
+            if self.token.kind == "variable":
+                variables.append(self.variable())
+            else:
+                described.append(self.iri())
+        if not star and not variables and not described:
+            self.expected("what to describe")
+        dataset = self._dataset()
+        pattern: Pattern = BGP(())
+        if self.at_word("WHERE") or self.at("{"):
+            pattern = self._where()
+        items: list[tuple[Variable, Expression | None]] = [(name, None) for name in variables]
+        pattern, shown = self._modified(pattern, items, star=star)
+        return Query(
+            "DESCRIBE", pattern, shown if star else tuple(variables), (), tuple(described), dataset
+        )
+
+    def _dataset(self) -> Dataset:
+        default: list[Term] = []
+        named: list[Term] = []
+        while self.take_word("FROM"):
+            (named if self.take_word("NAMED") else default).append(self.iri())
+        return Dataset(tuple(default), tuple(named))
+
+    def _where(self) -> Pattern:
+        self.take_word("WHERE")
+        if not self.at("{"):
+            self.expected("'{'")
+        return self.group_graph_pattern()
+
+    # ----------------------------------------------------------------------------- SELECT
+
+    def _select_query(self, *, outermost: bool) -> tuple[Pattern, tuple[Variable, ...], Dataset]:
+        self.expect_word("SELECT")
+        distinct = self.take_word("DISTINCT")
+        reduced = not distinct and self.take_word("REDUCED")
+        items: list[tuple[Variable, Expression | None]] = []
+        star = self.take("*")
+        while not star and (self.token.kind == "variable" or self.at("(")):
+            if self.token.kind == "variable":
+                items.append((self.variable(), None))
+                continue
+            self.expect("(")
+            expression = self._expression_with_aggregates()
+            self.expect_word("AS")
+            place = self.token.position
+            name = self.variable()
+            if any(name == other for other, _ in items):
+                self.fail(f"{name} is selected twice", place)
+            items.append((name, expression))
+            self.expect(")")
+        if not star and not items:
+            self.expected("'*' or what to select")
+        dataset = self._dataset() if outermost else Dataset()
+        pattern = self._where()
+        pattern, variables = self._modified(
+            pattern, items, star=star, distinct=distinct, reduced=reduced
+        )
+        return pattern, variables, dataset
+
+    def _expression_with_aggregates(self) -> Expression:
+        self._aggregates_allowed = True
+        expression = self.expression()
+        self._aggregates_allowed = False
+        return expression
+
+    def _modified(
+        self,
+        pattern: Pattern,
+        items: list[tuple[Variable, Expression | None]],
+        *,
+        star: bool,
+        distinct: bool = False,
+        reduced: bool = False,
+    ) -> tuple[Pattern, tuple[Variable, ...]]:
+        """Read the solution modifiers, and put them and the selection around a pattern."""
+        start = self.token.position
+        keys = self._group_by()
+        having = self._having()
+        order = self._order_by()
+        offset, limit = self._limits()
+        data = self.inline_data() if self.take_word("VALUES") else None
+
+        lifted: dict[Aggregate, Variable] = {}
+        items = [(name, each and self._lift(each, lifted)) for name, each in items]
+        having = [self._lift(each, lifted) for each in having]
+        order = [
+            OrderCondition(self._lift(each.expression, lifted), each.descending) for each in order
+        ]
+        scope = set(in_scope(pattern))
+        if keys is not None or lifted or having:
+            if star:
+                self.fail("'*' cannot be grouped", start)
+            keys = keys or []
+            pattern = Group(
+                pattern, tuple(keys), tuple((name, each) for each, name in lifted.items())
+            )
+            scope = {name for name, _ in keys}
+            self._check_grouped(items, scope | set(lifted.values()), start)
+        for condition in having:
+            pattern = Filter(pattern, condition)
+        if data is not None:
+            pattern = join(pattern, data)
+            scope |= set(data.variables)
+        for name, expression in items:
+            if expression is not None:
+                if name in scope:
+                    self.fail(f"{name} has a value already", start)
+                pattern = Extend(pattern, name, expression)
+                scope.add(name)
+        if star:
+            variables = tuple(name for name in in_scope(pattern) if not name.startswith("?."))
+        else:
+            variables = tuple(dict.fromkeys(name for name, _ in items))
+        if order:
+            pattern = OrderBy(pattern, tuple(order))
+        pattern = Project(pattern, variables)
+        if distinct:
+            pattern = Distinct(pattern)
+        elif reduced:
+            pattern = Reduced(pattern)
+        if offset or limit is not None:
+            pattern = Slice(pattern, offset, limit)
+        return pattern, variables
+
+    def _check_grouped(
+        self, items: list[tuple[Variable, Expression | None]], known: set[Variable], start: int
+    ) -> None:
+        for name, expression in items:
+            used = {name} if expression is None else variables_in(expression)
+            for variable in sorted(used - known):
+                self.fail(f"{variable} is neither grouped by nor aggregated", start)
+            known.add(name)
+
+    def _lift(self, expression: Expression, lifted: dict[Aggregate, Variable]) -> Expression:
+        """Replace aggregates by variables that the grouping will bind."""
+        match expression:
+            case Aggregate():
+                if expression not in lifted:
+                    lifted[expression] = self.fresh("a")
+                return VariableRef(lifted[expression])
+            case Call(name, arguments):
+                return Call(name, tuple(self._lift(each, lifted) for each in arguments))
+            case _:
+                return expression
+
+    # -------------------------------------------------------------------------- modifiers
+
+    def _group_by(self) -> list[tuple[Variable, Expression]] | None:
+        if not self.take_word("GROUP"):
+            return None
+        self.expect_word("BY")
+        keys: list[tuple[Variable, Expression]] = []
+        while True:
+            if self.token.kind == "variable":
+                name = self.variable()
+                keys.append((name, VariableRef(name)))
+            elif self.take("("):
+                expression = self.expression()
+                named = self.variable() if self.take_word("AS") else None
+                self.expect(")")
+                keys.append((named or self._key_name(expression), expression))
+            elif self.at_iri() or self._at_builtin():
+                expression = self.constraint()
+                keys.append((self._key_name(expression), expression))
+            elif keys:
+                return keys
+            else:
+                self.expected("what to group by")
+
+    def _key_name(self, expression: Expression) -> Variable:
+        return expression.variable if isinstance(expression, VariableRef) else self.fresh("k")
+
+    def _at_builtin(self) -> bool:
+        modifiers = ("HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES", "ASC", "DESC")
+        return self.token.kind == "word" and not self.at_word(*modifiers)
+
+    def _having(self) -> list[Expression]:
+        conditions: list[Expression] = []
+        if self.take_word("HAVING"):
+            self._aggregates_allowed = True
+            conditions.append(self.constraint())
+            while self.at("(") or self.at_iri() or self._at_builtin():
+                conditions.append(self.constraint())
+            self._aggregates_allowed = False
+        return conditions
+
+    def _order_by(self) -> list[OrderCondition]:
+        conditions: list[OrderCondition] = []
+        if not self.take_word("ORDER"):
+            return conditions
+        self.expect_word("BY")
+        self._aggregates_allowed = True
+        while True:
+            if self.at_word("ASC", "DESC"):
+                descending = self.advance().text.upper() == "DESC"
+                conditions.append(OrderCondition(self.bracketed(), descending))
+            elif self.token.kind == "variable":
+                conditions.append(OrderCondition(VariableRef(self.variable())))
+            elif self.at("(") or self.at_iri() or self._at_builtin():
+                conditions.append(OrderCondition(self.constraint()))
+            elif conditions:
+                self._aggregates_allowed = False
+                return conditions
+            else:
+                self.expected("what to order by")
+
+    def _limits(self) -> tuple[int, int | None]:
+        offset: int | None = None
+        limit: int | None = None
+        while self.at_word("LIMIT", "OFFSET"):
+            word = self.token.text.upper()
+            if (limit if word == "LIMIT" else offset) is not None:
+                self.fail(f"a second {word}")
+            self.advance()
+            if self.token.kind != "integer":
+                self.expected("a number")
+            number = int(self.advance().text)
+            if word == "LIMIT":
+                limit = number
+            else:
+                offset = number
+        return offset or 0, limit

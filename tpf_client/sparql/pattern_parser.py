@@ -1,0 +1,373 @@
+"""Graph patterns. Source: SPARQL 1.1 Query Language, 19.8 (rules 53 to 109) and 18.2.2."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    QuadPattern,
+    Term,
+    TermOrVariable,
+    Variable,
+    is_variable,
+)
+from tpf_client.sparql.algebra import (
+    BGP,
+    EMPTY_GROUP,
+    Alternative,
+    Call,
+    Distinct,
+    Expression,
+    Extend,
+    Filter,
+    Inverse,
+    Join,
+    LeftJoin,
+    Link,
+    Minus,
+    NegatedSet,
+    PathExpression,
+    Pattern,
+    Project,
+    Repeat,
+    Sequence,
+    Service,
+    Union,
+    Values,
+    always_bound,
+    in_scope,
+)
+from tpf_client.sparql.expression_parser import ExpressionParser
+from tpf_client.sparql.paths import path_pattern
+
+_RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_FIRST, _REST, _NIL = (Term(f"<{_RDF}{name}>") for name in ("first", "rest", "nil"))
+
+Emit = Callable[[TermOrVariable, PathExpression | TermOrVariable, TermOrVariable], None]
+
+
+def join(left: Pattern, right: Pattern) -> Pattern:
+    """The join of two patterns, basic graph patterns melted into one."""
+    if left == EMPTY_GROUP:
+        return right
+    if right == EMPTY_GROUP:
+        return left
+    if isinstance(left, BGP) and isinstance(right, BGP):
+        return BGP(left.patterns + right.patterns)
+    return Join(left, right)
+
+
+class PatternParser(ExpressionParser):
+    """Reads graph patterns into algebra."""
+
+    def __init__(self, text: str, base: str | None = None) -> None:
+        super().__init__(text, base)
+        self._graph: TermOrVariable = DEFAULT_GRAPH
+        # Blank node labels are scoped to one basic graph pattern (section 4.1.4).
+        self._block = 0
+        self._blocks_opened = 0
+        self._labels: dict[str, int] = {}
+        self._in_template = False
+
+    def sub_select(self) -> Pattern:
+        """A SELECT inside a group."""
+        raise NotImplementedError
+
+    # ----------------------------------------------------------------------------- groups
+
+    def group_graph_pattern(self) -> Pattern:
+        """What stands in braces, its filters around it."""
+        pattern, filters = self._group()
+        for condition in filters:
+            pattern = Filter(pattern, condition)
+        return pattern
+
+    def _group(self) -> tuple[Pattern, list[Expression]]:
+        self.expect("{")
+        if self.at_word("SELECT"):
+            pattern = self.sub_select()
+            self.expect("}")
+            return pattern, []
+        pattern = EMPTY_GROUP
+        filters: list[Expression] = []
+        self._open_block()
+        while not self.at("}"):
+            if self.take_word("FILTER"):
+                filters.append(self.constraint())
+            elif self._at_triples():
+                pattern = join(pattern, self._triples_block())
+                continue
+            else:
+                pattern = self.element(pattern)
+                self._open_block()
+            self.take(".")
+        self.expect("}")
+        self._open_block()
+        return pattern, filters
+
+    def _open_block(self) -> None:
+        self._blocks_opened += 1
+        self._block = self._blocks_opened
+
+    def element(self, before: Pattern) -> Pattern:
+        """One element of a group that is neither triples nor FILTER, put to what came before."""
+        if self.take_word("OPTIONAL"):
+            optional, filters = self._group()
+            condition = None
+            for each in filters:
+                condition = each if condition is None else Call("&&", (condition, each))
+            return LeftJoin(before, optional, condition)
+        if self.take_word("MINUS"):
+            removed = self.group_graph_pattern()
+            apart = (Variable(self._graph),) if is_variable(self._graph) else ()
+            return Minus(before, removed, apart)
+        if self.take_word("GRAPH"):
+            return join(before, self._graph_pattern())
+        if self.take_word("SERVICE"):
+            silent = self.take_word("SILENT")
+            endpoint = self._variable_or_iri()
+            with self._inside(DEFAULT_GRAPH):
+                return join(before, Service(endpoint, self.group_graph_pattern(), silent))
+        if self.take_word("BIND"):
+            self.expect("(")
+            expression = self.expression()
+            self.expect_word("AS")
+            place = self.token.position
+            variable = self.variable()
+            if variable in in_scope(before):
+                self.fail(f"{variable} has a value already", place)
+            self.expect(")")
+            return Extend(before, variable, expression)
+        if self.take_word("VALUES"):
+            return join(before, self.inline_data())
+        if not self.at("{"):
+            self.expected("a triple pattern, a group or '}'")
+        pattern = self.group_graph_pattern()
+        while self.take_word("UNION"):
+            pattern = Union(pattern, self.group_graph_pattern())
+        return join(before, pattern)
+
+    @contextmanager
+    def _inside(self, graph: TermOrVariable) -> Iterator[None]:
+        outer, self._graph = self._graph, graph
+        yield
+        self._graph = outer
+
+    def _graph_pattern(self) -> Pattern:
+        graph = self._variable_or_iri()
+        with self._inside(graph):
+            pattern = self.group_graph_pattern()
+        if is_variable(graph):
+            name = Variable(graph)
+            if name not in always_bound(pattern):
+                quad = QuadPattern(self.fresh(), self.fresh(), self.fresh(), name)
+                pattern = join(Distinct(Project(BGP((quad,)), (name,))), pattern)
+        return pattern
+
+    def inline_data(self) -> Values:
+        """What follows VALUES."""
+        rows: list[tuple[Term | None, ...]] = []
+        if self.token.kind == "variable":
+            variables = [self.variable()]
+            self.expect("{")
+            while not self.take("}"):
+                rows.append((self._data_value(),))
+            return Values(tuple(variables), tuple(rows))
+        self.expect("(")
+        variables = []
+        while not self.take(")"):
+            variables.append(self.variable())
+        self.expect("{")
+        while not self.take("}"):
+            opening = self.expect("(")
+            row = []
+            while not self.take(")"):
+                row.append(self._data_value())
+            if len(row) != len(variables):
+                self.fail(f"{len(variables)} value(s) wanted, not {len(row)}", opening.position)
+            rows.append(tuple(row))
+        return Values(tuple(variables), tuple(rows))
+
+    def _data_value(self) -> Term | None:
+        if self.take_word("UNDEF"):
+            return None
+        return self.literal() if self.at_literal() else self.iri()
+
+    def _variable_or_iri(self) -> TermOrVariable:
+        return self.variable() if self.token.kind == "variable" else self.iri()
+
+    # ---------------------------------------------------------------------------- triples
+
+    def _at_triples(self) -> bool:
+        return (
+            self.token.kind in ("variable", "blank")
+            or self.at_iri()
+            or self.at_literal()
+            or self.at("(", "[")
+        )
+
+    def _triples_block(self) -> Pattern:
+        found: list[Pattern] = []
+
+        def emit(
+            subject: TermOrVariable, verb: PathExpression | TermOrVariable, object_: TermOrVariable
+        ) -> None:
+            if isinstance(verb, str):
+                found.append(BGP((QuadPattern(subject, verb, object_, self._graph),)))
+            else:
+                found.append(path_pattern(subject, verb, object_, self._graph, self.fresh))
+
+        self.triples(emit)
+        pattern: Pattern = EMPTY_GROUP
+        for each in found:
+            pattern = join(pattern, each)
+        return pattern
+
+    def triples(self, emit: Emit) -> None:
+        """Triples that share a subject, separated by full stops."""
+        while self._at_triples():
+            if self.at("(", "["):
+                bare = self.at("[") and self.ahead().text == "]"
+                subject = self._node(emit)
+                if bare or not (self.at(".", "}") or self.token.kind == "end"):
+                    self._property_list(subject, emit)
+            else:
+                subject = self._node(emit)
+                self._property_list(subject, emit)
+            if not self.take("."):
+                return
+
+    def _property_list(self, subject: TermOrVariable, emit: Emit) -> None:
+        verb = self._verb()
+        while True:
+            emit(subject, verb, self._node(emit))
+            while self.take(","):
+                emit(subject, verb, self._node(emit))
+            if not self.at(";"):
+                return
+            while self.take(";"):
+                pass
+            if not self._at_verb():
+                return
+            verb = self._verb()
+
+    def _at_verb(self) -> bool:
+        return (
+            self.token.kind == "variable"
+            or self.at_iri()
+            or (self.token.kind == "word" and self.token.text == "a")
+            or (not self._in_template and self.at("^", "!", "("))
+        )
+
+    def _verb(self) -> PathExpression | TermOrVariable:
+        if not self._at_verb():
+            self.expected("a predicate")
+        if self.token.kind == "variable":
+            return self.variable()
+        if self._in_template:
+            return self.verb_iri()
+        path = self._path_alternative()
+        return path.predicate if isinstance(path, Link) else path
+
+    def _node(self, emit: Emit) -> TermOrVariable:
+        if self.token.kind == "variable":
+            return self.variable()
+        if self.at_literal():
+            return self.literal()
+        if self.token.kind == "blank":
+            return self._labelled(self.advance().text[2:])
+        if self.at("["):
+            return self._blank_node_property_list(emit)
+        if self.at("("):
+            return self._collection(emit)
+        if not self.at_iri():
+            self.expected("a term or a variable")
+        return self.iri()
+
+    def _labelled(self, label: str) -> TermOrVariable:
+        if self._in_template:
+            return Term(f"_:{label}")
+        if self._labels.setdefault(label, self._block) != self._block:
+            self.fail(
+                f"_:{label} occurs in two basic graph patterns",
+                self.ahead(-1).position,
+            )
+        return Variable(f"?.b_{label}")
+
+    def _anonymous(self) -> TermOrVariable:
+        name = self.fresh()
+        return Term(f"_:anon·{name[2:]}") if self._in_template else name
+
+    def _blank_node_property_list(self, emit: Emit) -> TermOrVariable:
+        self.expect("[")
+        node = self._anonymous()
+        if not self.at("]"):
+            self._property_list(node, emit)
+        self.expect("]")
+        return node
+
+    def _collection(self, emit: Emit) -> TermOrVariable:
+        self.expect("(")
+        if self.take(")"):
+            return _NIL
+        first = node = self._anonymous()
+        while True:
+            emit(node, _FIRST, self._node(emit))
+            if self.take(")"):
+                emit(node, _REST, _NIL)
+                return first
+            following = self._anonymous()
+            emit(node, _REST, following)
+            node = following
+
+    # ------------------------------------------------------------------------------ paths
+
+    def _path_alternative(self) -> PathExpression:
+        path = self._path_sequence()
+        while self.take("|"):
+            path = Alternative(path, self._path_sequence())
+        return path
+
+    def _path_sequence(self) -> PathExpression:
+        path = self._path_step()
+        while self.take("/"):
+            path = Sequence(path, self._path_step())
+        return path
+
+    def _path_step(self) -> PathExpression:
+        if self.take("^"):
+            return Inverse(self._path_repeated())
+        return self._path_repeated()
+
+    def _path_repeated(self) -> PathExpression:
+        path: PathExpression
+        if self.take("!"):
+            path = self._negated_set()
+        elif self.take("("):
+            path = self._path_alternative()
+            self.expect(")")
+        else:
+            path = Link(self.verb_iri())
+        if self.take("*"):
+            return Repeat(path, at_least_once=False, many=True)
+        if self.take("+"):
+            return Repeat(path, at_least_once=True, many=True)
+        if self.take("?"):
+            return Repeat(path, at_least_once=False, many=False)
+        return path
+
+    def _negated_set(self) -> NegatedSet:
+        forward: list[Term] = []
+        backward: list[Term] = []
+
+        def one() -> None:
+            (backward if self.take("^") else forward).append(self.verb_iri())
+
+        if not self.take("("):
+            one()
+        elif not self.take(")"):
+            one()
+            while self.take("|"):
+                one()
+            self.expect(")")
+        return NegatedSet(tuple(forward), tuple(backward))
