@@ -81,7 +81,8 @@ class Rewriting(NamedTuple):
         patterns: the quad patterns to match together; the first one matches the data. The
             variables of the original pattern keep their names. Graphs are variables (any graph,
             the default graph included); two patterns that share one must match in the same graph,
-            the default graph being a graph like any other.
+            the default graph being a graph like any other; but it has no name, so it joins with no
+            subject or object.
         initial: variable bound to the start of the label (interval labelling), else ``None``.
         final: variable bound to the end of the label.
         graph: variable bound to the graph of the fact itself (not an annotation graph), or ``None``

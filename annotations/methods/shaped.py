@@ -42,7 +42,7 @@ class ShapedMethod(ABC):
         Raises:
             EncodeError: the fact would itself be read as an annotation.
         """
-        if _reads_as_annotation(fact, naming):
+        if reads_as_annotation(fact, naming):
             raise EncodeError(f"this would be read as an annotation: {' '.join(fact.quad).strip()}")
         if fact.label is None:
             return [fact.quad]
@@ -72,7 +72,7 @@ class ShapedMethod(ABC):
         nodes = read_labels(quads, naming.vocabulary, report)
         facts: dict[Fact, None] = {}
         for fact in self.read_facts(nodes, naming, report):
-            if fact.label is not None and _reads_as_annotation(fact, naming):
+            if fact.label is not None and reads_as_annotation(fact, naming):
                 report(DecodeError(f"an annotation cannot be labelled: {' '.join(fact.quad)}"))
             else:
                 facts[fact] = None
@@ -87,7 +87,12 @@ def _shapes(method: ShapedMethod, naming: Naming) -> tuple[Shape, ...]:
     return method.shapes(naming)
 
 
-def _reads_as_annotation(fact: Fact, naming: Naming) -> bool:
+def reads_as_annotation(fact: Fact, naming: Naming) -> bool:
+    """Whether a fact, stated plainly, would be taken for part of an annotation.
+
+    Its predicate is one of a label, or ties a minted name to a fact. No method can encode it, so
+    a store of facts refuses it.
+    """
     predicate = fact.quad.predicate
     vocabulary = naming.vocabulary
     return predicate in vocabulary.label_predicates or (
