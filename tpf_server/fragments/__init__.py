@@ -1,1 +1,4 @@
-"""Fragments."""
+"""Fragments: request → pattern → fragment → writer → response.
+
+A fragment is a value that is computed once and rendered by any writer.
+"""

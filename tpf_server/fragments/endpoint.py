@@ -1,0 +1,59 @@
+"""An endpoint: one view of a dataset at its URL, with what all its fragments have in common."""
+
+from annotations.labels import FactKey
+from annotations.methods.base import Naming
+from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from annotations.terms import Term, Triple
+from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.pattern import PatternReader
+from tpf_server.fragments.skolem import Skolemizer
+from tpf_server.fragments.view import VIEW_METHODS, View
+from tpf_server.settings import PLAIN, Settings
+
+_DEFAULT_MAX_AGE_LIVE = 10.0
+_DEFAULT_MAX_AGE_STATIC = 3600.0
+FORM = ("subject", "predicate", "object", "graph")
+
+
+class Endpoint:
+    """One view of a dataset at its URL.
+
+    Args:
+        dataset: the dataset.
+        view: name of the view at ``/{dataset}/{view}``; ``None`` for ``/{dataset}`` itself.
+        settings: the server's settings.
+        base: URL of the server, with a slash at its end.
+    """
+
+    def __init__(self, dataset: Dataset, view: str | None, settings: Settings, base: str) -> None:
+        own = dataset.settings
+        self.dataset = dataset
+        self.base = base
+        self.path = own.name if view is None else f"{own.name}/{view}"
+        self.url = base + self.path
+        self.iri = Term(f"<{self.url}#dataset>")
+        self.template = f"{self.url}{{?{','.join(FORM)}}}"
+        self.title = (own.title or own.name) + ("" if view is None else f" ({view})")
+        self.vocabulary: Vocabulary = DEFAULT_VOCABULARY
+        self.method = VIEW_METHODS[view or own.annotation]
+        self.view = View(
+            dataset, self.method, Naming(f"{base}{own.name}/facts/", self.url, self.vocabulary)
+        )
+        self.prefixes = {
+            **(dataset.static.prefixes if dataset.static is not None else {}),
+            **settings.prefixes,
+        }
+        self.skolemizer = Skolemizer(f"{base}.well-known/genid/{own.name}/")
+        self.reader = PatternReader(self.prefixes, self.skolemizer)
+        self.page_size = own.page_size or settings.page_size
+        self.fact_key: FactKey = "triple" if own.key == "triple" else "subject-predicate"
+        self.max_page_size = max(settings.max_page_size, self.page_size)
+        default = _DEFAULT_MAX_AGE_STATIC if dataset.live is None else _DEFAULT_MAX_AGE_LIVE
+        self.max_age = default if own.max_age is None else own.max_age
+        self.controls: list[Triple] | None = None
+        self.states_labels = own.page_labels and dataset.live is not None
+        self.plain_url: str | None = None
+        if self.states_labels and dataset.has_plain_view:
+            self.plain_url = base + own.name
+            if own.annotation != PLAIN:
+                self.plain_url += f"/{PLAIN}"

@@ -1,0 +1,115 @@
+"""A page of a fragment: the value that is computed once and rendered by any writer."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from annotations.instants import to_micros
+from annotations.terms import Term, Triple
+from tpf_server.errors import RequestError
+from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.metadata import metadata_graph, page_metadata
+from tpf_server.fragments.request import FragmentRequest
+from tpf_server.fragments.view import Matches, ShownQuad, State
+from tpf_server.store.protocols import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request at an instant: enough to tell how fresh an answer is, not yet the answer.
+
+    Args:
+        endpoint: where it was asked.
+        request: what was asked for.
+        now: when.
+        snapshot: the state of the live facts to show; ``None`` without live facts.
+        state: when the answer changes, and which labelled facts are in it.
+    """
+
+    endpoint: Endpoint
+    request: FragmentRequest
+    now: datetime
+    snapshot: Snapshot | None
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A page of a fragment.
+
+    Args:
+        query: what it answers.
+        rows: the quads of the page, as they are shown, with their labels.
+        total: how many quads match.
+        dynamic: how many of them come from live facts.
+        earliest_end: when the first label of a matching fact ends.
+        links: URLs of the pages ``first``, ``previous``, ``next``, ``last``, where there are any.
+        metadata: the triples of the metadata graph.
+        metadata_graph: the name of that graph.
+    """
+
+    query: Query
+    rows: list[ShownQuad]
+    total: int
+    dynamic: int
+    earliest_end: datetime | None
+    links: dict[str, str]
+    metadata: list[Triple]
+    metadata_graph: Term
+
+
+def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
+    """Fix the snapshot that a request is answered from.
+
+    Raises:
+        RequestError: the URL pins a snapshot that has not been yet.
+        SnapshotExpired: the URL pins a snapshot that is no longer retained.
+    """
+    live = endpoint.dataset.live
+    snapshot = None if live is None else live.snapshot(now)
+    pinned = request.snapshot
+    if snapshot is not None and pinned is not None:
+        if pinned.instant > to_micros(now) or pinned.sequence > snapshot.sequence:
+            raise RequestError("snapshot lies in the future")
+        snapshot = pinned
+    return Query(endpoint, request, now, snapshot, endpoint.view.state(request.pattern, snapshot))
+
+
+def evaluate(query: Query) -> Fragment:
+    """Make the page.
+
+    Raises:
+        SnapshotExpired: the snapshot is no longer retained.
+    """
+    endpoint, request = query.endpoint, query.request
+    matches = endpoint.view.matches(request.pattern, query.snapshot, query.state)
+    offset = (request.page - 1) * request.limit
+    rows = matches.slice(offset, request.limit) if offset < matches.total else []
+    skolemizer = endpoint.skolemizer
+    rows = [
+        row if row.quad is (shown := skolemizer.quad(row.quad)) else ShownQuad(shown, row.label)
+        for row in rows
+    ]
+    earliest_end = matches.earliest_end() if matches.dynamic else None
+    links = _links(request, matches, query.snapshot)
+    return Fragment(
+        query,
+        rows,
+        matches.total,
+        matches.dynamic,
+        earliest_end,
+        links,
+        page_metadata(endpoint, request, matches, rows, links, query.snapshot, earliest_end),
+        metadata_graph(request),
+    )
+
+
+def _links(request: FragmentRequest, matches: Matches, snapshot: Snapshot | None) -> dict[str, str]:
+    pinned = snapshot if matches.dynamic or request.snapshot is not None else None
+    last = max(1, -(-matches.total // request.limit))
+    links = {"first": request.page_link(1, pinned)}
+    if request.page > 1:
+        links["previous"] = request.page_link(min(request.page - 1, last), pinned)
+    if request.page < last:
+        links["next"] = request.page_link(request.page + 1, pinned)
+    links["last"] = request.page_link(last, pinned)
+    return links

@@ -1,0 +1,73 @@
+"""The labels of a page's facts, as metadata.
+
+Facts that share predicate, graph and label share a node, because a feed gives the same label to
+all that it says at once. A node reads: every quad on this page with this predicate, one of these
+subjects, in this graph (and, where it is given, with this object) carries this label.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from annotations.instants import instant_term
+from annotations.labels import Label
+from annotations.namespaces import Vocabulary
+from annotations.terms import DEFAULT_GRAPH, Quad, Term, Triple
+from tpf_server.fragments.view import ShownQuad
+
+_Spot: TypeAlias = tuple[Term, Term, Term]
+
+
+def label_triples(page: Sequence[ShownQuad], vocabulary: Vocabulary) -> list[Triple]:
+    """The nodes that state the labels of the labelled quads of a page."""
+    spots: dict[_Spot, Label | None] = {}
+    ambiguous: set[_Spot] = set()
+    for quad, label in page:
+        spot = (quad.subject, quad.predicate, quad.graph)
+        if spots.setdefault(spot, label) != label:
+            ambiguous.add(spot)
+    shared: dict[tuple[Term, Term, Label], dict[Term, None]] = {}
+    single: list[tuple[Quad, Label]] = []
+    for quad, label in page:
+        if label is None:
+            continue
+        if ambiguous and (quad.subject, quad.predicate, quad.graph) in ambiguous:
+            single.append((quad, label))
+        else:
+            subjects = shared.setdefault((quad.predicate, quad.graph, label), {})
+            subjects[quad.subject] = None
+    triples: list[Triple] = []
+    nodes = _nodes()
+    for (predicate, graph, label), subjects in shared.items():
+        triples += _node(next(nodes), label, predicate, subjects, graph, vocabulary)
+    for quad, label in single:
+        node = next(nodes)
+        triples += _node(node, label, quad.predicate, (quad.subject,), quad.graph, vocabulary)
+        triples.append(Triple(node, vocabulary["object"], quad.object))
+    return triples
+
+
+def _nodes() -> Iterator[Term]:
+    number = 0
+    while True:
+        number += 1
+        yield Term(f"_:l{number}")
+
+
+def _node(
+    node: Term,
+    label: Label,
+    predicate: Term,
+    subjects: Iterable[Term],
+    graph: Term,
+    vocabulary: Vocabulary,
+) -> Iterator[Triple]:
+    if label.start is None:
+        yield Triple(node, vocabulary.expiration, instant_term(label.end))
+    else:
+        yield Triple(node, vocabulary.initial, instant_term(label.start))
+        yield Triple(node, vocabulary.final, instant_term(label.end))
+    yield Triple(node, vocabulary["predicate"], predicate)
+    for subject in subjects:
+        yield Triple(node, vocabulary["subject"], subject)
+    if graph != DEFAULT_GRAPH:
+        yield Triple(node, vocabulary["graph"], graph)

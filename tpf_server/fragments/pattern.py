@@ -1,0 +1,93 @@
+"""The parameters of a fragment's URL, read into a quad pattern.
+
+Terms are written as the form of a fragment says (``hydra:ExplicitRepresentation``): an IRI bare or
+in angle brackets; a literal as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``), where
+the text between the outer quotes is taken as it is, without escapes. Beside that: a name with a
+configured prefix, an RDF 1.2 triple term ``<<( s p o )>>`` in N-Triples form, and a variable, which
+is absent, empty or ``?name``; a name that occurs twice asks for equal terms.
+
+Sources: Hydra core, *Expressing variables*; the Triple and Quad Pattern Fragments specifications.
+"""
+
+import re
+from collections.abc import Mapping
+
+from annotations.errors import TermError
+from annotations.methods.names import term_of_parameter
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    QuadPattern,
+    Term,
+    TermOrVariable,
+    Variable,
+    variable,
+)
+from tpf_server.errors import TermSyntaxError
+from tpf_server.fragments.skolem import Skolemizer, names_blank_node
+
+DEFAULT_GRAPH_IRI = Term("<urn:ldf:defaultGraph>")
+
+POSITIONS = ("subject", "predicate", "object", "graph")
+
+# No request can name these, so that they are equal to no variable of the request.
+_FRESH = {position: Variable(f"?.{position}") for position in POSITIONS}
+_PREFIXED = re.compile(r"([A-Za-z][\w-]*)?:(?!//)(.*)", re.DOTALL)
+
+
+class PatternReader:
+    """Reads the terms of requests to one dataset.
+
+    Args:
+        prefixes: prefix to namespace.
+        skolemizer: turns the IRIs of blank nodes back to blank nodes.
+    """
+
+    def __init__(self, prefixes: Mapping[str, str], skolemizer: Skolemizer) -> None:
+        self._prefixes = prefixes
+        self._skolemizer = skolemizer
+
+    def pattern(self, parameters: Mapping[str, str]) -> QuadPattern:
+        """The pattern that the parameters subject, predicate, object and graph ask for.
+
+        Raises:
+            TermSyntaxError: a parameter is malformed, or a blank node.
+        """
+        terms = [self.term(name, parameters.get(name, "")) for name in POSITIONS]
+        if terms[3] == DEFAULT_GRAPH_IRI:
+            terms[3] = DEFAULT_GRAPH
+        return QuadPattern(*terms)
+
+    def term(self, position: str, text: str) -> TermOrVariable:
+        """The term or variable that a parameter says.
+
+        Raises:
+            TermSyntaxError: it is malformed, or a blank node.
+        """
+        if not text:
+            return _FRESH[position]
+        try:
+            if text[0] == "?":
+                return variable(text[1:])
+            return self._skolemizer.restore(self._term(text))
+        except TermError as error:
+            raise TermSyntaxError(position, text, str(error)) from None
+
+    def _term(self, text: str) -> Term:
+        if text[0] == '"':
+            # Prefixes are read in datatypes too.
+            before, carets, datatype = text.rpartition("^^")
+            if carets and before.endswith('"') and before != '"' and '"' not in datatype:
+                text = f"{before}^^{self._expand(datatype)}"
+        elif text[0] not in "<_":
+            text = self._expand(text)
+        elif names_blank_node(text):
+            raise TermError("a blank node has no name outside its page; ask for its IRI")
+        return term_of_parameter(text)
+
+    def _expand(self, text: str) -> str:
+        match = _PREFIXED.fullmatch(text)
+        if match is not None:
+            namespace = self._prefixes.get(match[1] or "")
+            if namespace is not None:
+                return namespace + match[2]
+        return text

@@ -1,0 +1,130 @@
+"""What a client asks for: a pattern, a page, a snapshot, and the URLs that these are known under.
+
+The page is called what the client called it, byte for byte, because clients look its metadata up
+under the URL that they asked for. The fragment is that URL without what selects a page.
+"""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from annotations.terms import QuadPattern
+from tpf_server.errors import RequestError
+from tpf_server.fragments.pattern import PatternReader
+from tpf_server.store.protocols import Snapshot
+
+_PAGING = frozenset({"page", "snapshot", "limit"})
+_KNOWN = _PAGING | {"subject", "predicate", "object", "graph"}
+_SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
+_MAX_PAGE = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentRequest:
+    """A page of a fragment, as it was asked for.
+
+    Args:
+        pattern: which quads.
+        parameters: the parameters of the URL, decoded.
+        page: number of the page, from 1.
+        limit: quads per page.
+        snapshot: the state of the live facts that the URL pins, if any.
+        page_url: the requested URL.
+        fragment_url: the URL without page, snapshot and limit.
+        query: what remains in the query string of `fragment_url`.
+    """
+
+    pattern: QuadPattern
+    parameters: dict[str, str]
+    page: int
+    limit: int
+    snapshot: Snapshot | None
+    page_url: str
+    fragment_url: str
+    query: str
+
+    def page_link(self, page: int, snapshot: Snapshot | None) -> str:
+        """The URL of another page of this fragment, pinned to `snapshot` if given."""
+        url = self.fragment_url + ("&" if self.query else "?")
+        if "limit" in self.parameters:
+            url += f"limit={self.limit}&"
+        url += f"page={page}"
+        if snapshot is not None:
+            url += f"&snapshot={snapshot.instant}.{snapshot.sequence}"
+        return url
+
+
+def read_request(
+    url: str, query: str, reader: PatternReader, page_size: int, max_page_size: int
+) -> FragmentRequest:
+    """Read the URL of a fragment's page.
+
+    Args:
+        url: absolute, without the query string.
+        query: the raw query string.
+        reader: reads the terms.
+        page_size: quads per page where the client does not say.
+        max_page_size: the most quads per page that a client gets.
+
+    Raises:
+        RequestError: a malformed term, page, limit or snapshot, or a parameter given twice.
+    """
+    parameters: dict[str, str] = {}
+    kept: list[str] = []
+    for pair in query.split("&") if query else ():
+        raw_name, _, raw_value = pair.partition("=")
+        name = _decode(raw_name)
+        if name in _KNOWN:
+            if name in parameters:
+                raise RequestError(f"parameter {name} is given twice")
+            parameters[name] = _decode(raw_value)
+        if name not in _PAGING:
+            kept.append(pair)
+    remaining = "&".join(kept)
+    return FragmentRequest(
+        pattern=reader.pattern(parameters),
+        parameters=parameters,
+        page=_number(parameters, "page", 1, _MAX_PAGE),
+        limit=min(_number(parameters, "limit", page_size, _MAX_PAGE), max_page_size),
+        snapshot=_snapshot(parameters.get("snapshot")),
+        page_url=_iri(f"{url}?{query}" if query else url),
+        fragment_url=_iri(f"{url}?{remaining}" if remaining else url),
+        query=remaining,
+    )
+
+
+def _decode(raw: str) -> str:
+    if "%" not in raw and "+" not in raw:
+        return raw
+    try:
+        return unquote_to_bytes(raw.replace("+", " ")).decode("utf-8")
+    except UnicodeDecodeError:
+        raise RequestError(f"not percent-encoded UTF-8: {raw!r}") from None
+
+
+def _number(parameters: dict[str, str], name: str, default: int, largest: int) -> int:
+    text = parameters.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 12 or not 1 <= int(text) <= largest:
+        raise RequestError(f"{name} is a number from 1, not {text!r}")
+    return int(text)
+
+
+def _snapshot(text: str | None) -> Snapshot | None:
+    if text is None:
+        return None
+    match = _SNAPSHOT.fullmatch(text)
+    if match is None:
+        raise RequestError(f"snapshot is INSTANT.SEQUENCE as in a page's links, not {text!r}")
+    return Snapshot(int(match[1]), int(match[2]))
+
+
+_NOT_IN_IRI = re.compile('[\\x00-\\x20<>"{}|^`\\\\]')
+
+
+def _iri(url: str) -> str:
+    """The URL, with what no IRI may hold percent-encoded (a client should have done it)."""
+    if not _NOT_IN_IRI.search(url):
+        return url
+    return _NOT_IN_IRI.sub(lambda found: f"%{ord(found.group()):02X}", url)

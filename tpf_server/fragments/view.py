@@ -1,0 +1,191 @@
+"""A view: a dataset, and the method through which its live facts are shown.
+
+What matches a pattern is a sequence: the static quads, then the quads of each part of the method,
+in the order of the live store. Pages are slices of that sequence; nothing before them is made.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from annotations.labels import Fact, Label, Labelling
+from annotations.methods import METHODS
+from annotations.methods.base import Naming, Part
+from annotations.terms import Quad, QuadPattern
+from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.plain import Plain
+from tpf_server.store.protocols import LiveStore, Snapshot
+
+_LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
+_CHUNK = 1024
+
+
+class Shown(Protocol):
+    """The half of an annotation method that a view needs."""
+
+    name: str
+
+    def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
+        """Which labelled facts show quads that match, and which quads."""
+
+
+_ALL: tuple[Shown, ...] = (Plain(), *METHODS)
+VIEW_METHODS: dict[str, Shown] = {method.name: method for method in _ALL}
+
+
+class ShownQuad(NamedTuple):
+    """A quad of a page, with the label of the fact that it comes from (``None``: static)."""
+
+    quad: Quad
+    label: Label | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A dataset through one method.
+
+    Args:
+        dataset: the dataset.
+        method: shows the live facts.
+        naming: IRIs of what the method mints.
+    """
+
+    dataset: Dataset
+    method: Shown
+    naming: Naming
+
+    def state(self, pattern: QuadPattern, snapshot: Snapshot | None) -> "State":
+        """What decides about the freshness of the matches, without counting them."""
+        live = self.dataset.live
+        if live is None or snapshot is None:
+            return State(None, ())
+        parts = tuple(self.method.match(pattern, self.naming))
+        return State(_earliest(live.next_change, parts, snapshot), parts)
+
+    def matches(self, pattern: QuadPattern, snapshot: Snapshot | None, state: "State") -> "Matches":
+        """The quads that match.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the live store retains.
+        """
+        return Matches(self.dataset, pattern, snapshot, state.parts)
+
+
+class State(NamedTuple):
+    """What decides about the freshness of the matches of a pattern.
+
+    Args:
+        next_change: the earliest instant after the snapshot's at which a label ends or starts.
+        parts: which labelled facts match.
+    """
+
+    next_change: datetime | None
+    parts: tuple[Part, ...]
+
+
+class Matches:
+    """The quads of a view that match a pattern, in a fixed order; evaluated as far as asked.
+
+    Args:
+        dataset: whose stores are read.
+        pattern: what is asked for.
+        snapshot: the state of the live facts; ``None`` where there are none.
+        parts: which labelled facts match.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        pattern: QuadPattern,
+        snapshot: Snapshot | None,
+        parts: Sequence[Part],
+    ) -> None:
+        self._dataset = dataset
+        self._pattern = pattern
+        self._snapshot = snapshot
+        self._static_count = dataset.static.count(pattern) if dataset.static else 0
+        self._parts: list[_Rows] = []
+        if dataset.live is not None and snapshot is not None:
+            self._parts = [_Rows(dataset.live, snapshot, part) for part in parts]
+        self.dynamic = sum(rows.count for rows in self._parts)
+        self.total = self._static_count + self.dynamic
+
+    def slice(self, offset: int, limit: int) -> list[ShownQuad]:
+        """Up to `limit` matches from position `offset`."""
+        found: list[ShownQuad] = []
+        if offset < self._static_count and self._dataset.static is not None:
+            quads = self._dataset.static.quads(self._pattern, offset, limit)
+            found = [ShownQuad(quad, None) for quad in quads]
+        start = self._static_count
+        for rows in self._parts:
+            wanted = limit - len(found)
+            if wanted <= 0:
+                break
+            skipped = max(0, offset - start)
+            if skipped < rows.count:
+                render = rows.part.render
+                found += [
+                    ShownQuad(render(fact), fact.label) for fact in rows.facts(skipped, wanted)
+                ]
+            start += rows.count
+        return found
+
+    def labellings(self) -> list[Labelling]:
+        """The kinds of label that the matching facts carry."""
+        return [kind for kind in _LABELLINGS if any(rows.carries(kind) for rows in self._parts)]
+
+    def earliest_end(self) -> datetime | None:
+        """The earliest end of the labels of the matching facts."""
+        ends = [rows.earliest_end() for rows in self._parts if rows.count]
+        return min((end for end in ends if end is not None), default=None)
+
+
+class _Rows:
+    """The matching facts of one part."""
+
+    def __init__(self, live: LiveStore, snapshot: Snapshot, part: Part) -> None:
+        self.part = part
+        self._live = live
+        self._snapshot = snapshot
+        self._filtered: list[Fact] | None = None
+        if part.residual is None:
+            self.count = live.count(part.facts, snapshot)
+        else:
+            # The index cannot tell how many pass; such patterns (a repeated variable) are rare.
+            self._filtered = [fact for fact in self._all() if part.residual(fact)]
+            self.count = len(self._filtered)
+
+    def _all(self) -> Iterable[Fact]:
+        offset = 0
+        while True:
+            facts = self._live.facts(self.part.facts, self._snapshot, offset, _CHUNK)
+            yield from facts
+            if len(facts) < _CHUNK:
+                return
+            offset += _CHUNK
+
+    def facts(self, offset: int, limit: int) -> Sequence[Fact]:
+        if self._filtered is not None:
+            return self._filtered[offset : offset + limit]
+        return self._live.facts(self.part.facts, self._snapshot, offset, limit)
+
+    def carries(self, kind: Labelling) -> bool:
+        if self._filtered is not None:
+            return any(fact.label and fact.label.labelling == kind for fact in self._filtered)
+        wanted = self.part.facts.labelling
+        if wanted is not None:
+            return wanted == kind and self.count > 0
+        return self._live.count(self.part.facts._replace(labelling=kind), self._snapshot) > 0
+
+    def earliest_end(self) -> datetime | None:
+        if self._filtered is not None:
+            return min((fact.label.end for fact in self._filtered if fact.label), default=None)
+        return self._live.earliest_end(self.part.facts, self._snapshot)
+
+
+def _earliest(
+    ask: Callable[..., datetime | None], parts: Iterable[Part], snapshot: Snapshot
+) -> datetime | None:
+    instants = [ask(part.facts, snapshot) for part in parts]
+    return min((instant for instant in instants if instant is not None), default=None)

@@ -1,0 +1,20 @@
+"""Writers: one file per format; each renders the same fragment.
+
+A new format is one file beside these and one line in `WRITERS`.
+"""
+
+from tpf_server.fragments.writers.base import Writer
+from tpf_server.fragments.writers.jsonld import JsonLdWriter
+from tpf_server.fragments.writers.nquads import NQuadsWriter
+from tpf_server.fragments.writers.ntriples import NTriplesWriter
+from tpf_server.fragments.writers.trig import TrigWriter
+from tpf_server.fragments.writers.turtle import TurtleWriter
+
+WRITERS: tuple[Writer, ...] = (
+    TrigWriter(),
+    NQuadsWriter(),
+    TurtleWriter(),
+    NTriplesWriter(),
+    JsonLdWriter(),
+)
+"""All writers of RDF, in the order of the server's preference."""

@@ -1,0 +1,27 @@
+"""TriG (RDF 1.2): a block per run of quads of one graph, and one for the metadata."""
+
+from itertools import groupby
+from operator import itemgetter
+
+from annotations.terms import DEFAULT_GRAPH
+from tpf_server.fragments.fragment import Fragment
+from tpf_server.fragments.writers.base import triple_lines
+
+_graph = itemgetter(3)
+
+
+class TrigWriter:
+    """Writes TriG."""
+
+    name = "TriG"
+    suffix = "trig"
+    media_types = ("application/trig",)
+
+    def write(self, fragment: Fragment) -> str:
+        """The body: data in their graphs, then the metadata graph."""
+        blocks = []
+        for graph, quads in groupby([row[0] for row in fragment.rows], key=_graph):
+            lines = triple_lines(quads)
+            blocks.append(lines if graph == DEFAULT_GRAPH else f"{graph} {{\n{lines}}}\n")
+        blocks.append(f"{fragment.metadata_graph} {{\n{triple_lines(fragment.metadata)}}}\n")
+        return "".join(blocks)

@@ -1,0 +1,260 @@
+"""Settings: one table each for the server and for a dataset.
+
+The fields of `Settings` and `DatasetSettings` *are* the table: name, type, default and help. They
+feed the TOML file, the environment (``TPF_SERVER_PAGE_SIZE``), the flags (``--page-size``), the
+validation and ``--help-settings``; later sources win: file < environment < flag.
+"""
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from annotations.methods import METHODS
+from tpf_server.errors import SettingsError
+
+ENVIRONMENT_PREFIX = "TPF_SERVER_"
+PLAIN = "plain"
+VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
+_RESERVED_NAMES = frozenset({"api-doc", "healthz", "readyz", "metrics", "streams", "queries"})
+_Kind = TypeVar("_Kind", "Settings", "DatasetSettings")
+_DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
+
+
+def _setting(default: Any, help_text: str) -> Any:
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSettings:
+    """What can be set for one dataset (``[datasets.NAME]`` in the file).
+
+    Raises:
+        SettingsError: a value without sense.
+    """
+
+    name: str = field(metadata={"help": "name in the URL; in the file it is the table's name"})
+    title: str = _setting("", "title for people; the name where empty")
+    source: str = _setting("", "a store directory, or an RDF file that is indexed at start")
+    live: bool | str | None = _setting(
+        None, "live facts: on, off, or the path of their log; unset: on where a token is set"
+    )
+    annotation: str = _setting(PLAIN, "how /{dataset} shows live facts: " + ", ".join(VIEW_NAMES))
+    views: tuple[str, ...] = _setting(VIEW_NAMES, "the views that are served at /{dataset}/{view}")
+    key: str = _setting(
+        "subject-predicate", "what versions of a fact share: subject-predicate or triple"
+    )
+    token: str = _setting("", "bearer token for publishing; the server's publish_token where empty")
+    page_size: int = _setting(0, "quads per page; the server's page_size where 0")
+    max_age: float | None = _setting(
+        None, "seconds that a page may be cached for; unset: 10 with live facts, else 3600"
+    )
+    retention: float = _setting(
+        3600.0, "seconds for which replaced facts and the pages of a snapshot are kept"
+    )
+    page_labels: bool = _setting(True, "state the labels of a page's facts in its metadata")
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        if not _DATASET_NAME.fullmatch(self.name) or self.name in _RESERVED_NAMES:
+            raise SettingsError(f"not the name of a dataset: {self.name!r}")
+        for view in (self.annotation, *self.views):
+            if view not in VIEW_NAMES:
+                raise SettingsError(
+                    f"dataset {self.name}: no annotation method {view!r}; "
+                    f"there are {', '.join(VIEW_NAMES)}"
+                )
+        if self.key not in ("subject-predicate", "triple"):
+            raise SettingsError(
+                f"dataset {self.name}: key is subject-predicate or triple, not {self.key!r}"
+            )
+        if self.page_size < 0 or self.retention < 0 or (self.max_age or 0) < 0:
+            raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What can be set for the server.
+
+    Raises:
+        SettingsError: a value without sense.
+    """
+
+    host: str = _setting("127.0.0.1", "address to listen on")
+    port: int = _setting(3000, "port to listen on; 0: a free one, which is printed")
+    workers: int = _setting(1, "worker processes")
+    base_url: str = _setting(
+        "", "URL under which clients see the server; unset: http://HOST:PORT/ of the above"
+    )
+    trust_forwarded: bool = _setting(
+        False, "believe X-Forwarded-Proto and -Host of a proxy, for the URLs in pages"
+    )
+    title: str = _setting("Live Linked Data", "title of the HTML pages")
+    data_dir: str = _setting(".tpf-server", "where indexes and the logs of live facts are kept")
+    publish_token: str = _setting("", "bearer token for publishing; off where empty")
+    page_size: int = _setting(100, "quads per page")
+    max_page_size: int = _setting(1000, "most quads that a client may ask for with limit")
+    max_values: int = _setting(50, "most bindings in a values parameter (brTPF); 0: off")
+    max_body: int = _setting(16 * 2**20, "bytes of a published body")
+    compress: bool = _setting(True, "gzip and br for clients that accept them")
+    access_log: bool = _setting(False, "write a line for every request to standard error")
+    prefixes: dict[str, str] = field(
+        default_factory=dict,
+        metadata={"help": "prefixes for terms in URLs and pages: name = IRI"},
+    )
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        if self.base_url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", self.base_url):
+            raise SettingsError(f"base_url is not an http(s) URL: {self.base_url!r}")
+        if not 0 <= self.port <= 65535:
+            raise SettingsError(f"port is not between 0 and 65535: {self.port}")
+        for name in ("workers", "page_size", "max_page_size", "max_body"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1")
+
+    @property
+    def base(self) -> str:
+        """The base URL, with a slash at its end."""
+        url = self.base_url or f"http://{self.host}:{self.port}/"
+        return url if url.endswith("/") else url + "/"
+
+
+class SettingRow(NamedTuple):
+    """One row of a table of settings."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+
+def table(kind: type[Settings] | type[DatasetSettings]) -> Iterator[SettingRow]:
+    """The rows of a table of settings."""
+    types = get_type_hints(kind)
+    for row in dataclasses.fields(kind):
+        default = row.default if row.default is not dataclasses.MISSING else None
+        yield SettingRow(row.name, types[row.name], default, row.metadata["help"])
+
+
+def describe() -> str:
+    """The text of ``--help-settings``."""
+    lines = []
+    for heading, kind in (("Server", Settings), ("[datasets.NAME]", DatasetSettings)):
+        lines.append(f"{heading}:")
+        for row in table(kind):
+            default = "" if row.default in (None, "", ()) else f" (default {_show(row.default)})"
+            lines.append(f"  {row.name:<16} {row.help}{default}")
+    lines.append("A TOML file < environment TPF_SERVER_NAME < flag --name.")
+    return "\n".join(lines)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "all"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Configuration(NamedTuple):
+    """The settings of a server and of its datasets."""
+
+    server: Settings
+    datasets: tuple[DatasetSettings, ...]
+
+
+def read_configuration(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
+) -> Configuration:
+    """Put the sources together: file < environment < flags.
+
+    Args:
+        file: a TOML file with the server's settings and one table ``[datasets.NAME]`` per dataset.
+        environment: variables; those that start with ``TPF_SERVER_`` count.
+        flags: settings of the command line; ``None`` where a flag was not given.
+
+    Raises:
+        SettingsError: an unknown setting, or a value of the wrong type or without sense.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"{file}: {error}") from error
+    datasets = values.pop("datasets", {})
+    rows = {row.name: row for row in table(Settings)}
+    for name, text in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX):
+            setting = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+            if setting not in rows:
+                raise SettingsError(f"environment variable {name}: there is no such setting")
+            values[setting] = _parse(rows[setting], text)
+    values |= {name: value for name, value in flags.items() if value is not None}
+    if not isinstance(datasets, dict) or not all(isinstance(t, dict) for t in datasets.values()):
+        raise SettingsError("datasets is not a table of tables: write [datasets.NAME]")
+    return Configuration(
+        _build(Settings, values, "setting"),
+        tuple(
+            _build(DatasetSettings, {"name": name, **entry}, f"setting of dataset {name}")
+            for name, entry in datasets.items()
+        ),
+    )
+
+
+def _build(kind: type[_Kind], values: Mapping[str, Any], what: str) -> _Kind:
+    known = {row.name: row for row in table(kind)}
+    for name in values:
+        if name not in known:
+            raise SettingsError(f"there is no {what} {name!r}; see --help-settings")
+    fields: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
+    }
+    return kind(**fields)
+
+
+def _parse(row: SettingRow, text: str) -> Any:
+    """Read the text of an environment variable."""
+    if row.type is bool:
+        if text.lower() not in ("true", "false", "1", "0", "on", "off"):
+            raise SettingsError(f"{row.name} is true or false, not {text!r}")
+        return text.lower() in ("true", "1", "on")
+    if row.type is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise SettingsError(f"{row.name} is a number, not {text!r}") from None
+    if row.type is str:
+        return text
+    raise SettingsError(f"{row.name} can only be set in the file")
+
+
+def _check_types(settings: Settings | DatasetSettings) -> None:
+    for row in table(type(settings)):
+        value = getattr(settings, row.name)
+        if not _fits(value, row.type):
+            raise SettingsError(f"{row.name} is {_name(row.type)}, not {value!r}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_fits(value, option) for option in get_args(kind))
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    origin = get_origin(kind) or kind
+    if not isinstance(value, origin):
+        return False
+    items = value.values() if isinstance(value, dict) else value if origin is tuple else ()
+    return all(isinstance(item, str) for item in items)
+
+
+def _name(kind: Any) -> str:
+    if isinstance(kind, UnionType):
+        return " or ".join(_name(option) for option in get_args(kind) if option is not type(None))
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
+    return names.get(kind, "a list of texts" if get_origin(kind) is tuple else "a table of texts")

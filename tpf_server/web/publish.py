@@ -1,0 +1,199 @@
+"""``POST /{dataset}/facts``: labelled facts, all or none.
+
+The body is RDF in any format that pyoxigraph reads. Either it is plain and the label stands in the
+query (``?expiration=`` or ``?initial=&final=``), or it is annotated by one of the methods, which is
+recognised by its vocabulary unless ``?annotation=`` names it. ``?batch=`` gives the batch an
+identifier: published again, it is acknowledged again and does nothing.
+"""
+
+import hmac
+from collections.abc import Mapping, Sequence
+
+import pyoxigraph
+from flask import Request, Response
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from annotations.errors import AnnotationError, InstantError, LabelError
+from annotations.instants import parse_instant
+from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.methods import METHODS, method_named
+from annotations.methods.base import Method
+from annotations.methods.names import read_fragment_iri
+from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
+from annotations.terms import Quad, Term, is_iri
+from tpf_server.errors import (
+    BodyError,
+    BodyTooLargeError,
+    ForbiddenError,
+    MediaTypeError,
+    PublishError,
+    RequestError,
+    UnauthorizedError,
+)
+from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.web.responses import json_answer
+from tpf_server.web.site import Site
+
+_PARAMETERS = frozenset({"expiration", "initial", "final", "annotation", "batch"})
+_MAX_BATCH_ID = 200
+
+
+def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
+    """Publish the facts in the body; ``201`` with a receipt once they are durable.
+
+    Raises:
+        ForbiddenError: the dataset takes no facts, or no token is set.
+        UnauthorizedError: no token, or not the right one.
+        RequestError: a bad parameter.
+        BodyError: the body is malformed.
+        BodyTooLargeError: the body is over the limit.
+        MediaTypeError: the body is in an unknown format.
+        PublishError: the facts cannot be published.
+    """
+    dataset = endpoint.dataset
+    _authorize(request, dataset.settings.token or site.settings.publish_token)
+    if dataset.live is None:
+        raise ForbiddenError(f"dataset {dataset.settings.name} has no live facts")
+    parameters = _parameters(request)
+    quads = [
+        endpoint.skolemizer.restore_quad(quad)
+        for quad in parse_body(_body(request, site.settings.max_body), request.mimetype)
+    ]
+    facts = _facts(quads, parameters, endpoint)
+    receipt = dataset.live.publish(facts, site.clock.now(), parameters.get("batch"))
+    return json_answer(
+        {
+            "sequence": receipt.sequence,
+            "added": receipt.added,
+            "replaced": receipt.replaced,
+            "repeated": receipt.repeated,
+        },
+        200 if receipt.repeated else 201,
+    )
+
+
+def parse_body(body: bytes, media_type: str) -> list[Quad]:
+    """The quads of a body.
+
+    Raises:
+        MediaTypeError: an unknown format.
+        BodyError: the body is malformed; the message names the line.
+    """
+    rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type) if media_type else None
+    if rdf_format is None:
+        raise MediaTypeError(
+            f"{media_type or 'no Content-Type'} is not a format of RDF that is read here; "
+            "take application/n-quads, application/trig, text/turtle or application/ld+json"
+        )
+    try:
+        return [
+            Quad(
+                Term(str(quad.subject)),
+                Term(str(quad.predicate)),
+                Term(str(quad.object)),
+                Term("")
+                if isinstance(quad.graph_name, pyoxigraph.DefaultGraph)
+                else Term(str(quad.graph_name)),
+            )
+            # Blank nodes of two bodies are different nodes.
+            for quad in pyoxigraph.parse(body, format=rdf_format, rename_blank_nodes=True)
+        ]
+    except SyntaxError as error:
+        line = f"line {error.lineno}: " if error.lineno else ""
+        raise BodyError(f"{line}{error.msg}") from None
+
+
+def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
+    """The method that annotates these quads, or ``None`` where nothing carries a label."""
+    predicates = {quad.predicate for quad in quads}
+    if vocabulary.singleton_property_of in predicates:
+        return method_named("singleton-property")
+    if RDF_REIFIES in predicates:
+        return method_named("rdf-1.2")
+    if RDF_OBJECT in predicates:
+        return method_named("reification")
+    labels = {vocabulary.expiration, vocabulary.interval, vocabulary.interval_final}
+    labelled = {quad.subject for quad in quads if quad.predicate in labels}
+    if not labelled:
+        return None
+    if labelled & {quad.graph for quad in quads}:
+        return method_named("named-graph")
+    if any(is_iri(node) and read_fragment_iri(node) is not None for node in labelled):
+        return method_named("implicit-graph")
+    return None
+
+
+def _authorize(request: Request, token: str) -> None:
+    if not token:
+        raise ForbiddenError("publishing is off: the server has no publish_token")
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise UnauthorizedError("publishing needs Authorization: Bearer TOKEN")
+    if not hmac.compare_digest(given.strip().encode(), token.encode()):
+        raise UnauthorizedError("this is not the dataset's token")
+
+
+def _parameters(request: Request) -> Mapping[str, str]:
+    for name in request.args:
+        if name not in _PARAMETERS:
+            raise RequestError(
+                f"there is no parameter {name!r}; there are {', '.join(sorted(_PARAMETERS))}"
+            )
+        if len(request.args.getlist(name)) > 1:
+            raise RequestError(f"parameter {name} is given twice")
+    batch = request.args.get("batch")
+    if batch is not None and not 1 <= len(batch) <= _MAX_BATCH_ID:
+        raise RequestError(f"batch has 1 to {_MAX_BATCH_ID} characters")
+    return request.args
+
+
+def _body(request: Request, limit: int) -> bytes:
+    if (request.content_length or 0) > limit:
+        raise BodyTooLargeError(f"a body has at most {limit} bytes")
+    request.max_content_length = limit
+    try:
+        return request.get_data(cache=False)
+    except RequestEntityTooLarge:
+        raise BodyTooLargeError(f"a body has at most {limit} bytes") from None
+
+
+def _facts(
+    quads: Sequence[Quad], parameters: Mapping[str, str], endpoint: Endpoint
+) -> Sequence[Fact]:
+    label = _label(parameters)
+    named = parameters.get("annotation")
+    if label is not None:
+        if named is not None:
+            raise RequestError("the label is in the query or in the body, not both")
+        return [Fact(quad, label) for quad in quads]
+    if named is not None and named not in {method.name for method in METHODS}:
+        raise RequestError(
+            f"no annotation method {named!r}; there are {', '.join(m.name for m in METHODS)}"
+        )
+    method = method_named(named) if named is not None else detect_method(quads, endpoint.vocabulary)
+    if method is None:
+        raise PublishError(
+            "the facts carry no label: give ?expiration=, or ?initial= and ?final=, "
+            "or annotate them by one of the methods"
+        )
+    try:
+        facts = method.decode(quads, endpoint.view.naming, key=endpoint.fact_key)
+    except AnnotationError as error:
+        raise PublishError(f"{method.name}: {error}") from None
+    return facts
+
+
+def _label(parameters: Mapping[str, str]) -> Label | None:
+    given = {name for name in ("expiration", "initial", "final") if name in parameters}
+    try:
+        if given == {"expiration"}:
+            return Expiration(parse_instant(parameters["expiration"]))
+        if given == {"initial", "final"}:
+            return Interval(
+                parse_instant(parameters["initial"]), parse_instant(parameters["final"])
+            )
+    except (InstantError, LabelError) as error:
+        raise RequestError(str(error)) from None
+    if given:
+        raise RequestError("a label is ?expiration=, or ?initial= and ?final=")
+    return None

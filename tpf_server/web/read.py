@@ -1,0 +1,79 @@
+"""``GET`` and ``HEAD`` of a page of a fragment."""
+
+from datetime import timedelta
+
+from flask import Request, Response
+
+from tpf_server.errors import RequestError
+from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.fragment import Query, evaluate, pose
+from tpf_server.fragments.freshness import entity_tag, last_modified, max_age
+from tpf_server.fragments.negotiation import Chosen
+from tpf_server.fragments.request import read_request
+from tpf_server.web.responses import answer, http_date, without_body
+from tpf_server.web.site import Site
+
+
+def read_fragment(
+    site: Site, endpoint: Endpoint, chosen: Chosen, request: Request, url: str
+) -> Response:
+    """Answer with a page, or with ``304`` where the client has it.
+
+    Args:
+        site: tells the time.
+        endpoint: where it was asked.
+        chosen: the format of the answer.
+        request: method, query string and conditional header fields.
+        url: absolute URL that was asked for, without its query string.
+
+    Raises:
+        RequestError: a malformed URL.
+        SnapshotExpired: the URL pins a snapshot that is no longer retained.
+    """
+    query = pose(
+        endpoint,
+        read_request(
+            url, _query_string(request), endpoint.reader, endpoint.page_size, endpoint.max_page_size
+        ),
+        site.clock.now(),
+    )
+    tag = entity_tag(query, chosen.media_type)
+    if _unchanged(request, query, tag):
+        response = without_body(304)
+    elif request.method == "HEAD":
+        response = without_body()
+        response.headers["Content-Type"] = _content_type(chosen.media_type)
+    else:
+        response = answer(chosen.writer.write(evaluate(query)), _content_type(chosen.media_type))
+    headers = response.headers
+    age = max_age(query)
+    headers["Cache-Control"] = f"public, max-age={age}"
+    headers["Expires"] = http_date(query.now + timedelta(seconds=age))
+    headers["ETag"] = tag
+    headers["Vary"] = "Accept"
+    modified = last_modified(query)
+    if modified is not None:
+        headers["Last-Modified"] = http_date(modified)
+    return response
+
+
+def _content_type(media_type: str) -> str:
+    return f"{media_type}; charset=utf-8"
+
+
+def _query_string(request: Request) -> str:
+    try:
+        return request.query_string.decode("utf-8")
+    except UnicodeDecodeError:
+        raise RequestError("the query string is not UTF-8") from None
+
+
+def _unchanged(request: Request, query: Query, tag: str) -> bool:
+    """Whether the client's copy is still right (RFC 9110, section 13.2.2)."""
+    if "HTTP_IF_NONE_MATCH" in request.environ:
+        # Weak comparison, as the standard asks for in this header field.
+        return request.if_none_match.contains_weak(tag.strip('"'))
+    # A date cannot tell that a label has ended, so it counts for static datasets only.
+    since = request.if_modified_since if query.snapshot is None else None
+    modified = last_modified(query)
+    return since is not None and modified is not None and modified.replace(microsecond=0) <= since

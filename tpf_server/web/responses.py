@@ -1,0 +1,82 @@
+"""Answers: header fields that all have in common, and errors as problems (RFC 9457)."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import format_datetime
+from http import HTTPStatus
+
+from flask import Response
+from werkzeug.exceptions import HTTPException
+
+from tpf_server.errors import ServerError
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+READ_METHODS = ("GET", "HEAD", "OPTIONS")
+_EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"
+
+
+def http_date(instant: datetime) -> str:
+    """An instant as header fields write it."""
+    return format_datetime(instant, usegmt=True)
+
+
+def answer(body: str | bytes, media_type: str, status: int = 200) -> Response:
+    """A whole body."""
+    data = body.encode() if isinstance(body, str) else body
+    response = Response(data, status)
+    response.headers["Content-Type"] = media_type
+    return response
+
+
+def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Response:
+    """A JSON document."""
+    return answer(json.dumps(value, ensure_ascii=False, indent=1) + "\n", media_type, status)
+
+
+def without_body(status: int = 200) -> Response:
+    """Only header fields; nothing is claimed about the length of the body."""
+    return Response(iter(()), status)
+
+
+def problem(error: ServerError) -> Response:
+    """An error as ``application/problem+json``."""
+    return _problem(error.status, error.title, str(error), error.headers)
+
+
+def http_problem(error: HTTPException) -> Response:
+    """An error that the framework found (an unknown method, a broken request) as a problem."""
+    status = error.code or 500
+    headers = {"Allow": ", ".join(READ_METHODS)} if status == 405 else {}
+    return _problem(status, HTTPStatus(status).phrase, error.description or "", headers)
+
+
+def _problem(status: int, title: str, detail: str, headers: Mapping[str, str]) -> Response:
+    document = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    response = json_answer(document, status, PROBLEM)
+    response.headers.update(headers)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def options(allowed: tuple[str, ...]) -> Response:
+    """The answer to ``OPTIONS``: what is allowed, and what other origins may send."""
+    response = without_body(204)
+    response.headers["Allow"] = ", ".join(allowed)
+    readable = [method for method in allowed if method in READ_METHODS]
+    response.headers["Access-Control-Allow-Methods"] = ", ".join(readable)
+    response.headers["Access-Control-Allow-Headers"] = "Accept, Accept-Datetime, If-None-Match"
+    response.headers["Access-Control-Max-Age"] = "86400"
+    return response
+
+
+def dress(response: Response, now: datetime, api_doc: str, public: bool) -> Response:
+    """Add what every answer carries: its date, the way to the documentation, who may read it."""
+    headers = response.headers
+    headers["Date"] = http_date(now)
+    headers.add("Link", f'<{api_doc}>; rel="http://www.w3.org/ns/hydra/core#apiDocumentation"')
+    if public:
+        headers["Access-Control-Allow-Origin"] = "*"
+        headers["Access-Control-Expose-Headers"] = _EXPOSED
+    return response

@@ -1,0 +1,90 @@
+"""Which function answers which URL.
+
+One rule takes all paths: datasets come and go at run time, so they are looked up in a dictionary.
+Other parts of the server (continuous queries) add rules of their own, which Flask prefers.
+"""
+
+from urllib.parse import quote
+
+from flask import Flask, Request, Response, request
+from werkzeug.exceptions import HTTPException
+
+from tpf_server.errors import MethodError, NotFoundError, ServerError
+from tpf_server.fragments.negotiation import Chosen, Negotiator
+from tpf_server.fragments.writers import WRITERS
+from tpf_server.web.publish import publish_facts
+from tpf_server.web.read import read_fragment
+from tpf_server.web.responses import READ_METHODS, dress, http_problem, options, problem
+from tpf_server.web.site import Site
+
+_METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+_FACTS = "/facts"
+_FACTS_METHODS = ("POST", "OPTIONS")
+
+
+def routes(app: Flask, site: Site) -> None:
+    """Add all URLs of the site to an application."""
+    router = Router(site)
+    app.add_url_rule("/", "index", lambda: router.answer(""), methods=_METHODS)
+    app.add_url_rule("/<path:path>", "path", router.answer, methods=_METHODS)
+    app.register_error_handler(ServerError, problem)
+    app.register_error_handler(HTTPException, http_problem)
+    app.after_request(router.dress)
+
+
+class Router:
+    """Finds what a path names, and checks the method.
+
+    Args:
+        site: what is served.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._negotiator = Negotiator(WRITERS)
+
+    def answer(self, path: str) -> Response:
+        """Answer the current request.
+
+        Raises:
+            ServerError: what is wrong, with the status to answer with.
+        """
+        site = self._site
+        base = self.base(request)
+        endpoint = site.endpoint(base, path)
+        chosen: Chosen | None = None
+        if endpoint is None:
+            stem, _, suffix = path.rpartition(".")
+            chosen = self._negotiator.by_suffix(suffix) if stem else None
+            endpoint = site.endpoint(base, stem) if chosen is not None else None
+        if endpoint is not None:
+            if request.method == "OPTIONS":
+                return options(READ_METHODS)
+            if request.method not in READ_METHODS:
+                raise MethodError(request.method, READ_METHODS)
+            if chosen is None:
+                chosen = self._negotiator.by_accept(request.headers.get("Accept"))
+            return read_fragment(site, endpoint, chosen, request, base + quote(path))
+        if path.endswith(_FACTS):
+            return self._facts(base, path.removesuffix(_FACTS))
+        raise NotFoundError(f"there is nothing at /{path}")
+
+    def _facts(self, base: str, name: str) -> Response:
+        self._site.dataset(name)
+        endpoint = self._site.endpoint(base, name)
+        assert endpoint is not None
+        if request.method == "OPTIONS":
+            return options(_FACTS_METHODS)
+        if request.method != "POST":
+            raise MethodError(request.method, _FACTS_METHODS)
+        return publish_facts(self._site, endpoint, request)
+
+    def base(self, request: Request) -> str:  # noqa: ARG002
+        """The URL that the client knows the server under."""
+        return self._site.settings.base
+
+    def dress(self, response: Response) -> Response:
+        """Add the header fields that all answers have in common."""
+        api_doc = f"{self.base(request)}api-doc"
+        public = not request.path.endswith(_FACTS)
+        return dress(response, self._site.clock.now(), api_doc, public)

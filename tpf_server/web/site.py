@@ -1,0 +1,68 @@
+"""What the views share: settings, datasets by their URLs, the clock."""
+
+from collections.abc import Iterable, Mapping
+
+from annotations.clock import Clock
+from tpf_server.errors import NotFoundError
+from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.settings import Settings
+
+_MAX_BASES = 16
+
+
+class Site:
+    """The datasets that are served, found by path.
+
+    Args:
+        settings: the server's settings.
+        datasets: the datasets, open.
+        clock: tells the time of every answer.
+    """
+
+    def __init__(self, settings: Settings, datasets: Iterable[Dataset], clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self._datasets: dict[str, Dataset] = {}
+        self._endpoints: dict[str, dict[str, Endpoint]] = {}
+        self.serve(datasets)
+
+    @property
+    def datasets(self) -> Mapping[str, Dataset]:
+        """The datasets by name."""
+        return self._datasets
+
+    def serve(self, datasets: Iterable[Dataset]) -> None:
+        """Serve these datasets from the next request on; requests under way see the old ones."""
+        self._datasets = {dataset.settings.name: dataset for dataset in datasets}
+        self._endpoints = {}
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset of this name.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        try:
+            return self._datasets[name]
+        except KeyError:
+            raise NotFoundError(f"there is no dataset {name!r}") from None
+
+    def endpoint(self, base: str, path: str) -> Endpoint | None:
+        """The endpoint at a path, e.g. ``trains`` or ``trains/named-graph``."""
+        return self.endpoints(base).get(path)
+
+    def endpoints(self, base: str) -> Mapping[str, Endpoint]:
+        """All endpoints by path, with URLs below `base`."""
+        found = self._endpoints.get(base)
+        if found is None:
+            found = {endpoint.path: endpoint for endpoint in self._make(base)}
+            if len(self._endpoints) >= _MAX_BASES:
+                self._endpoints = {}
+            self._endpoints[base] = found
+        return found
+
+    def _make(self, base: str) -> Iterable[Endpoint]:
+        for dataset in self._datasets.values():
+            for view in (None, *dataset.views):
+                yield Endpoint(dataset, view, self.settings, base)
