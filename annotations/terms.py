@@ -274,8 +274,8 @@ def _read_triple(tokens: Iterator[str], whole: str) -> Triple:
     terms: list[Term] = []
     for token in tokens:
         if token == ")>>":
+            if len(terms) == 3:
+                return Triple(*terms)
             break
         terms.append(triple_term(_read_triple(tokens, whole)) if token == "<<(" else Term(token))
-    if len(terms) != 3:
-        raise TermError(f"not a triple term: {whole}")
-    return Triple(*terms)
+    raise TermError(f"not a triple term: {whole}")
