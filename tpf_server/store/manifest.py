@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -197,7 +198,8 @@ def _write_stamp(folder: Path, fingerprint: Mapping[str, list[int]]) -> None:
         temporary.replace(folder / layout.VERIFIED)
     except OSError:
         # A read-only medium: the next opening checks again.
-        return
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def sync_directory(directory: Path) -> None:

@@ -15,6 +15,7 @@ import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Final, TypeAlias, cast
 
 import pyarrow as pa
@@ -25,6 +26,19 @@ from tpf_server.errors import RdfInputError
 QuadTexts: TypeAlias = tuple[str, str, str, str]
 """Subject, predicate, object and graph in canonical N-Triples; graph empty for the default one."""
 
+RDF_FORMATS: Final[Mapping[str, ox.RdfFormat]] = MappingProxyType(
+    {
+        ".nt": ox.RdfFormat.N_TRIPLES,
+        ".nq": ox.RdfFormat.N_QUADS,
+        ".ttl": ox.RdfFormat.TURTLE,
+        ".trig": ox.RdfFormat.TRIG,
+        ".n3": ox.RdfFormat.N3,
+        ".rdf": ox.RdfFormat.RDF_XML,
+        ".owl": ox.RdfFormat.RDF_XML,
+        ".jsonld": ox.RdfFormat.JSON_LD,
+    }
+)
+"""Formats by ending. Endings that mostly mean something else (``.xml``, ``.json``) are not read."""
 _COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst"})
 _LINE_FORMATS: Final = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _QUOTED_CHARACTERS: Final = 200
@@ -35,7 +49,7 @@ def rdf_format(path: Path) -> ox.RdfFormat | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _COMPRESSIONS:
         suffixes.pop()
-    return ox.RdfFormat.from_extension(suffixes[-1][1:]) if suffixes else None
+    return RDF_FORMATS.get(suffixes[-1]) if suffixes else None
 
 
 def rdf_files(inputs: Iterable[Path]) -> list[Path]:
@@ -60,12 +74,19 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
         elif not path.exists():
             raise RdfInputError(f"{path} does not exist")
         elif rdf_format(path) is None:
-            raise RdfInputError(f"{path}: no RDF format has the ending {path.suffix!r}")
+            raise _unknown_ending(path)
         else:
             files.append(path)
     if not files:
         raise RdfInputError(f"no RDF files in {', '.join(map(str, inputs)) or 'nothing'}")
     return files
+
+
+def _unknown_ending(path: Path) -> RdfInputError:
+    return RdfInputError(
+        f"{path}: {path.suffix!r} is no ending of an RDF file ({' '.join(RDF_FORMATS)}, "
+        f"each also with {' '.join(sorted(_COMPRESSIONS))})"
+    )
 
 
 def open_rdf(path: Path) -> IO[bytes]:
@@ -96,7 +117,7 @@ class RdfReader:
     def __init__(self, path: Path, number: int, base: str | None = None) -> None:
         found = rdf_format(path)
         if found is None:
-            raise RdfInputError(f"{path}: no RDF format has the ending {path.suffix!r}")
+            raise _unknown_ending(path)
         self._path = path
         self._format = found
         self._number = number

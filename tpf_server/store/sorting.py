@@ -14,6 +14,7 @@ from tpf_server.store.finish import Rows
 from tpf_server.store.layout import Ids
 
 _PIECE = 1 << 20
+_KEY_BITS = 64
 
 
 def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> dict[
@@ -57,7 +58,7 @@ class _Packing:
         return max(len(self._used[position]) - 1, 0).bit_length()
 
     def _packs(self, order: str) -> bool:
-        return sum(map(self._bits, order)) <= 64
+        return sum(map(self._bits, order)) <= _KEY_BITS
 
     def _packed(self, order: str) -> npt.NDArray[np.uint64]:
         packed = np.zeros(len(self._ranks[order[0]]), dtype=np.uint64)

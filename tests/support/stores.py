@@ -1,0 +1,33 @@
+"""Static stores for tests: from quads, and the plain model that they are compared with."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from annotations.terms import Quad, QuadPattern, is_variable
+from tpf_server.store.columnar import ColumnarStore
+from tpf_server.store.indexing import QuadIndexer
+from tpf_server.store.opening import open_store
+
+CREATED = datetime(2015, 12, 8, 10, 20, tzinfo=UTC)
+
+
+def static_store(path: Path, quads: Iterable[Quad]) -> ColumnarStore:
+    """Write these quads as a store and open it."""
+    indexer = QuadIndexer()
+    indexer.add(quads)
+    indexer.write(path, created=CREATED)
+    return open_store(path)
+
+
+def matches(quads: Sequence[Quad], pattern: QuadPattern) -> set[Quad]:
+    """What a pattern matches, by looking at every quad."""
+    return {quad for quad in quads if _matches(quad, pattern)}
+
+
+def _matches(quad: Quad, pattern: QuadPattern) -> bool:
+    bindings: dict[str, str] = {}
+    return all(
+        bindings.setdefault(wanted, term) == term if is_variable(wanted) else wanted == term
+        for term, wanted in zip(quad, pattern, strict=True)
+    )
