@@ -1,0 +1,1 @@
+"""Continuous queries over streams of RDF, in CQELS-QL, evaluated natively."""

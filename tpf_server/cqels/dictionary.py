@@ -1,0 +1,190 @@
+"""Terms as integers: small values inside the integer, everything else through a table.
+
+The three lowest bits are a tag:
+
+===  =======================  ==============================================================
+0    a number of the table    the rest is its position
+1    ``xsd:integer``          the rest is the value
+2    ``xsd:decimal``          five bits of scale, the rest is the unscaled value
+3    ``xsd:dateTime``         the rest is microseconds since 1970 (with ``Z``, whole seconds)
+4    ``xsd:boolean``          the rest is 0 or 1
+===  =======================  ==============================================================
+
+A term is inlined only where its text can be had back exactly (``"042"`` goes through the table),
+and where the integer fits into 64 bits. The same term always has the same integer, so equality of
+terms is equality of integers. Source: paper 000, section 4.2.
+
+The table forgets. A stream brings new terms for ever; those that came with a stream and were last
+used before the oldest element that any window still holds are dropped by `forget_before`. Every
+solution in the engine depends on an element in some window or on static data alone, so nothing that
+is dropped can be met again. Positions are never given twice.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import TermDictionary, TermId
+
+_XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_INTEGER: Final = f'"^^<{_XSD}integer>'
+_DECIMAL: Final = f'"^^<{_XSD}decimal>'
+_DATE_TIME: Final = f'"^^<{_XSD}dateTime>'
+_TRUE: Final = Term(f'"true"^^<{_XSD}boolean>')
+_FALSE: Final = Term(f'"false"^^<{_XSD}boolean>')
+
+TAG_BITS: Final = 3
+TAG: Final = 0b111
+INTEGER: Final = 1
+DECIMAL: Final = 2
+DATE_TIME: Final = 3
+BOOLEAN: Final = 4
+_SCALE_BITS: Final = 5
+_SCALE: Final = 0b11111
+_MOST: Final = 1 << 60
+_MOST_UNSCALED: Final = 1 << 55
+
+_INTEGER_TEXT = re.compile(r"0|-?[1-9]\d{0,18}")
+_DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,17}))?")
+_DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def inline_integer(value: int) -> TermId | None:
+    """The integer of an ``xsd:integer``; ``None`` where it does not fit."""
+    return value << TAG_BITS | INTEGER if -_MOST < value < _MOST else None
+
+
+def inline_decimal(value: Decimal) -> TermId | None:
+    """The integer of an ``xsd:decimal`` with exactly these digits; ``None`` where it does not fit.
+
+    A value with a positive exponent is written out (``1E+2`` is ``100``).
+    """
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return None
+    unscaled = int("".join(map(str, digits)))
+    if exponent > 0:
+        unscaled *= 10**exponent
+        exponent = 0
+    if unscaled >= _MOST_UNSCALED or exponent < -17 or (sign and not unscaled):
+        return None
+    return (((-unscaled if sign else unscaled) << _SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
+
+
+def _inlined(term: str) -> TermId | None:
+    """The integer that holds this literal; ``None`` where it must go through the table."""
+    if term.endswith(_INTEGER):
+        text = term[1 : -len(_INTEGER)]
+        return inline_integer(int(text)) if _INTEGER_TEXT.fullmatch(text) else None
+    if term.endswith(_DECIMAL):
+        match = _DECIMAL_TEXT.fullmatch(term[1 : -len(_DECIMAL)])
+        if match is None:
+            return None
+        minus, whole, fraction = match.groups(default="")
+        unscaled = int(whole + fraction)
+        if unscaled >= _MOST_UNSCALED or (minus and not unscaled):
+            return None
+        signed = -unscaled if minus else unscaled
+        return ((signed << _SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
+    if term.endswith(_DATE_TIME):
+        text = term[1 : -len(_DATE_TIME)]
+        if not _DATE_TEXT.fullmatch(text):
+            return None
+        try:
+            instant = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        microseconds = (instant - _EPOCH) // timedelta(microseconds=1)
+        return microseconds << TAG_BITS | DATE_TIME
+    if term == _TRUE:
+        return 1 << TAG_BITS | BOOLEAN
+    if term == _FALSE:
+        return 0 << TAG_BITS | BOOLEAN
+    return None
+
+
+def decimal_of(identifier: TermId) -> Decimal:
+    """The value of an inlined ``xsd:decimal``."""
+    rest = identifier >> TAG_BITS
+    return Decimal(rest >> _SCALE_BITS).scaleb(-(rest & _SCALE))
+
+
+def _text_of_decimal(identifier: TermId) -> str:
+    rest = identifier >> TAG_BITS
+    unscaled, scale = rest >> _SCALE_BITS, rest & _SCALE
+    if not scale:
+        return str(unscaled)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+class InliningDictionary(TermDictionary):
+    """Integers for the terms of an engine.
+
+    Attributes:
+        now: the stream time that new and used terms are stamped with, in milliseconds; ``None``
+            while static data and queries are loaded: their terms are kept for ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: int | None = None
+        self._numbers: dict[Term, TermId] = {}
+        self._texts: dict[TermId, Term] = {}
+        self._last_used: dict[TermId, int] = {}
+        self._next = 1
+
+    def encode(self, term: Term) -> TermId:
+        """The integer of a term, a new one where it is new."""
+        found = self._numbers.get(term)
+        if found is not None:
+            if found in self._last_used and self.now is not None:
+                self._last_used[found] = self.now
+            elif self.now is None:
+                self._last_used.pop(found, None)
+            return found
+        if term[0] == '"':
+            inlined = _inlined(term)
+            if inlined is not None:
+                return inlined
+        found = self._next << TAG_BITS
+        self._next += 1
+        self._numbers[term] = found
+        self._texts[found] = term
+        if self.now is not None:
+            self._last_used[found] = self.now
+        return found
+
+    def decode(self, identifier: TermId) -> Term:
+        """The term of an integer (never of `UNBOUND`)."""
+        tag = identifier & TAG
+        if not tag:
+            return self._texts[identifier]
+        if tag == INTEGER:
+            return Term(f'"{identifier >> TAG_BITS}{_INTEGER}')
+        if tag == DECIMAL:
+            return Term(f'"{_text_of_decimal(identifier)}{_DECIMAL}')
+        if tag == DATE_TIME:
+            instant = _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
+            return Term(f'"{instant:%Y-%m-%dT%H:%M:%S}Z{_DATE_TIME}')
+        return _TRUE if identifier >> TAG_BITS else _FALSE
+
+    def __len__(self) -> int:
+        """How many terms the table holds."""
+        return len(self._texts)
+
+    @property
+    def passing(self) -> int:
+        """How many terms of the table came with a stream and may be forgotten."""
+        return len(self._last_used)
+
+    def forget_before(self, horizon: int) -> int:
+        """Drop the terms that were last used before this stream time; returns how many."""
+        stale = [number for number, used in self._last_used.items() if used < horizon]
+        for number in stale:
+            del self._last_used[number]
+            del self._numbers[self._texts.pop(number)]
+        return len(stale)

@@ -1,0 +1,137 @@
+"""Errors of the continuous engines.
+
+ServerError
+└── ContinuousError                  500
+    ├── ContinuousQueryError         400  the query itself
+    │   ├── ContinuousSyntaxError    400  not CQELS-QL: line, column and a caret under the place
+    │   └── UnsupportedContinuousQueryError  422  the language allows it, the engine cannot run it
+    ├── UnknownStreamError           404  a stream that nobody created
+    ├── UnknownGraphError            404  a static graph that nobody loaded
+    ├── UnknownQueryError            404  no query of this name is registered
+    ├── ElementError                 400  an element of a stream that is malformed; with its place
+    ├── TimestampError               400  a timestamp that is no instant
+    ├── LimitError                   429  a limit of the engine is reached
+    │   ├── WindowLimitError         429  a window outgrew its memory: its query was stopped
+    │   └── BacklogError             429  a reader of results was too slow: it was cut off
+    └── EngineClosedError            503  the engine was closed
+"""
+
+from tpf_server.errors import ServerError
+
+
+class ContinuousError(ServerError):
+    """Root of the errors of the continuous engines."""
+
+    title = "Continuous query failed"
+
+
+class ContinuousQueryError(ContinuousError):
+    """Something is wrong with the query, whatever the streams hold."""
+
+    status = 400
+    title = "Bad query"
+
+
+class ContinuousSyntaxError(ContinuousQueryError):
+    """A text that is not a continuous query.
+
+    Args:
+        reason: what is wrong, in one line without the position.
+        text: the whole query.
+        position: index into `text` of the first character that does not fit.
+
+    Attributes:
+        line: number of the line, from 1.
+        column: number of the column, from 1, in characters.
+        pointed: the line of the query and, below it, a caret under the column.
+    """
+
+    title = "Syntax error"
+
+    def __init__(self, reason: str, text: str, position: int) -> None:
+        position = max(0, min(position, len(text)))
+        start = text.rfind("\n", 0, position) + 1
+        end = text.find("\n", position)
+        source = text[start : len(text) if end < 0 else end].rstrip("\r")
+        self.reason = reason
+        self.position = position
+        self.line = text.count("\n", 0, position) + 1
+        self.column = position - start + 1
+        indent = "".join(
+            "\t" if character == "\t" else " " for character in source[: position - start]
+        )
+        self.pointed = f"{source}\n{indent}^"
+        super().__init__(f"line {self.line}, column {self.column}: {reason}")
+
+
+class UnsupportedContinuousQueryError(ContinuousQueryError):
+    """A query that the language allows and the engine cannot run; raised at registration."""
+
+    status = 422
+    title = "Query not supported"
+
+
+class UnknownStreamError(ContinuousError):
+    """A stream that nobody created, where creation on first use is off."""
+
+    status = 404
+    title = "Unknown stream"
+
+
+class UnknownGraphError(ContinuousError):
+    """A query names a static graph that was not loaded, where that is not allowed."""
+
+    status = 404
+    title = "Unknown graph"
+
+
+class UnknownQueryError(ContinuousError):
+    """No query of this name is registered."""
+
+    status = 404
+    title = "Unknown query"
+
+
+class ElementError(ContinuousError):
+    """An element of a stream that cannot be understood.
+
+    Args:
+        reason: what is wrong.
+        line: number of the line in its batch, from 1, where there is one.
+    """
+
+    status = 400
+    title = "Malformed element"
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        self.line = line
+        super().__init__(reason if line is None else f"line {line}: {reason}")
+
+
+class TimestampError(ContinuousError):
+    """A timestamp that is no instant."""
+
+    status = 400
+    title = "Bad timestamp"
+
+
+class LimitError(ContinuousError):
+    """A limit of the engine is reached."""
+
+    status = 429
+    title = "Limit reached"
+
+
+class WindowLimitError(LimitError):
+    """A window holds more rows than allowed: its query was stopped, the others go on."""
+
+
+class BacklogError(LimitError):
+    """A reader of results was too slow: it was cut off."""
+
+
+class EngineClosedError(ContinuousError):
+    """The engine was closed."""
+
+    status = 503
+    title = "Engine closed"

@@ -1,0 +1,1 @@
+"""Windows: which elements of a stream a query sees at an instant."""

@@ -1,0 +1,166 @@
+"""What a query says about a window, and the set of instants that it stands for.
+
+Instants are whole milliseconds. At instant t a window holds the elements with a timestamp t' <= t
+and:
+
+========================  ======================================================================
+``NOW``                   t' = t
+``ALL``                   every t'
+``RANGE d``               t' >= t - d
+``RANGE d SLIDE s``       as ``RANGE d`` at the last multiple of s that is not after t
+``TRIPLES n``             the n triples that came last, whatever their timestamps
+========================  ======================================================================
+
+Source: paper 000 (CQELS, 2011), section 3.2 for the functions, section 4.1 for the syntax. A slide
+is anchored at the epoch, so that all windows with the same slide move together.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The elements of this very instant."""
+
+    def __str__(self) -> str:
+        return "NOW"
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Everything since the query was registered."""
+
+    def __str__(self) -> str:
+        return "ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The last `width` milliseconds; where `slide` is given, as of its last multiple."""
+
+    width: int
+    slide: int | None = None
+
+    def __str__(self) -> str:
+        slide = "" if self.slide is None else f" SLIDE {self.slide}ms"
+        return f"RANGE {self.width}ms{slide}"
+
+
+@dataclass(frozen=True, slots=True)
+class Triples:
+    """The last `count` triples."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"TRIPLES {self.count}"
+
+
+Window: TypeAlias = Now | All | Range | Triples
+
+_NANOSECONDS = {
+    "ns": 1,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+}
+_LONG_UNITS = {
+    "nanosecond": "ns", "millisecond": "ms", "millis": "ms", "milli": "ms",
+    "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d",
+}  # fmt: skip
+_WORD = re.compile(r"\s*(?:([A-Za-z]+)|(\d+)|(\S))")
+
+
+class WindowSyntaxError(ValueError):
+    """A window that is none; `offset` is where in its text."""
+
+    def __init__(self, reason: str, offset: int) -> None:
+        self.reason = reason
+        self.offset = offset
+        super().__init__(reason)
+
+
+def parse_window(text: str) -> Window:
+    """Read the text between the brackets of a STREAM clause.
+
+    Raises:
+        WindowSyntaxError: it is no window; with the offset of the first bad word.
+    """
+    return _WindowReader(text).window()
+
+
+class _WindowReader:
+    def __init__(self, text: str) -> None:
+        self._words: list[tuple[str, int]] = []
+        for match in _WORD.finditer(text):
+            self._words.append((match.group().strip(), match.end() - len(match.group().strip())))
+        self._end = len(text.rstrip())
+        self._at = 0
+
+    def window(self) -> Window:
+        word, offset = self._next("NOW, ALL, RANGE or TRIPLES")
+        match word.upper():
+            case "NOW":
+                result: Window = Now()
+            case "ALL":
+                result = All()
+            case "TRIPLES":
+                count, where = self._next("a number of triples")
+                if not count.isdecimal() or int(count) == 0:
+                    raise WindowSyntaxError("TRIPLES needs a positive whole number", where)
+                result = Triples(int(count))
+            case "RANGE":
+                width = self._duration()
+                slide = None
+                if self._peek().upper() == "SLIDE":
+                    self._at += 1
+                    where = self._offset()
+                    slide = self._duration()
+                    if slide == 0:
+                        raise WindowSyntaxError("a slide is at least one millisecond", where)
+                result = Range(width, slide)
+            case _:
+                raise WindowSyntaxError(
+                    f"expected NOW, ALL, RANGE or TRIPLES, not {word!r}", offset
+                )
+        if self._peek():
+            raise WindowSyntaxError(f"unexpected {self._peek()!r} in a window", self._offset())
+        return result
+
+    def _duration(self) -> int:
+        """One or more numbers with units; in whole milliseconds, rounded down.
+
+        Timestamps are whole milliseconds, so t' >= t - d is the same for d rounded down.
+        """
+        total = 0
+        seen = False
+        while not seen or self._peek().isdecimal():
+            number, where = self._next("a duration such as 3s or 500ms")
+            if not number.isdecimal():
+                raise WindowSyntaxError(f"expected a duration, not {number!r}", where)
+            unit, where = self._next("a unit: ms, s, m, h or d")
+            short = unit.lower()
+            short = _LONG_UNITS.get(short.removesuffix("s"), _LONG_UNITS.get(short, short))
+            if short not in _NANOSECONDS:
+                raise WindowSyntaxError(
+                    f"{unit!r} is no unit of time; use ns, ms, s, m, h or d", where
+                )
+            total += int(number) * _NANOSECONDS[short]
+            seen = True
+        return total // 1_000_000
+
+    def _next(self, expected: str) -> tuple[str, int]:
+        if self._at == len(self._words):
+            raise WindowSyntaxError(f"expected {expected}", self._end)
+        self._at += 1
+        return self._words[self._at - 1]
+
+    def _peek(self) -> str:
+        return self._words[self._at][0] if self._at < len(self._words) else ""
+
+    def _offset(self) -> int:
+        return self._words[self._at][1] if self._at < len(self._words) else self._end
