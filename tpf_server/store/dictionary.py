@@ -18,6 +18,7 @@ from tpf_server.errors import CorruptStoreError, StoreError
 from tpf_server.store.layout import Ids
 
 _SCHEMA = pa.schema([pa.field("term", pa.large_string(), nullable=False)])
+_ID_TYPE = pa.uint32()
 _MEMO_TERMS = 4096
 _MEMO_LENGTH = 1024
 
@@ -76,7 +77,9 @@ class Dictionary:
 
     def terms(self, ids: Ids) -> list[Term]:
         """The terms of these ids, in the same order."""
-        found: list[Term] = self._terms.take(pa.array(ids)).to_pylist()
+        # From the buffer, because `pa.array` imports pandas: 130 ms and 60 MB.
+        positions = pa.Array.from_buffers(_ID_TYPE, len(ids), [None, pa.py_buffer(ids)])
+        found: list[Term] = self._terms.take(positions).to_pylist()
         return found
 
 
