@@ -1,0 +1,132 @@
+"""A naive live store: the list of all publications, and answers by brute force."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from annotations.labels import Expiration, Fact, FactKey, Interval, check_no_overlap, key_of
+from annotations.methods.base import FactPattern
+from annotations.methods.names import identity
+
+
+class RefusedError(Exception):
+    """The model refuses a batch."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """A fact, and the states in which it exists."""
+
+    fact: Fact
+    added: int
+    removed: int | None = None
+
+
+class LiveModel:
+    """What a live store must answer, written for clarity alone."""
+
+    def __init__(self, key: FactKey, accept_past: bool = False) -> None:
+        self.key = key
+        self.accept_past = accept_past
+        self.sequence = 0
+        self.lives: list[Life] = []
+        self.published: list[datetime] = []
+
+    def publish(self, facts: Sequence[Fact], now: datetime) -> None:
+        backup = list(self.lives)
+        try:
+            self._publish(facts, now)
+        except (RefusedError, ValueError):
+            self.lives = backup
+            raise
+        self.sequence += 1
+        self.published.append(now)
+
+    def _publish(self, facts: Sequence[Fact], now: datetime) -> None:
+        check_no_overlap(facts, self.key)
+        for fact in facts:
+            past = isinstance(fact.label, Interval) and self.accept_past
+            if fact.label is None or (fact.label.end <= now and not past):
+                raise RefusedError
+        for fact in sorted(set(facts), key=lambda fact: isinstance(fact.label, Interval)):
+            self._add(fact, now)
+
+    def _add(self, fact: Fact, now: datetime) -> None:
+        label = fact.label
+        assert label is not None
+        new = self.sequence + 1
+        since = label.start if isinstance(label, Interval) else now
+        rivals = [
+            life
+            for life in self.lives
+            if life.removed is None
+            and life.added != new
+            and key_of(life.fact.quad, self.key) == key_of(fact.quad, self.key)
+        ]
+        for life in rivals:
+            if life.fact == fact:
+                return
+        for life in rivals:
+            old = life.fact.label
+            if isinstance(old, Interval) and since < old.start < label.end:
+                raise RefusedError
+        for life in rivals:
+            old = life.fact.label
+            if isinstance(old, Interval):
+                if old.start == since:
+                    self._end(life, None)
+                elif old.start < since < old.end:
+                    self._end(life, Interval(old.start, since))
+            elif isinstance(old, Expiration):
+                if isinstance(label, Expiration) or (old.end > since and since <= now):
+                    self._end(life, None)
+                elif old.end > since:
+                    self._end(life, Expiration(since))
+        self.lives.append(Life(fact, new))
+
+    def _end(self, life: Life, shorter: Expiration | Interval | None) -> None:
+        self.lives.remove(life)
+        self.lives.append(replace(life, removed=self.sequence + 1))
+        if shorter is not None:
+            self.lives.append(Life(Fact(life.fact.quad, shorter), self.sequence + 1))
+
+    def existing(self, pattern: FactPattern, sequence: int) -> list[Fact]:
+        """The facts of a state that match, valid or not."""
+        return [
+            life.fact
+            for life in self.lives
+            if life.added <= sequence
+            and (life.removed is None or sequence < life.removed)
+            and matches(life.fact, pattern)
+        ]
+
+    def facts(self, pattern: FactPattern, instant: datetime, sequence: int) -> list[Fact]:
+        return [fact for fact in self.existing(pattern, sequence) if fact.valid_at(instant)]
+
+    def earliest_end(
+        self, pattern: FactPattern, instant: datetime, sequence: int
+    ) -> datetime | None:
+        facts = self.facts(pattern, instant, sequence)
+        return min((fact.label.end for fact in facts if fact.label), default=None)
+
+    def next_change(
+        self, pattern: FactPattern, instant: datetime, sequence: int
+    ) -> datetime | None:
+        changes = []
+        for fact in self.existing(pattern, sequence):
+            label = fact.label
+            assert label is not None
+            changes += [at for at in (label.start, label.end) if at is not None]
+            if not label.valid_at(instant):
+                changes.pop()
+        return min((change for change in changes if change > instant), default=None)
+
+
+def matches(fact: Fact, pattern: FactPattern) -> bool:
+    """Whether a fact matches, position by position."""
+    return (
+        all(want in (None, have) for want, have in zip(pattern[:4], fact.quad, strict=True))
+        and pattern.identity in (None, identity(fact))
+        and (pattern.labelling is None or fact.label is not None)
+        and (fact.label is None or pattern.labelling in (None, fact.label.labelling))
+    )

@@ -1,0 +1,103 @@
+"""Retention: which rows a batch retires, and which old batches it drops from the ring."""
+
+from datetime import timedelta
+
+from tpf_server.store.live_batch import Effects
+from tpf_server.store.live_index import FactIndex
+from tpf_server.store.live_log import FOREVER, NO_START, Carried, Floor, Log, Record
+from tpf_server.store.live_settings import LiveSettings
+
+_MICROSECOND = timedelta(microseconds=1)
+_SLACK = 1024
+_RECOUNT = 64
+
+
+class Cleaner:
+    """Makes the record of a batch, with a bounded share of the cleaning.
+
+    The log may hold twice as many versions as are in use; beyond that every batch drops the
+    oldest batches until it has taken along about twice as many versions as it brings. So the cost
+    of cleaning is a constant factor of the cost of writing.
+
+    Args:
+        log: the log.
+        settings: for how long rows are kept.
+    """
+
+    def __init__(self, log: Log, settings: LiveSettings) -> None:
+        self._log = log
+        self._retention = settings.retention // _MICROSECOND
+        self._history = None if settings.history is None else settings.history // _MICROSECOND
+        self._remember = settings.remember_batches // _MICROSECOND
+        self._entries = 0
+        self._batches = 0
+        self._dropped = 0
+
+    def record(self, index: FactIndex, effects: Effects, now: int) -> Record:
+        """The record of a batch. Call it within the transaction, then append it, then `clean`."""
+        rows, floor = index.rows, index.floor
+        since = now - self._retention
+        oldest = floor.sequence
+        for sequence, published in index.published:
+            if published > since:
+                break
+            oldest = max(oldest, sequence)
+        history = NO_START if self._history is None else now - max(self._history, self._retention)
+        limit = max(_SLACK, 4 * len(effects.added))
+        retired = index.retirable(oldest, since, history, limit)
+        expired, ended = floor.expired, floor.history
+        for row in retired:
+            if rows.removed[row] == FOREVER:
+                if rows.start[row] == NO_START:
+                    expired = max(expired, rows.end[row])
+                else:
+                    ended = max(ended, rows.end[row])
+        return Record(
+            index.last + 1,
+            now,
+            effects.added,
+            effects.removed,
+            retired,
+            self._carry(index, effects, oldest, set(retired)),
+            Floor(oldest, expired, ended),
+        )
+
+    def _carry(
+        self, index: FactIndex, effects: Effects, oldest: int, retired: set[int]
+    ) -> list[Carried]:
+        """What is still in use of the oldest batches, which `clean` then drops."""
+        rows = index.rows
+        if self._batches % _RECOUNT == 0:  # other processes write, too
+            self._entries = self._log.entries()
+        self._batches += 1
+        carried: list[Carried] = []
+        excess = self._entries - 2 * rows.live_rows - _SLACK
+        wanted = 2 * len(effects.added) + 64
+        removed_now = set(effects.removed)
+        self._dropped = 0
+        after = 0
+        while excess > 0 and len(carried) < wanted:
+            head = self._log.read(after, 4)
+            head = [record for record in head if record.sequence < oldest]
+            if not head:
+                break
+            for record in head:
+                lives = [(version, record.sequence) for version in record.added]
+                lives += [(version, added) for version, added, _ in record.carried]
+                for version, added in lives:
+                    row = version.row
+                    if row in retired or rows.added[row] != added:
+                        continue
+                    removed = rows.removed[row]
+                    if row in removed_now:
+                        removed = index.last + 1
+                    carried.append(Carried(version, added, removed))
+                excess -= record.entries
+                self._entries -= record.entries
+                after = self._dropped = record.sequence
+        return carried
+
+    def clean(self, record: Record) -> None:
+        """Drop what the record has made superfluous."""
+        self._entries += record.entries
+        self._log.drop(self._dropped, record.published - self._remember)

@@ -1,0 +1,297 @@
+"""The index of a live store: applies records in order, and finds slots by pattern.
+
+Every process that follows the same log holds the same rows in the same slots. Not thread-safe:
+the store holds a lock around it.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from annotations.instants import from_micros
+from annotations.labels import Expiration, Fact, FactKey, Interval
+from annotations.methods.base import FactPattern
+from annotations.methods.names import identity
+from annotations.terms import Quad, Term
+from tpf_server.store.live_log import FOREVER, NO_START, Floor, Record, Version
+from tpf_server.store.live_postings import Postings
+from tpf_server.store.live_rows import ANY, EXPIRING, INTERVALS, Rows
+
+_ROW = 0xFFFFFFFF
+_KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
+
+
+class NumberPattern(NamedTuple):
+    """A pattern over slots and rows, in numbers; `ANY` leaves a position open."""
+
+    subject: int
+    predicate: int
+    object: int
+    graph: int
+    kind: int
+
+
+class FactIndex:
+    """All versions that are retained, by slot, and the slots by term.
+
+    Args:
+        key: what makes two facts versions of the same fact.
+        keep_history: whether intervals are never retired, so that their ends need not be queued.
+    """
+
+    def __init__(self, key: FactKey, keep_history: bool = True) -> None:
+        self.key: FactKey = key
+        self.rows = Rows()
+        self.last = 0
+        self.floor = Floor()
+        self.published: deque[tuple[int, int]] = deque()
+        """Number and instant of the batches, oldest retained first."""
+        self._keep_history = keep_history
+        self._slot_of_key: dict[int, int] = {}
+        self._slots: set[int] = set()
+        self._by_subject = Postings()
+        self._by_predicate = Postings()
+        self._by_object = Postings()
+        self._by_graph = Postings()
+        self._free_rows: set[int] = set()
+        self._free_slots: set[int] = set()
+        self._next_row = 0
+        self._next_slot = 0
+        self._superseded: deque[tuple[int, int]] = deque()
+        self._ends: tuple[list[int], list[int]] = ([], [])
+        self._rows_by_identity: dict[str, set[int]] | None = None
+
+    # Following the log
+
+    def apply(self, record: Record) -> tuple[set[int], list[int]]:
+        """Do what a record says; the slots that it touched, and the rows that are new."""
+        rows, sequence = self.rows, record.sequence
+        touched: set[int] = set()
+        fresh: list[int] = []
+        for row in record.removed:
+            if rows.row_in_use(row):
+                rows.removed[row] = sequence
+                self._superseded.append((sequence, row))
+                touched.add(rows.slot[row])
+        for row in record.retired:
+            if rows.row_in_use(row):
+                self._retire(row)
+        for version in record.added:
+            self._insert(version, sequence, FOREVER)
+            touched.add(version.slot)
+            fresh.append(version.row)
+        for version, added, removed in record.carried:
+            if not rows.row_in_use(version.row):  # read for the first time
+                self._insert(version, added, removed)
+                if removed != FOREVER:
+                    self._superseded.append((removed, version.row))
+                touched.add(version.slot)
+                fresh.append(version.row)
+        self.last = sequence
+        self.floor = record.floor
+        self.published.append((sequence, record.published))
+        while self.published[0][0] < self.floor.sequence:
+            self.published.popleft()
+        return touched, fresh
+
+    def _insert(self, version: Version, added: int, removed: int) -> None:
+        rows, row, slot = self.rows, version.row, version.slot
+        self._free_rows.discard(row)
+        self._next_row = max(self._next_row, row + 1)
+        if rows.insert(version, added, removed):
+            self._free_slots.discard(slot)
+            self._next_slot = max(self._next_slot, slot + 1)
+            self._slots.add(slot)
+            self._by_subject.add(rows.subject_of[slot], slot)
+            self._by_predicate.add(rows.predicate_of[slot], slot)
+            if version.graph:
+                self._by_graph.add(rows.graph_of[slot], slot)
+            self._slot_of_key[self._key(slot, rows.object[row])] = slot
+        self._by_object.add(rows.object[row], slot)
+        if removed == FOREVER and (version.start == NO_START or not self._keep_history):
+            heapq.heappush(self._ends[rows.kind_of[slot]], version.end << 32 | row)
+        if self._rows_by_identity is not None:
+            self._rows_by_identity.setdefault(identity(self.fact(row)), set()).add(row)
+
+    def _retire(self, row: int) -> None:
+        rows = self.rows
+        if self._rows_by_identity is not None:
+            token = identity(self.fact(row))
+            self._rows_by_identity[token].discard(row)
+            if not self._rows_by_identity[token]:
+                del self._rows_by_identity[token]
+        obj = rows.object[row]
+        key = self._key(rows.slot[row], obj)
+        graph = rows.terms.text(rows.graph_of[rows.slot[row]])
+        slot, empty = rows.remove(row)
+        self._free_rows.add(row)
+        if empty or not (rows.numpy("object")[rows.rows(slot)] == obj).any():
+            self._by_object.discard(obj, slot)
+        if empty:
+            del self._slot_of_key[key]
+            self._slots.discard(slot)
+            self._by_subject.discard(rows.subject_of[slot], slot)
+            self._by_predicate.discard(rows.predicate_of[slot], slot)
+            if graph:
+                self._by_graph.discard(rows.graph_of[slot], slot)
+            rows.release_slot(slot)
+            self._free_slots.add(slot)
+
+    def _key(self, slot: int, obj: int) -> int:
+        rows = self.rows
+        parts = rows.subject_of[slot] << 64 | rows.predicate_of[slot] << 32 | rows.graph_of[slot]
+        if self.key == "triple":
+            parts = parts << 32 | obj
+        return parts << 1 | rows.kind_of[slot]
+
+    def settle(self) -> None:
+        """After the log was read from its beginning: the numbers that nothing uses are free."""
+        self._free_rows = {n for n in range(self._next_row) if not self.rows.row_in_use(n)}
+        self._free_slots = {n for n in range(self._next_slot) if not self.rows.slot_in_use(n)}
+
+    # What the next batch needs
+
+    def take_row(self) -> int:
+        """A row number that is free; give it back where the batch fails."""
+        if self._free_rows:
+            return self._free_rows.pop()
+        self._next_row += 1
+        return self._next_row - 1
+
+    def take_slot(self) -> int:
+        """A slot number that is free; give it back where the batch fails."""
+        if self._free_slots:
+            return self._free_slots.pop()
+        self._next_slot += 1
+        return self._next_slot - 1
+
+    def give_back(self, rows: Iterable[int], slots: Iterable[int]) -> None:
+        """Numbers that were taken and not used."""
+        self._free_rows.update(rows)
+        self._free_slots.update(slots)
+
+    def take_back(self, record: Record) -> None:
+        """A record that was not written: its numbers are free, its retired rows stay due."""
+        self.give_back(
+            (version.row for version in record.added),
+            {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
+        )
+        for row in record.retired:
+            if self.rows.removed[row] == FOREVER:
+                kind = self.rows.kind_of[self.rows.slot[row]]
+                heapq.heappush(self._ends[kind], self.rows.end[row] << 32 | row)
+            else:
+                self._superseded.appendleft((self.rows.removed[row], row))
+
+    def slot_of(self, quad: Quad, kind: int) -> int | None:
+        """The slot of a fact's key, or ``None`` where it has no version."""
+        find = self.rows.terms.find
+        s, p, o, g = map(find, quad)
+        if s is None or p is None or g is None:
+            return None
+        parts = s << 64 | p << 32 | g
+        if self.key == "triple":
+            if o is None:
+                return None
+            parts = parts << 32 | o
+        return self._slot_of_key.get(parts << 1 | kind)
+
+    def retirable(self, sequence: int, expired: int, history: int, limit: int) -> list[int]:
+        """Rows that no snapshot can show any more; ask once per batch, which must retire them.
+
+        Args:
+            sequence: the oldest sequence number that stays readable.
+            expired: expiring versions that ended until this instant may go.
+            history: intervals that ended until this instant may go.
+            limit: how many at most.
+        """
+        rows, found = self.rows, list[int]()
+        while self._superseded and len(found) < limit:
+            removed, row = self._superseded[0]
+            if removed > sequence:
+                break
+            self._superseded.popleft()
+            if rows.removed[row] == removed and rows.row_in_use(row):
+                found.append(row)
+        for kind, until in ((EXPIRING, expired), (INTERVALS, history)):
+            ends = self._ends[kind]
+            while ends and len(found) < limit and ends[0] >> 32 <= until:
+                entry = heapq.heappop(ends)
+                if self._ends_at(entry & _ROW, entry >> 32):
+                    found.append(entry & _ROW)
+            if len(ends) > 2 * rows.live_rows + 1024:
+                ends[:] = [one for one in ends if self._ends_at(one & _ROW, one >> 32)]
+                heapq.heapify(ends)
+        return found
+
+    def _ends_at(self, row: int, end: int) -> bool:
+        rows = self.rows
+        return rows.row_in_use(row) and rows.end[row] == end and rows.removed[row] == FOREVER
+
+    # Looking up
+
+    def numbers(self, pattern: FactPattern) -> NumberPattern | None:
+        """The pattern in numbers; ``None`` where a term occurs nowhere, so that nothing matches."""
+        find = self.rows.terms.find
+        numbers = [ANY if term is None else find(term) for term in pattern[:4]]
+        if None in numbers:
+            return None
+        return NumberPattern._make((*numbers, _KINDS[pattern.labelling]))
+
+    def candidates(self, pattern: NumberPattern) -> Collection[int]:
+        """The fewest slots that hold all matches; do not change it."""
+        choices: list[Collection[int]] = [self._slots]
+        if pattern.subject != ANY:
+            choices.append(self._by_subject.get(pattern.subject))
+        if pattern.predicate != ANY:
+            choices.append(self._by_predicate.get(pattern.predicate))
+        if pattern.object != ANY:
+            choices.append(self._by_object.get(pattern.object))
+        if pattern.graph != ANY and self.rows.terms.text(pattern.graph):
+            choices.append(self._by_graph.get(pattern.graph))
+        return min(choices, key=len)
+
+    def matches_slot(self, slot: int, pattern: NumberPattern) -> bool:
+        """Whether the rows of a slot match, their objects aside."""
+        rows = self.rows
+        subject, predicate, _, graph, kind = pattern
+        return (
+            (subject == ANY or subject == rows.subject_of[slot])
+            and (predicate == ANY or predicate == rows.predicate_of[slot])
+            and (graph == ANY or graph == rows.graph_of[slot])
+            and (kind == ANY or kind == rows.kind_of[slot])
+        )
+
+    def slots_of_identity(self, token: str) -> dict[int, set[int]]:
+        """The rows whose fact has this token, by slot. The first call indexes all facts."""
+        if self._rows_by_identity is None:
+            self._rows_by_identity = {}
+            for slot in self._slots:
+                for row in self.rows.rows(slot):
+                    self._rows_by_identity.setdefault(identity(self.fact(row)), set()).add(row)
+        found: dict[int, set[int]] = {}
+        for row in self._rows_by_identity.get(token, ()):
+            found.setdefault(self.rows.slot[row], set()).add(row)
+        return found
+
+    def fact(self, row: int) -> Fact:
+        """The fact that a row holds."""
+        rows, slot = self.rows, self.rows.slot[row]
+        text = rows.terms.text
+        quad = Quad(
+            Term(text(rows.subject_of[slot])),
+            Term(text(rows.predicate_of[slot])),
+            Term(text(rows.object[row])),
+            Term(text(rows.graph_of[slot])),
+        )
+        return Fact(quad, label_of(rows.start[row], rows.end[row]))
+
+
+@lru_cache(maxsize=65536)
+def label_of(start: int, end: int) -> Expiration | Interval:
+    """The label of a row's start and end. Many facts share theirs, so they are kept."""
+    if start == NO_START:
+        return Expiration(from_micros(end))
+    return Interval(from_micros(start), from_micros(end))

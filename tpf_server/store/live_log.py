@@ -1,0 +1,168 @@
+"""The durable log of a live store: what a batch did, and where batches are kept.
+
+The log is the truth; every process holds an index that follows it by sequence number. A record
+states effects, not requests: which versions came into being, in which numbered row and slot, and
+which came to an end. So all processes hold the same rows under the same numbers, and following
+the log needs no decision.
+
+The log is a ring. A batch carries along the versions that are still wanted of the oldest batches,
+which are then dropped; so the log stays in proportion to what is live, without pauses (log-
+structured storage with a cleaner: Rosenblum and Ousterhout, 1992).
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from tpf_server.errors import StoreError
+from tpf_server.store.protocols import Receipt
+
+NO_START = -(2**63)
+"""The start of an expiring version, which has none: before every instant."""
+FOREVER = 2**63 - 1
+"""The end of what has not ended: after every instant and every sequence number."""
+
+
+class Version(NamedTuple):
+    """One version of a fact: what it says, and from when until when (microseconds)."""
+
+    row: int
+    slot: int
+    subject: str
+    predicate: str
+    object: str
+    graph: str
+    start: int
+    end: int
+
+
+class Carried(NamedTuple):
+    """A version taken along from the oldest batches, with the sequence numbers of its life."""
+
+    version: Version
+    added: int
+    removed: int
+
+
+class Floor(NamedTuple):
+    """What retention has let go of: snapshots below these are refused."""
+
+    sequence: int = 0
+    """The oldest sequence number that a snapshot may have."""
+    expired: int = NO_START
+    """The latest end of an expiring version that has been retired."""
+    history: int = NO_START
+    """The latest end of an interval that has been retired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One batch, as the log keeps it.
+
+    Args:
+        sequence: its number; numbers rise by one.
+        published: when, in microseconds.
+        added: new versions, in the order in which they were planned.
+        removed: rows that were replaced, or ended (then a version with the new end is in `added`).
+        retired: rows that nobody may see any more; their numbers are free again.
+        carried: versions of batches that were dropped from the ring.
+        floor: what retention has let go of, this batch included.
+    """
+
+    sequence: int
+    published: int
+    added: Sequence[Version] = ()
+    removed: Sequence[int] = ()
+    retired: Sequence[int] = ()
+    carried: Sequence[Carried] = ()
+    floor: Floor = field(default=Floor())
+
+    @property
+    def entries(self) -> int:
+        """How many versions this record holds."""
+        return len(self.added) + len(self.carried)
+
+
+def encode(record: Record) -> bytes:
+    """A record as bytes: JSON with the terms listed once, compressed."""
+    terms: dict[str, int] = {}
+
+    def row(version: Version) -> list[int]:
+        start = version.start if version.start != NO_START else None
+        numbers = [terms.setdefault(term, len(terms)) for term in version[2:6]]
+        return [version.row, version.slot, *numbers, start, version.end]  # type: ignore[list-item]
+
+    body = {
+        "added": [row(version) for version in record.added],
+        "carried": [[row(one.version), one.added, one.removed] for one in record.carried],
+        "removed": record.removed,
+        "retired": record.retired,
+        "floor": record.floor,
+        "terms": list(terms),
+    }
+    return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
+
+
+def decode(sequence: int, published: int, payload: bytes) -> Record:
+    """The record that `encode` wrote.
+
+    Raises:
+        StoreError: the bytes are damaged.
+    """
+    try:
+        body = json.loads(zlib.decompress(payload))
+        terms = body["terms"]
+
+        def version(numbers: list[int | None]) -> Version:
+            row, slot, s, p, o, g, start, end = numbers
+            start = NO_START if start is None else start
+            return Version(row, slot, terms[s], terms[p], terms[o], terms[g], start, end)  # type: ignore[arg-type]
+
+        return Record(
+            sequence,
+            published,
+            [version(numbers) for numbers in body["added"]],
+            body["removed"],
+            body["retired"],
+            [Carried(version(row), added, removed) for row, added, removed in body["carried"]],
+            Floor(*body["floor"]),
+        )
+    except (zlib.error, ValueError, KeyError, IndexError, TypeError) as error:
+        raise StoreError(f"batch {sequence} of the live store is damaged: {error}") from error
+
+
+class Log(Protocol):
+    """Where the batches of one dataset are kept, for all processes. Thread-safe."""
+
+    def setting(self, name: str, value: str) -> str:
+        """The value that was set when the log was made; sets it to `value` if it is new."""
+
+    def changed(self) -> bool:
+        """Whether there may be records that this object has not read; cheap."""
+
+    def read(self, after: int, limit: int | None = None) -> list[Record]:
+        """The records with a greater number than `after`, in order."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """A transaction that excludes all other writers; durable when it is left.
+
+        `receipt`, `append`, `read`, `entries` and `drop` belong to it while it is open.
+        """
+
+    def receipt(self, batch_id: str) -> Receipt | None:
+        """What was said of the batch with this identifier."""
+
+    def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
+        """Add a record and keep the receipt under the identifier."""
+
+    def entries(self) -> int:
+        """How many versions the log holds, live or not."""
+
+    def drop(self, until: int, forgotten: int) -> None:
+        """Drop records up to a number, and identifiers of batches published before an instant."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""

@@ -1,0 +1,219 @@
+"""The live store: labelled facts in a durable log, served from an index in memory."""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from annotations.instants import from_micros, to_micros
+from annotations.labels import Fact
+from annotations.methods.base import FactPattern
+from tpf_server.errors import SnapshotExpired, StoreClosedError, StoreError
+from tpf_server.store.live_batch import checked, plan
+from tpf_server.store.live_cleaner import Cleaner
+from tpf_server.store.live_index import FactIndex
+from tpf_server.store.live_log import FOREVER, Log, Record
+from tpf_server.store.live_reader import Reader
+from tpf_server.store.live_settings import LiveSettings
+from tpf_server.store.protocols import Receipt, Snapshot
+from tpf_server.store.sqlite_log import SqliteLog
+
+
+def open_live_store(path: str | Path, settings: LiveSettings | None = None) -> "IndexedLiveStore":
+    """Open the live store in a SQLite file, which is made where it is not there.
+
+    Raises:
+        StoreError: the file cannot be opened, is no live store, or was made with another key.
+    """
+    return IndexedLiveStore(SqliteLog(path), settings or LiveSettings())
+
+
+class IndexedLiveStore:
+    """A `LiveStore` over a log. Thread-safe; any number of them may share one log.
+
+    Args:
+        log: where the batches are kept; closed with the store.
+        settings: how facts are kept.
+
+    Raises:
+        StoreError: the log was made with another key.
+    """
+
+    def __init__(self, log: Log, settings: LiveSettings) -> None:
+        self._log = log
+        self._settings = settings
+        self._publishing = threading.Lock()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._cleaner = Cleaner(log, settings)
+        made_with = log.setting("key", settings.key)
+        if made_with != settings.key:
+            log.close()
+            raise StoreError(
+                f"the live store was made with key {made_with!r}, not {settings.key!r}"
+            )
+        self._reset()
+        with self._lock:
+            self._follow()
+
+    def _reset(self) -> None:
+        self._index = FactIndex(self._settings.key, keep_history=self._settings.history is None)
+        self._reader = Reader(self._index)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the live store has been closed")
+            yield
+
+    # Following the log
+
+    def _follow(self) -> None:
+        """Read and apply what the log holds beyond the index."""
+        if self._log.changed():
+            self._apply_all(self._log.read(self._index.last))
+
+    def _apply_all(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        if records[0].sequence != self._index.last + 1:
+            # The log dropped records before this process saw them, or they were never read.
+            self._reset()
+            records = self._log.read(0)
+        first_read = self._index.last == 0
+        for record in records:
+            self._reader.apply(record)
+        if first_read:
+            self._index.settle()
+
+    def snapshot(self, instant: datetime) -> Snapshot:
+        """The newest acknowledged state, at this instant."""
+        with self._reading():
+            self._follow()
+            return Snapshot(to_micros(instant), self._index.last)
+
+    # Reading
+
+    def modified(self, snapshot: Snapshot) -> datetime | None:
+        """When the newest batch of the snapshot was published; ``None`` where there is none."""
+        with self._reading():
+            self._check(snapshot, None)
+            published = self._published(snapshot.sequence)
+        return None if published is None else from_micros(published)
+
+    def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
+        """The exact number of matching facts that are valid in the snapshot.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return self._reader.count(pattern, snapshot)
+
+    def facts(
+        self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
+    ) -> Sequence[Fact]:
+        """Up to `limit` matching facts, valid in the snapshot, in the order of their slots.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return self._reader.facts(pattern, snapshot, offset, limit)
+
+    def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """The earliest instant after the snapshot's at which a label of a match ends or starts.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return _instant(self._reader.next_change(pattern, snapshot))
+
+    def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """The earliest end of the labels of the matching facts that are valid in the snapshot.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return _instant(self._reader.earliest_end(pattern, snapshot))
+
+    def _published(self, sequence: int) -> int | None:
+        """When a retained batch was published, in microseconds."""
+        published = self._index.published
+        place = bisect_right(published, sequence, key=lambda one: one[0]) - 1
+        return published[place][1] if place >= 0 else None
+
+    def _check(self, snapshot: Snapshot, pattern: FactPattern | None) -> None:
+        instant, sequence = snapshot
+        if sequence > self._index.last:
+            self._follow()
+        if sequence > self._index.last or sequence < 0:
+            raise SnapshotExpired(f"there is no state {sequence} of the live store")
+        floor = self._index.floor
+        if sequence < floor.sequence:
+            raise SnapshotExpired(f"state {sequence} of the live store is no longer retained")
+        if instant < floor.history:
+            raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
+        if instant < floor.expired and (pattern is None or pattern.labelling != "interval"):
+            # An instant before its own batch asks for history, which expiring facts have not.
+            published = self._published(sequence)
+            if published is not None and instant >= published:
+                raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
+
+    # Publishing
+
+    def publish(self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None) -> Receipt:
+        """Add labelled facts, all or none; returns when they are durable.
+
+        `tpf_server.store.live_batch` states what happens to older versions. A batch with an
+        identifier that was published before is acknowledged again and does nothing.
+
+        Raises:
+            PublishError: a fact without a label, a label that has ended, overlapping labels.
+            StoreError: the log cannot be written.
+        """
+        instant = to_micros(now)
+        groups = checked(facts, instant, self._settings.accept_past, self._settings.key)
+        with self._publishing:
+            record: Record | None = None
+            try:
+                with self._log.writing():
+                    if batch_id is not None and (known := self._log.receipt(batch_id)):
+                        return known
+                    with self._reading():
+                        self._apply_all(self._log.read(self._index.last))
+                        effects = plan(self._index, groups, instant)
+                        record = self._cleaner.record(self._index, effects, instant)
+                    receipt = Receipt(record.sequence, effects.facts, effects.replaced)
+                    self._log.append(record, receipt, batch_id)
+                    self._cleaner.clean(record)
+            except BaseException:
+                if record is not None:
+                    with self._lock:
+                        self._index.take_back(record)
+                raise
+            with self._reading():
+                # A reader may have seen the commit and read the record before us.
+                if self._index.last == record.sequence - 1:
+                    self._reader.apply(record)
+        return receipt
+
+    def close(self) -> None:
+        """Let go of the log. Whoever still reads gets a `StoreClosedError`."""
+        with self._publishing, self._lock:
+            if not self._closed:
+                self._closed = True
+                self._log.close()
+
+
+def _instant(micros: int) -> datetime | None:
+    return None if micros == FOREVER else from_micros(micros)
