@@ -10,34 +10,9 @@ from dataclasses import dataclass, field
 import uritemplate
 from uritemplate.variable import VariableValue
 
-from annotations.terms import (
-    DEFAULT_GRAPH,
-    QuadPattern,
-    is_iri,
-    is_literal,
-    is_variable,
-    literal_parts,
-)
+from annotations.methods.names import parameter_of_term
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_variable
 from tpf_client.fragments.blank_nodes import to_wire
-
-_RDF_LANGUAGE_STRINGS = (
-    "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString",
-    "http://www.w3.org/1999/02/22-rdf-syntax-ns#dirLangString",
-)
-_XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
-
-
-def explicit_representation(term: str) -> str:
-    """A term as forms expect it: a bare IRI, ``"x"``, ``"x"@en`` or ``"x"^^iri``, unescaped."""
-    if is_iri(term):
-        return term[1:-1]
-    if is_literal(term):
-        parts = literal_parts(term)
-        quoted = f'"{parts.lexical}"'
-        if parts.datatype in _RDF_LANGUAGE_STRINGS:
-            return f"{quoted}@{parts.language}"
-        return quoted if parts.datatype == _XSD_STRING else f"{quoted}^^{parts.datatype}"
-    return term
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +61,10 @@ class Form:
             (self.object, pattern.object),
         ):
             if not is_variable(term):
-                arguments[name] = explicit_representation(to_wire(term))
+                arguments[name] = parameter_of_term(to_wire(term))
         if self.graph is not None:
             if pattern.graph == DEFAULT_GRAPH:
                 arguments[self.graph] = self.default_graph
             elif not is_variable(pattern.graph):
-                arguments[self.graph] = explicit_representation(to_wire(pattern.graph))
+                arguments[self.graph] = parameter_of_term(to_wire(pattern.graph))
         return self._expanded.expand(arguments)

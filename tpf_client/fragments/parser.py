@@ -92,6 +92,12 @@ def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
     return quads
 
 
+def _triple_term(triple: ox.Triple) -> Term:
+    subject, object_ = triple.subject, triple.object
+    inner = _triple_term(object_) if isinstance(object_, ox.Triple) else str(object_)
+    return Term(f"<<( {subject} {triple.predicate} {inner} )>>")
+
+
 def split_metadata(quads: list[Quad], url: str) -> tuple[list[Quad], list[Quad]]:
     """The data quads and the metadata quads of a page.
 

@@ -85,6 +85,7 @@ class Transport:
         allowed_origins: origins (``scheme://host:port``) that redirects may lead to.
         on_request: called before each request that is sent, with ``True`` for a retry.
         on_bytes: called with the number of bytes of each body.
+        jitter: spreads the retries of many clients.
     """
 
     session: requests.Session
@@ -93,7 +94,7 @@ class Transport:
     allowed_origins: frozenset[tuple[str, int | None]] = frozenset()
     on_request: Callable[[bool], None] = lambda _retry: None
     on_bytes: Callable[[int], None] = lambda _count: None
-    random: random.Random = field(default_factory=random.Random)
+    jitter: random.Random = field(default_factory=random.Random)
 
     def get(
         self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None = None
@@ -125,7 +126,7 @@ class Transport:
             if attempt >= self.limits.retries or (wish or 0.0) > self.limits.max_backoff:
                 raise failure
             pause = min(self.limits.backoff * 2**attempt, self.limits.max_backoff)
-            seconds = self.random.uniform(0, pause) if wish is None else wish
+            seconds = self.jitter.uniform(0, pause) if wish is None else wish
             self.clock.wait_until(self.clock.now() + timedelta(seconds=seconds), cancelled)
             attempt += 1
 

@@ -1,1 +1,1 @@
-"""Planner."""
+"""The planner: basic graph patterns over fragments, with as few requests as possible."""

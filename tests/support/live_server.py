@@ -1,0 +1,68 @@
+"""The real server in process, on a manual clock, as a session that the client can use."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from annotations.clock import ManualClock
+from annotations.labels import Fact
+from annotations.terms import Quad
+from tests.support.stores import static_store
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.app import create_app
+from tpf_server.fragments.dataset import Dataset
+from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.live_store import open_live_store
+
+START = datetime(2015, 12, 8, 10, 20, tzinfo=UTC)
+BASE = "http://server.test/"
+
+
+class LiveServer:
+    """A server with one dataset, ``trains``, and whatever was published to it.
+
+    Args:
+        path: a directory for its stores.
+        static: quads that do not change.
+        clock: the clock of the server; a new one at `START` by default.
+        live: whether there is a live store.
+        settings: further settings of the dataset.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        static: Iterable[Quad] = (),
+        *,
+        clock: ManualClock | None = None,
+        live: bool = True,
+        page_size: int = 100,
+        **settings: Any,
+    ) -> None:
+        self.clock = clock or ManualClock(START)
+        self.live = open_live_store(path / "live.sqlite") if live else None
+        self.static = static_store(path / "static", static)
+        dataset = Dataset(DatasetSettings(name="trains", **settings), self.static, self.live)
+        self.app = create_app(Settings(base_url=BASE, page_size=page_size), [dataset], self.clock)
+        self.log: list[tuple[str, str]] = []
+        self.url = BASE + "trains"
+
+    def session(self) -> requests.Session:
+        """A session whose requests this server answers."""
+        session = requests.Session()
+        session.mount(BASE, WsgiAdapter(self.app, self.log))
+        return session
+
+    def publish(self, facts: Iterable[Fact]) -> None:
+        """Publish labelled facts now."""
+        assert self.live is not None
+        self.live.publish(list(facts), self.clock.now())
+
+    def close(self) -> None:
+        """Close the stores."""
+        self.static.close()
+        if self.live is not None:
+            self.live.close()

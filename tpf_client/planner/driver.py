@@ -1,0 +1,171 @@
+"""Runs tasks: generators that yield the requests they need and are resumed with the pages.
+
+Everything but the requests happens in the thread of whoever calls `Driver.step`, in the order in
+which responses arrive; so the dataflow that the tasks feed needs no locks.
+"""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from tpf_client.errors import ClosedError
+from tpf_client.fragments.fetcher import Answer, Fetcher, Request
+from tpf_client.fragments.page import Page
+
+T = TypeVar("T")
+Task: TypeAlias = Generator[Sequence[Request], Sequence[Page], T]
+"""Yields requests, is resumed with their pages in the same order, returns its result.
+
+The error of a request that fails is thrown into it.
+"""
+
+
+class Driver:
+    """The tasks of one query.
+
+    Args:
+        fetcher: gets the pages.
+    """
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self.fetcher = fetcher
+        self.requests = 0
+        self._inline = fetcher.parallelism == 0
+        self._todo: deque[tuple[Request, Callable[[Answer], None]]] = deque()
+        self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._outstanding = 0
+        self._cancelled = threading.Event()
+
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set when nobody wants the answers any more."""
+        return self._cancelled
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way."""
+        return self._outstanding == 0
+
+    def spawn(
+        self,
+        task: Task[T],
+        done: Callable[[T], None],
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """Start a task; `done` gets its result, `failed` its error (``None``: `step` raises it)."""
+        self._advance(task, None, done, failed)
+
+    def run(self, task: Task[T]) -> T:
+        """Run one task to its end, others beside it.
+
+        Raises:
+            SourceError: what the task raised.
+            ClosedError: the query was cancelled meanwhile.
+        """
+        results: list[T] = []
+        errors: list[BaseException] = []
+        self.spawn(task, results.append, errors.append)
+        while not results and not errors:
+            self.step()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def step(self) -> bool:
+        """Handle the next response, waiting for it; ``False`` where none is under way.
+
+        Raises:
+            ClosedError: the query was cancelled meanwhile.
+        """
+        if self._cancelled.is_set():
+            raise ClosedError("the query was closed")
+        if self._outstanding == 0:
+            return False
+        if self._todo:
+            request, handle = self._todo.popleft()
+            answers: list[Answer] = []
+            self.fetcher.submit(request, answers.append, self._cancelled)
+            if not answers:
+                raise ClosedError("the query was closed")
+            self._outstanding -= 1
+            handle(answers[0])
+            return True
+        arrived = self._arrived.get()
+        if self._cancelled.is_set():
+            raise ClosedError("the query was closed")
+        self._outstanding -= 1
+        arrived()
+        return True
+
+    def close(self) -> None:
+        """Stop: nothing is asked any more, and what arrives is not looked at."""
+        self._cancelled.set()
+        self._todo.clear()
+        self._arrived.put(lambda: None)
+
+    def _ask(self, request: Request, handle: Callable[[Answer], None]) -> None:
+        self._outstanding += 1
+        self.requests += 1
+        if self._inline:
+            self._todo.append((request, handle))
+        else:
+            self.fetcher.submit(
+                request, lambda answer: self._arrived.put(lambda: handle(answer)), self._cancelled
+            )
+
+    def _advance(
+        self,
+        task: Task[T],
+        pages: Sequence[Page] | BaseException | None,
+        done: Callable[[T], None],
+        failed: Callable[[BaseException], None] | None,
+    ) -> None:
+        while True:
+            try:
+                if isinstance(pages, BaseException):
+                    requests = task.throw(pages)
+                elif pages is None:
+                    requests = next(task)
+                else:
+                    requests = task.send(pages)
+            except StopIteration as stop:
+                done(stop.value)
+                return
+            except Exception as error:
+                if failed is None:
+                    raise
+                failed(error)
+                return
+            if requests:
+                self._gather(requests, lambda result: self._advance(task, result, done, failed))
+                return
+            pages = ()
+
+    def _gather(
+        self, requests: Sequence[Request], resume: Callable[[Sequence[Page] | BaseException], None]
+    ) -> None:
+        pages: list[Any] = [None] * len(requests)
+        missing = len(requests)
+        over = False
+
+        def handler(place: int) -> Callable[[Answer], None]:
+            def handle(answer: Answer) -> None:
+                nonlocal missing, over
+                if over:
+                    return
+                if isinstance(answer, BaseException):
+                    over = True
+                    resume(answer)
+                    return
+                pages[place] = answer
+                missing -= 1
+                if not missing:
+                    over = True
+                    resume(pages)
+
+            return handle
+
+        for place, request in enumerate(requests):
+            self._ask(request, handler(place))

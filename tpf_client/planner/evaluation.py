@@ -1,0 +1,313 @@
+"""The fragments that one query looks at: read once, or kept up to date.
+
+A `LiveFragment` is read when somebody subscribes to it; in a continuous query it is read again
+when it may have become wrong, and its subscribers get the difference.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeAlias
+
+from annotations.labels import Fact
+from annotations.terms import Quad, QuadPattern, Variable, is_variable
+from tpf_client.dataflow.changes import TermDictionary
+from tpf_client.dataflow.node import Dataflow
+from tpf_client.errors import UnstableError
+from tpf_client.planner.driver import Driver
+from tpf_client.planner.reading import Content
+from tpf_client.planner.source import Source
+
+QuadChanges: TypeAlias = Sequence[tuple[Quad, int]]
+Subscriber: TypeAlias = Callable[[QuadChanges], None]
+
+_POSITIONS = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))
+_MAX_PASSES = 8
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_ALWAYS = datetime.max.replace(tzinfo=UTC)
+
+
+def canonical(pattern: QuadPattern) -> QuadPattern:
+    """The pattern with its variables named by their positions: what a server is asked."""
+    return QuadPattern(
+        *(
+            name if is_variable(term) else term
+            for name, term in zip(_POSITIONS, pattern, strict=True)
+        )
+    )
+
+
+class LiveFragment:
+    """The matches of one pattern at one source.
+
+    Attributes:
+        loaded: whether it was ever read to its end.
+        loading: whether it is being read.
+        evaluated_at: the instant that its content shows, on the source's clock.
+        fresh_until: the instant until which it may be reused.
+        expires: the first instant at which a label ends; ``None``: nobody says.
+        dynamic: whether its matches change over time.
+    """
+
+    def __init__(self, pattern: QuadPattern, source: Source, *, dynamic: bool = False) -> None:
+        self.pattern = pattern
+        self.source = source
+        self.loaded = False
+        self.loading = False
+        self.evaluated_at = _NEVER
+        self.fresh_until = _NEVER
+        self.expires: datetime | None = None
+        self.dynamic = dynamic
+        self.subscribers: list[Subscriber] = []
+        self._known_dynamic = dynamic
+        self._quads: dict[Quad, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._quads)
+
+    def quads(self) -> Iterator[Quad]:
+        """Its content so far."""
+        return iter(self._quads)
+
+    def grow(self, facts: Iterable[Fact]) -> None:
+        """Some facts of the first reading."""
+        fresh = [fact.quad for fact in facts if fact.quad not in self._quads]
+        if fresh:
+            fresh = list(dict.fromkeys(fresh))
+            self._quads.update(dict.fromkeys(fresh))
+            self._tell([(quad, 1) for quad in fresh])
+
+    def replace(self, content: Content) -> None:
+        """The whole content as it is now: subscribers get the difference."""
+        self.loaded = True
+        self.evaluated_at = content.evaluated_at
+        self.fresh_until = content.fresh_until
+        self.expires = content.expires
+        self.dynamic = self._known_dynamic or bool(content.dynamic)
+        new = dict.fromkeys(fact.quad for fact in content.facts)
+        gone = [(quad, -1) for quad in self._quads if quad not in new]
+        come = [(quad, 1) for quad in new if quad not in self._quads]
+        self._quads = new
+        if gone or come:
+            self._tell(gone + come)
+
+    def due(self, freshness: "Freshness") -> datetime:
+        """The instant at which it should be read again."""
+        if self.dynamic:
+            end = self.fresh_until if self.expires is None else min(self.expires, self.fresh_until)
+            return max(end, self.evaluated_at + freshness.floor)
+        if freshness.static_recheck is None:
+            return _ALWAYS
+        return max(self.fresh_until, self.evaluated_at + freshness.static_recheck)
+
+    def contradicts(self, instant: datetime) -> bool:
+        """Whether one of its facts ended between its reading and this instant.
+
+        A page whose labels lie in its own past contradicts nothing: its server means it.
+        """
+        return self.expires is not None and self.evaluated_at < self.expires <= instant
+
+    def _tell(self, changes: QuadChanges) -> None:
+        for subscriber in tuple(self.subscribers):
+            subscriber(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """For how long fragments are taken to hold.
+
+    Args:
+        floor: the least time, however short a server says (no busy loop).
+        static_recheck: the least time for fragments in which nothing is labelled; ``None``: for
+            ever.
+    """
+
+    floor: timedelta = timedelta(milliseconds=100)
+    static_recheck: timedelta | None = None
+
+
+class Lookups(Protocol):
+    """Something that holds back requests until it sees how many there are."""
+
+    def pump(self) -> None:
+        """Ask for what is worth asking now."""
+
+
+class Evaluation:
+    """One query: its dataflow, its fragments, its requests.
+
+    Args:
+        driver: runs the requests.
+        source: who answers.
+        live: whether fragments are kept up to date.
+        freshness: for how long fragments are taken to hold.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        source: Source,
+        *,
+        live: bool = False,
+        freshness: Freshness | None = None,
+    ) -> None:
+        self.driver = driver
+        self.source = source
+        self.live = live
+        self.dictionary = TermDictionary()
+        self.dataflow = Dataflow(self.dictionary)
+        self.lookups: list[Lookups] = []
+        self.warnings: dict[str, None] = {}
+        self.freshness = freshness or Freshness()
+        self._fragments: dict[QuadPattern, LiveFragment] = {}
+        self._later: deque[Callable[[], None]] = deque()
+        self._errors: list[BaseException] = []
+
+    def fragments(self) -> list[LiveFragment]:
+        """The fragments that somebody looks at."""
+        return list(self._fragments.values())
+
+    def has(self, pattern: QuadPattern) -> bool:
+        """Whether this fragment is read anyway."""
+        return canonical(pattern) in self._fragments
+
+    def subscribe(
+        self, pattern: QuadPattern, subscriber: Subscriber, *, dynamic: bool = False
+    ) -> LiveFragment:
+        """Let `subscriber` have the content of a fragment, now and whenever it changes.
+
+        Args:
+            pattern: which fragment.
+            subscriber: gets changes of quads.
+            dynamic: whether it is known that its content changes over time, though perhaps nothing
+                matches now.
+        """
+        name = canonical(pattern)
+        fragment = self._fragments.get(name)
+        if fragment is None:
+            fragment = LiveFragment(name, self.source, dynamic=dynamic)
+            self._fragments[name] = fragment
+        fragment.subscribers.append(subscriber)
+        present = [(quad, 1) for quad in fragment.quads()]
+        if present:
+            subscriber(present)
+        if not fragment.loaded and not fragment.loading:
+            fragment.loading = True
+            self._later.append(lambda: self._load(fragment))
+        return fragment
+
+    def unsubscribe(self, fragment: LiveFragment, subscriber: Subscriber) -> None:
+        """`subscriber` wants no more of it; a fragment that nobody wants is forgotten."""
+        fragment.subscribers.remove(subscriber)
+        if not fragment.subscribers:
+            self._fragments.pop(fragment.pattern, None)
+
+    def when_running(self, action: Callable[[], object]) -> None:
+        """Do this when work begins: not while the dataflow is still being built."""
+
+        def act() -> None:
+            action()
+
+        self._later.append(act)
+
+    # ----------------------------------------------------------------- running
+
+    def work(self) -> bool:
+        """Do one piece of work; ``False`` where there is none left before the next flush.
+
+        Raises:
+            SourceError: a fragment could not be read; what was read stays.
+            ClosedError: the query was closed.
+        """
+        if self._errors:
+            error, self._errors = self._errors[0], []
+            raise error
+        if self._later:
+            self._later.popleft()()
+            return True
+        for lookup in self.lookups:
+            lookup.pump()
+        if self._later:
+            return True
+        return self.driver.step()
+
+    def settle(self) -> None:
+        """Work and flush until nothing moves any more.
+
+        Raises:
+            SourceError: a fragment could not be read.
+            ClosedError: the query was closed.
+        """
+        while True:
+            while self.work():
+                pass
+            self.dataflow.flush()
+            if not self.unsettled:
+                return
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether there is work left."""
+        if self._later or not self.driver.idle or self._errors:
+            return True
+        for lookup in self.lookups:
+            lookup.pump()
+        return bool(self._later)
+
+    def bring_up_to(self, instant: datetime) -> datetime:
+        """Make every fragment hold at one instant, `instant` or later, and settle.
+
+        Returns:
+            That instant, on the source's clock.
+
+        Raises:
+            SourceError: a fragment could not be read; the state is as far as it got, and the next
+                call goes on from there.
+            UnstableError: facts expire faster than they can be read.
+            ClosedError: the query was closed.
+        """
+        for fragment in self.fragments():
+            if not fragment.loaded or fragment.due(self.freshness) <= instant:
+                self._reload(fragment, instant)
+        for _ in range(_MAX_PASSES):
+            self.settle()
+            fragments = self.fragments()
+            instant = max([instant, *(each.evaluated_at for each in fragments)])
+            wrong = [each for each in fragments if not each.loaded or each.contradicts(instant)]
+            if not wrong:
+                return instant
+            for fragment in wrong:
+                self._reload(fragment, instant)
+        raise UnstableError(self.source.url, "facts expire faster than they can be read")
+
+    def wake_at(self) -> datetime | None:
+        """The instant, on the source's clock, at which a fragment should be read again."""
+        due = min((each.due(self.freshness) for each in self.fragments()), default=_ALWAYS)
+        return None if due == _ALWAYS else due
+
+    def _reload(self, fragment: LiveFragment, not_before: datetime) -> None:
+        if not fragment.loading:
+            fragment.loading = True
+            self._later.append(lambda: self._load(fragment, not_before))
+
+    def _load(self, fragment: LiveFragment, not_before: datetime | None = None) -> None:
+        if not fragment.subscribers:
+            fragment.loading = False
+            return
+        first = not fragment.loaded
+
+        def done(content: Content) -> None:
+            fragment.loading = False
+            self.warnings.update(dict.fromkeys(content.warnings))
+            fragment.replace(content)
+
+        def failed(error: BaseException) -> None:
+            fragment.loading = False
+            self._errors.append(error)
+
+        self.driver.spawn(
+            self.source.read(fragment.pattern, not_before, fragment.grow if first else None),
+            done,
+            failed,
+        )

@@ -1,0 +1,186 @@
+"""The leaves of a query's dataflow: basic graph patterns over fragments.
+
+Patterns are joined in the order of their counts, beginning with the seed or the smallest fragment,
+and never, where it can be helped, with a pattern that shares no variable with what is there. Each
+further pattern is looked up by the keys that there are; `FragmentLookup` finds out by itself
+whether that takes fewer requests than reading the fragment.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from annotations.terms import QuadPattern, Variable, is_variable
+from tpf_client.dataflow.hash_join import HashJoin
+from tpf_client.dataflow.lookup_join import LookupJoin
+from tpf_client.dataflow.node import Input, Meter, Node
+from tpf_client.planner.driver import Task
+from tpf_client.planner.evaluation import Evaluation, QuadChanges, canonical
+from tpf_client.planner.lookup import FragmentLookup, LookupReport, extractor
+from tpf_client.planner.source import Estimate
+from tpf_client.sparql.algebra import variables_of_quad
+
+UNKNOWN = float("inf")
+
+
+@dataclass(slots=True)
+class Step:
+    """One step of a plan, for explanations.
+
+    Args:
+        pattern: what is matched.
+        how: ``scan`` (the whole fragment) or ``lookup`` (by keys).
+        estimate: what its first page told.
+        lookup: what the lookup did, where it is one.
+        output: counts what came out.
+    """
+
+    pattern: QuadPattern
+    how: str
+    estimate: Estimate
+    lookup: LookupReport | None
+    output: Meter | None
+
+
+class FragmentLeaves:
+    """Provides the matches of basic graph patterns (see `tpf_client.dataflow.node.Leaves`).
+
+    Args:
+        evaluation: the query.
+        explain: whether to count what comes out of each step.
+    """
+
+    def __init__(self, evaluation: Evaluation, *, explain: bool = False) -> None:
+        self.plan: list[Step] = []
+        self._evaluation = evaluation
+        self._explain = explain
+        self._estimates: dict[QuadPattern, Estimate] = {}
+        self._stars: dict[tuple[str, str], QuadPattern | None] = {}
+
+    def prepare(self, patterns: Iterable[QuadPattern]) -> None:
+        """Learn how much there is of all these patterns, in one round of requests.
+
+        Raises:
+            SourceError: a fragment could not be had.
+        """
+        names = [
+            name
+            for name in dict.fromkeys(canonical(pattern) for pattern in patterns)
+            if name not in self._estimates
+        ]
+        driver = self._evaluation.driver
+        errors: list[BaseException] = []
+
+        def learn(name: QuadPattern) -> Task[None]:
+            self._estimates[name] = yield from self._evaluation.source.estimate(name)
+
+        for name in names:
+            driver.spawn(learn(name), lambda _: None, errors.append)
+        while not errors and any(name not in self._estimates for name in names):
+            driver.step()
+        if errors:
+            raise errors[0]
+
+    def estimate(self, pattern: QuadPattern) -> Estimate:
+        """How much there is of a pattern.
+
+        Raises:
+            SourceError: its fragment could not be had.
+        """
+        self.prepare([pattern])
+        return self._estimates[canonical(pattern)]
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
+        """The solutions of these patterns, joined; those that can meet the seed, if any."""
+        self.prepare(patterns)
+        remaining = list(dict.fromkeys(patterns))
+        current = seed
+        while remaining:
+            pattern = self._next(remaining, current)
+            remaining.remove(pattern)
+            shared = () if current is None else _shared(pattern, current)
+            if current is None:
+                current = self._scan(pattern)
+            elif not shared:
+                current = self._add(HashJoin(current, self._scan(pattern)))
+            else:
+                current = self._lookup(pattern, current, shared, remaining)
+        assert current is not None
+        return current
+
+    def _next(self, remaining: Sequence[QuadPattern], current: Node | None) -> QuadPattern:
+        """The pattern to join now: one that is connected, then the one with fewest matches."""
+
+        def cost(pattern: QuadPattern) -> tuple[bool, float, int]:
+            count = self.estimate(pattern).count
+            connected = current is None or bool(_shared(pattern, current))
+            free = sum(
+                is_variable(term) and (current is None or term not in current.schema)
+                for term in pattern
+            )
+            return (not connected, UNKNOWN if count is None else count, free)
+
+        return min(remaining, key=cost)
+
+    def _scan(self, pattern: QuadPattern) -> Node:
+        evaluation = self._evaluation
+        estimate = self.estimate(pattern)
+        node = Input(variables_of_quad(pattern), monotone=not evaluation.live)
+        extract = extractor(pattern, evaluation.dictionary)
+
+        def receive(changes: QuadChanges) -> None:
+            emit = node.emit
+            for quad, count in changes:
+                row = extract(quad)
+                if row is not None:
+                    emit(row, count)
+
+        evaluation.when_running(
+            lambda: evaluation.subscribe(pattern, receive, dynamic=bool(estimate.dynamic))
+        )
+        return self._add(node, Step(pattern, "scan", estimate, None, None))
+
+    def _lookup(
+        self,
+        pattern: QuadPattern,
+        left: Node,
+        keys: tuple[Variable, ...],
+        others: Sequence[QuadPattern],
+    ) -> Node:
+        estimate = self.estimate(pattern)
+        star = (pattern.subject, pattern.graph)
+        if star not in self._stars:
+            self._stars[star] = _star(pattern, keys, others)
+        ask = self._stars[star] if _by_subject(pattern, keys) else None
+        source = FragmentLookup(self._evaluation, pattern, keys, estimate, ask)
+        join = LookupJoin(left, source, keys, source.schema, monotone=not self._evaluation.live)
+        return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
+
+    def _add(self, node: Node, step: Step | None = None) -> Node:
+        self._evaluation.dataflow.add(node)
+        if step is not None:
+            if self._explain:
+                step.output = Meter(node)
+            self.plan.append(step)
+        return node
+
+
+def _shared(pattern: QuadPattern, current: Node) -> tuple[Variable, ...]:
+    return tuple(name for name in variables_of_quad(pattern) if name in current.schema)
+
+
+def _by_subject(pattern: QuadPattern, keys: tuple[Variable, ...]) -> bool:
+    """Whether this looks up values of one property of known subjects."""
+    known = keys == (pattern.subject,) and not is_variable(pattern.predicate)
+    return known and is_variable(pattern.object)
+
+
+def _star(
+    pattern: QuadPattern, keys: tuple[Variable, ...], others: Sequence[QuadPattern]
+) -> QuadPattern | None:
+    """What to ask per subject in place of a pattern, where others ask for the same subject."""
+    if not _by_subject(pattern, keys) or is_variable(pattern.graph):
+        return None
+    for other in others:
+        if other.subject == pattern.subject and other.graph == pattern.graph:
+            return pattern._replace(predicate=Variable("?p"), object=Variable("?o"))
+    return None

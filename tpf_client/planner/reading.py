@@ -1,0 +1,142 @@
+"""Reading a fragment page by page, in parallel where the URLs of its pages can be foretold."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from annotations.labels import Fact
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, is_variable
+from tpf_client.errors import HttpError, PageError
+from tpf_client.fragments.blank_nodes import from_wire
+from tpf_client.fragments.fetcher import Request
+from tpf_client.fragments.form import Form
+from tpf_client.fragments.page import Page
+from tpf_client.planner.driver import Task
+
+FIRST_WINDOW = 4
+MAX_WINDOW = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a fragment holds.
+
+    Args:
+        facts: its quads with their labels.
+        evaluated_at: the instant that it shows, on the server's clock.
+        fresh_until: the instant until which HTTP lets us reuse it.
+        expires: the first instant at which a label ends; ``None``: nobody says.
+        dynamic: whether it is known that matches change over time; ``None``: nobody says.
+        warnings: what was wrong in its labels.
+    """
+
+    facts: Sequence[Fact]
+    evaluated_at: datetime
+    fresh_until: datetime
+    expires: datetime | None
+    dynamic: bool | None
+    warnings: tuple[str, ...] = ()
+
+
+def read_pages(
+    url: str,
+    not_before: datetime | None,
+    at: datetime | None,
+    on_page: Callable[[Sequence[Fact]], None] | None = None,
+) -> Task[Content]:
+    """All pages of the fragment at `url`.
+
+    Args:
+        url: its first page.
+        not_before: a kept first page counts only if it was true then or later.
+        at: the instant at which the first page must hold; ``None``: now.
+        on_page: called with the facts of each page, as it comes.
+
+    Raises:
+        PageError: the links to the next pages loop.
+        SourceError: a page could not be had.
+    """
+    (first,) = yield [Request(url, at, not_before)]
+    facts: list[Fact] = []
+    warnings: list[str] = []
+    seen = {url}
+    page = first
+    window = FIRST_WINDOW
+
+    def take(taken: Page) -> None:
+        facts.extend(taken.facts)
+        warnings.extend(taken.warnings)
+        if on_page is not None and taken.facts:
+            on_page(taken.facts)
+
+    take(first)
+    # Later pages of a fragment show the instant of its first page, however old that is.
+    shown = first.metadata.evaluated_at or first.evaluated_at
+    oldest = min(not_before, shown) if not_before is not None else None
+    while (following := page.metadata.next_page) is not None:
+        if following in seen:
+            raise PageError(page.url, f"the next page was read already: {following}")
+        foretold = foretell(following, len(seen), first, window)
+        window = min(window * 2, MAX_WINDOW)
+        asked = [Request(each, shown, oldest) for each in foretold]
+        if len(foretold) == 1:
+            pages = yield asked
+        else:
+            try:
+                pages = yield asked
+            except HttpError:
+                # The count promised more pages than there are: go from link to link.
+                pages = yield asked[:1]
+        for each in pages:
+            if each.url != page.metadata.next_page:
+                break
+            seen.add(each.url)
+            take(each)
+            page = each
+    return Content(
+        facts,
+        first.evaluated_at,
+        first.holds_until,
+        first.metadata.earliest_expiration,
+        None if first.metadata.dynamic is None else first.metadata.dynamic > 0,
+        tuple(dict.fromkeys(warnings)),
+    )
+
+
+def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
+    """The URLs of the next pages as far as they follow from one link, the link itself first.
+
+    A link to page *n* has *n* as the value of exactly one parameter, and that parameter is named
+    like a page; the count tells how many pages there will be.
+    """
+    count = first.metadata.count
+    size = first.metadata.page_size or len(first.facts)
+    if count is None or size <= 0 or read < 1:
+        return [following]
+    numbered = re.compile(rf"([?&][^=&#]*page[^=&#]*=){read + 1}(?=[&#]|$)", re.IGNORECASE)
+    if len(numbered.findall(following)) != 1:
+        return [following]
+    last = min(math.ceil(count / size), read + window)
+    others = range(read + 2, last + 1)
+    return [following, *(numbered.sub(rf"\g<1>{page}", following) for page in others)]
+
+
+def selector(pattern: QuadPattern, form: Form, url: str) -> Callable[[Fact], bool]:
+    """Whether a fact of a page belongs to the pattern; servers may send more than was asked."""
+    wanted = [
+        (place, from_wire(Term(term), url) if term.startswith("<") else term)
+        for place, term in enumerate(pattern[:3])
+        if not is_variable(term)
+    ]
+    graph = pattern.graph
+
+    def accepts(fact: Fact) -> bool:
+        quad = fact.quad
+        if form.graph is not None and not is_variable(graph) and quad.graph != graph:
+            return graph == DEFAULT_GRAPH and quad.graph == default_graph
+        return all(quad[place] == term for place, term in wanted)
+
+    default_graph = f"<{form.default_graph}>" if form.default_graph else DEFAULT_GRAPH
+    return accepts

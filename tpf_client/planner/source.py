@@ -1,0 +1,165 @@
+"""Sources of facts: what the planner needs to know of them, and the plain one over HTTP."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from annotations.labels import Fact
+from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variable
+from tpf_client.errors import PageError
+from tpf_client.fragments.blank_nodes import askable
+from tpf_client.fragments.fetcher import Fetcher, Request
+from tpf_client.fragments.form import Form
+from tpf_client.planner.driver import Task
+from tpf_client.planner.reading import Content, read_pages, selector
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the first page of a fragment tells of all of it.
+
+    Args:
+        count: matches; ``None``: unknown, which is never taken for few.
+        pages: requests that reading it whole takes beyond the first page; ``None``: unknown.
+        dynamic: how many matches are labelled facts; ``None``: nobody says.
+    """
+
+    count: int | None
+    pages: int | None
+    dynamic: int | None
+
+
+class Source(Protocol):
+    """Who answers quad patterns.
+
+    A variable in the graph position matches any graph, the default graph included; repeated
+    variables are the caller's to check.
+    """
+
+    url: str
+
+    def now(self) -> datetime:
+        """The present instant on this source's clock."""
+
+    def wake_at(self, instant: datetime) -> datetime:
+        """The instant of our clock at which this source's has surely reached `instant`."""
+
+    def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
+        """How much there is."""
+
+    def read(
+        self,
+        pattern: QuadPattern,
+        not_before: datetime | None = None,
+        on_page: Callable[[Sequence[Fact]], None] | None = None,
+    ) -> Task[Content]:
+        """All matches.
+
+        Args:
+            pattern: what to match.
+            not_before: what was kept counts only if it was true at this instant or later.
+            on_page: told of matches as they come.
+        """
+
+
+ANYTHING = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+
+
+def impossible(pattern: QuadPattern) -> bool:
+    """Whether no RDF quad can match: a literal as subject, predicate or graph, and the like."""
+    subject, predicate, _, graph = pattern
+    return (
+        is_literal(subject)
+        or subject.startswith("<<")
+        or not (is_variable(predicate) or predicate.startswith("<"))
+        or predicate.startswith("<<")
+        or is_literal(graph)
+        or graph.startswith("<<")
+    )
+
+
+class FragmentSource:
+    """The fragments of one dataset, as they are.
+
+    Args:
+        fetcher: gets the pages.
+        url: a page with the dataset's form: usually its URL.
+        form: its form where it is known already.
+    """
+
+    def __init__(self, fetcher: Fetcher, url: str, form: Form | None = None) -> None:
+        self.url = url
+        self._fetcher = fetcher
+        self._form = form
+        self._clock = fetcher.server_clock(url)
+
+    def now(self) -> datetime:
+        """The present instant on the server's clock, as far as we know it."""
+        return self._clock.now()
+
+    def wake_at(self, instant: datetime) -> datetime:
+        """The instant of our clock at which the server's has surely reached `instant`."""
+        return self._clock.local(instant)
+
+    def form(self) -> Task[Form]:
+        """The dataset's form, read once.
+
+        Raises:
+            PageError: its page has none.
+        """
+        if self._form is None:
+            (page,) = yield [Request(self.url)]
+            if page.metadata.form is None:
+                raise PageError(self.url, "the page has no form to search a dataset with")
+            self._form = page.metadata.form
+        return self._form
+
+    def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
+        """How much there is, from the first page."""
+        form = yield from self.form()
+        if self._nowhere(pattern, form):
+            return Estimate(0, 0, 0)
+        (page,) = yield [Request(form.url(pattern))]
+        about = page.metadata
+        size = about.page_size or len(page.facts)
+        if about.next_page is None:
+            return Estimate(len(page.facts), 0, about.dynamic)
+        pages = math.ceil(about.count / size) - 1 if about.count is not None and size else None
+        return Estimate(about.count, pages, about.dynamic)
+
+    def read(
+        self,
+        pattern: QuadPattern,
+        not_before: datetime | None = None,
+        on_page: Callable[[Sequence[Fact]], None] | None = None,
+    ) -> Task[Content]:
+        """All matches, page by page."""
+        form = yield from self.form()
+        if self._nowhere(pattern, form):
+            now = self.now()
+            return Content((), now, datetime.max.replace(tzinfo=now.tzinfo), None, dynamic=False)
+        url = form.url(pattern)
+        accepts = selector(pattern, form, url)
+        tell = None
+        if on_page is not None:
+
+            def tell(facts: Sequence[Fact]) -> None:
+                on_page([fact for fact in facts if accepts(fact)])
+
+        content = yield from read_pages(url, not_before, None, tell)
+        return replace(content, facts=[fact for fact in content.facts if accepts(fact)])
+
+    def _nowhere(self, pattern: QuadPattern, form: Form) -> bool:
+        """Whether nothing can match, so that the server need not be asked."""
+        in_a_graph = form.graph is None and bool(pattern.graph) and not is_variable(pattern.graph)
+        unaskable = any(not is_variable(term) and not askable(term) for term in pattern)
+        return in_a_graph or unaskable or impossible(pattern)
+
+
+def substitute(pattern: QuadPattern, binding: dict[Variable, Term]) -> QuadPattern:
+    """The pattern with values in place of variables."""
+    return QuadPattern(
+        *(binding.get(Variable(term), term) if is_variable(term) else term for term in pattern)
+    )
