@@ -212,9 +212,10 @@ def _publish(
                 raise
             attempts += 1
             timeline.slip(clock.now() - timeline.present(batch.at))
+    holds = (batch.until - batch.at).total_seconds() / settings.speed
     raise ReplayError(
-        f"a batch holds for {(label.end - timeline.present(batch.at)).total_seconds():.3f} s, and "
-        f"that is over before the server takes it: lower the speed"
+        f"a batch holds for {holds:.3f} s, and that is over before the server takes it: "
+        f"lower the speed"
     )
 
 

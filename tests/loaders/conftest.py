@@ -1,0 +1,24 @@
+"""The Spark session of these tests: one for all of them, and none without Java."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from loaders.errors import JavaNotFoundError
+from loaders.java import find_java
+from loaders.session import SparkSettings, spark_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pytest.importorskip("pyspark")
+    try:
+        find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    work = tmp_path_factory.mktemp("spark")
+    settings = SparkSettings(master="local[2]", memory="1g", local_dir=str(work))
+    with spark_session(settings, name="tests") as session:
+        yield session

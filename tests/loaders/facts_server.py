@@ -1,0 +1,68 @@
+"""A server of facts with faults: keeps what is posted, and fails when told."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qs
+
+import requests
+
+from annotations.clock import Clock
+from annotations.instants import parse_instant
+
+
+@dataclass
+class Posted:
+    """An accepted batch."""
+
+    at: datetime
+    batch: str
+    label: dict[str, datetime]
+    lines: list[str]
+
+
+@dataclass
+class FactsServer:
+    """The publishing interface of a server, over a list.
+
+    Args:
+        clock: the clock of the server.
+        faults: for each coming request what happens to it: a status (the batch is not taken), or
+            ``"lost"`` (it is taken, and the connection breaks before the answer).
+        takes: called with every request; may let time pass.
+    """
+
+    clock: Clock
+    faults: list[int | str] = field(default_factory=list)
+    accepted: list[Posted] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    requests: int = 0
+    takes: Callable[[], None] = lambda: None
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self.requests += 1
+        self.takes()
+        fault = self.faults.pop(0) if self.faults else None
+        query = {k: v[0] for k, v in parse_qs(environ["QUERY_STRING"]).items()}
+        if environ.get("HTTP_AUTHORIZATION") != "Bearer secret":
+            return self._answer(start_response, 401, b"who are you?")
+        if isinstance(fault, int):
+            return self._answer(start_response, fault, b"a fault\nwith details")
+        batch = query.pop("batch")
+        label = {name: parse_instant(value) for name, value in query.items()}
+        if label.get("expiration", label.get("final", self.clock.now())) <= self.clock.now():
+            return self._answer(start_response, 400, b"the label has ended")
+        if batch in {posted.batch for posted in self.accepted}:
+            self.repeated.append(batch)
+        else:
+            lines = environ["wsgi.input"].read().decode().splitlines()
+            self.accepted.append(Posted(self.clock.now(), batch, label, lines))
+        if fault == "lost":
+            raise requests.ConnectionError("connection broken")
+        return self._answer(start_response, 201, b"")
+
+    def _answer(self, start_response: Any, status: int, body: bytes) -> Iterable[bytes]:
+        start_response(f"{status} Status", [("Content-Length", str(len(body))), *self.headers])
+        return [body]

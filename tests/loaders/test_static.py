@@ -1,0 +1,120 @@
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph as ox
+import pytest
+
+from annotations.terms import Term, Triple
+from loaders.errors import InputError, OutputError
+from loaders.sources.base import StaticSource
+from loaders.sources.flights import Flights
+from loaders.sources.irail import Irail
+from loaders.static import line_of, load_local, load_spark
+from tests.loaders.recordings import entry, write_directory, write_flights, write_zip
+
+
+class Numbers:
+    """A source whose pieces repeat each other's facts and hold awkward texts."""
+
+    name = "numbers"
+
+    def pieces(self, count: int) -> Sequence[str]:
+        return [str(n) for n in range(16)]
+
+    def triples(self, piece: str) -> Iterator[Triple]:
+        for n in range(int(piece), int(piece) + 5):
+            yield Triple(
+                Term(f"<http://e/{n}>"), Term("<http://e/p>"), Term(f'"a\\n\\"{n}\\\\ ü 🚂\\u0085"')
+            )
+
+
+class Broken(Numbers):
+    """A source with a mistake in a later piece."""
+
+    def triples(self, piece: str) -> Iterator[Triple]:
+        yield from super().triples(piece)
+        if piece == "3":
+            raise InputError("a mistake", "table.csv", 7)
+
+
+def lines_in(directory: Path) -> list[str]:
+    files = sorted(directory.iterdir())
+    assert [file.name for file in files] == [f"part-{n:05}.nt" for n in range(len(files))]
+    return [line for file in files for line in file.read_text().split("\n") if line]
+
+
+def test_one_process_writes_every_fact_once(tmp_path: Path) -> None:
+    source = Numbers()
+    summary = load_local(source, tmp_path / "out")
+    lines = lines_in(tmp_path / "out")
+    wanted = {line_of(t) for piece in source.pieces(8) for t in source.triples(piece)}
+    assert sorted(lines) == sorted(wanted)
+    assert (
+        summary.triples
+        == len(wanted)
+        == sum(1 for _ in ox.parse(path=tmp_path / "out" / "part-00000.nt"))
+    )
+
+
+def sources(tmp_path: Path) -> list[StaticSource]:
+    polls = {
+        1417772214687 + n * 60_000: [entry(str(m)) for m in range(n, n + 4)] for n in range(20)
+    }
+    rows = [f"2013-01-0{1 + n % 9},{600 + n},{n},UA,{n},EWR,IAH" for n in range(50)]
+    return [
+        Numbers(),
+        Irail(write_zip(tmp_path / "day.zip", polls)),
+        Irail(write_directory(tmp_path / "day", polls)),
+        Flights(write_flights(tmp_path / "flights", rows)),
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_writes_the_same_facts(spark: Any, tmp_path: Path) -> None:
+    for number, source in enumerate(sources(tmp_path)):
+        one = load_local(source, tmp_path / f"local{number}")
+        other = load_spark(source, tmp_path / f"spark{number}", spark)
+        local = lines_in(tmp_path / f"local{number}")
+        assert sorted(lines_in(tmp_path / f"spark{number}")) == sorted(local)
+        assert one.triples == other.triples == len(local) > 0
+        assert other.files >= 1
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_mistake_met_by_a_worker_is_named(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^table\.csv, line 7: a mistake$"):
+        load_spark(Broken(), tmp_path / "out", spark)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_load_leaves_the_old_output(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    load_local(Numbers(), output)
+    before = lines_in(output)
+    with pytest.raises(InputError, match="line 7: a mistake"):
+        load_local(Broken(), output, replace=True)
+    assert lines_in(output) == before
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_an_output_is_replaced_only_when_told(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    load_local(Numbers(), output)
+    (output / "note.txt").write_text("keep me")
+    with pytest.raises(OutputError, match="out exists already"):
+        load_local(Numbers(), output)
+    assert (output / "note.txt").exists()
+    load_local(Numbers(), output, replace=True)
+    assert not (output / "note.txt").exists()
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="not a directory"):
+        load_local(Numbers(), tmp_path / "file", replace=True)
+    with pytest.raises(OutputError):
+        load_local(Numbers(), tmp_path / "file" / "below")
