@@ -1,14 +1,19 @@
 """The application: `create_app` for tests and embedding, `factory` for the workers of a server."""
 
+import os
 from collections.abc import Iterable
 
 from flask import Flask
 
-from annotations.clock import Clock
+from annotations.clock import Clock, SystemClock
+from tpf_server.datasets import open_datasets
 from tpf_server.fragments.dataset import Dataset
-from tpf_server.settings import Settings
+from tpf_server.settings import Configuration, Settings
 from tpf_server.web.routes import routes
 from tpf_server.web.site import Site
+
+WORKER_VARIABLE = "TPF_WORKER_CONFIGURATION"
+"""Environment variable by which `tpf-server` hands the settings to its worker processes."""
 
 
 def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) -> Flask:
@@ -24,3 +29,13 @@ def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) ->
     app.extensions["tpf_server"] = site
     routes(app, site)
     return app
+
+
+def factory() -> Flask:
+    """The application of one worker process, with stores of its own.
+
+    Raises:
+        StoreError: a store cannot be opened.
+    """
+    configuration = Configuration.from_json(os.environ[WORKER_VARIABLE])
+    return create_app(configuration.server, open_datasets(configuration), SystemClock())

@@ -6,6 +6,7 @@ validation and ``--help-settings``; later sources win: file < environment < flag
 """
 
 import dataclasses
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -54,7 +55,13 @@ class DatasetSettings:
         None, "seconds that a page may be cached for; unset: 10 with live facts, else 3600"
     )
     retention: float = _setting(
-        3600.0, "seconds for which replaced facts and the pages of a snapshot are kept"
+        300.0, "seconds for which replaced facts and the pages of a snapshot are kept"
+    )
+    history: float | None = _setting(
+        None, "seconds for which intervals are kept after they ended; unset: for ever"
+    )
+    accept_past: bool = _setting(
+        False, "whether intervals that have ended may be published, to load history"
     )
     page_labels: bool = _setting(True, "state the labels of a page's facts in its metadata")
 
@@ -72,7 +79,7 @@ class DatasetSettings:
             raise SettingsError(
                 f"dataset {self.name}: key is subject-predicate or triple, not {self.key!r}"
             )
-        if self.page_size < 0 or self.retention < 0 or (self.max_age or 0) < 0:
+        if min(self.page_size, self.retention, self.max_age or 0, self.history or 0) < 0:
             raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")
 
 
@@ -164,6 +171,29 @@ class Configuration(NamedTuple):
 
     server: Settings
     datasets: tuple[DatasetSettings, ...]
+
+    def with_port(self, port: int) -> "Configuration":
+        """The same, listening on this port."""
+        return self._replace(server=dataclasses.replace(self.server, port=port))
+
+    def to_json(self) -> str:
+        """A text that `from_json` reads."""
+        return json.dumps(
+            [dataclasses.asdict(self.server), *map(dataclasses.asdict, self.datasets)]
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Configuration":
+        """The configuration that `to_json` wrote.
+
+        Raises:
+            SettingsError: a value without sense.
+        """
+        server, *datasets = json.loads(text)
+        return cls(
+            _build(Settings, server, "setting"),
+            tuple(_build(DatasetSettings, entry, "setting") for entry in datasets),
+        )
 
 
 def read_configuration(

@@ -4,6 +4,7 @@ One rule takes all paths: datasets come and go at run time, so they are looked u
 Other parts of the server (continuous queries) add rules of their own, which Flask prefers.
 """
 
+from collections.abc import Callable
 from urllib.parse import quote
 
 from flask import Flask, Request, Response, request
@@ -12,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 from tpf_server.errors import MethodError, NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Chosen, Negotiator
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.web.health import alive, ready
 from tpf_server.web.publish import publish_facts
 from tpf_server.web.read import read_fragment
 from tpf_server.web.responses import READ_METHODS, dress, http_problem, options, problem
@@ -42,6 +44,10 @@ class Router:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._negotiator = Negotiator(WRITERS)
+        self._pages: dict[str, Callable[[], Response]] = {
+            "healthz": alive,
+            "readyz": lambda: ready(site),
+        }
 
     def answer(self, path: str) -> Response:
         """Answer the current request.
@@ -65,9 +71,19 @@ class Router:
             if chosen is None:
                 chosen = self._negotiator.by_accept(request.headers.get("Accept"))
             return read_fragment(site, endpoint, chosen, request, base + quote(path))
+        page = self._pages.get(path)
+        if page is not None:
+            return self._page(page)
         if path.endswith(_FACTS):
             return self._facts(base, path.removesuffix(_FACTS))
         raise NotFoundError(f"there is nothing at /{path}")
+
+    def _page(self, page: Callable[[], Response]) -> Response:
+        if request.method == "OPTIONS":
+            return options(READ_METHODS)
+        if request.method not in READ_METHODS:
+            raise MethodError(request.method, READ_METHODS)
+        return page()
 
     def _facts(self, base: str, name: str) -> Response:
         self._site.dataset(name)

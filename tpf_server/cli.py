@@ -1,0 +1,161 @@
+"""``tpf-server``: serve datasets as fragments, with granian.
+
+The process that is started reads the settings, indexes RDF files and watches over the workers;
+each worker opens the stores for itself. ``SIGTERM`` and ``SIGINT`` end it gracefully, ``SIGHUP``
+makes it read the settings again and replace the workers one by one.
+"""
+
+import http.client
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tpf_server.app import WORKER_VARIABLE
+from tpf_server.datasets import dataset_of_path, distinct, open_datasets
+from tpf_server.errors import ServerError, SettingsError
+from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
+
+_THREADS_PER_WORKER = 4
+_START_SECONDS = 120
+
+
+def _options() -> list[click.Parameter]:
+    """A flag for every setting of the server that fits in one."""
+    parameters: list[click.Parameter] = [
+        click.Argument(["data"], nargs=-1, type=click.Path(exists=True)),
+        click.Option(["--config"], type=click.Path(exists=True, dir_okay=False), help="TOML file"),
+        click.Option(["--help-settings"], is_flag=True, help="show all settings and stop"),
+    ]
+    for row in table(Settings):
+        flag = f"--{row.name.replace('_', '-')}"
+        if row.type is bool:
+            flag = f"{flag}/--no-{row.name.replace('_', '-')}"
+        if row.type in (bool, int, str):
+            parameters.append(click.Option([flag], type=row.type, default=None, help=row.help))
+    return parameters
+
+
+def _command(data: Sequence[str], config: str | None, help_settings: bool, **flags: Any) -> None:
+    if help_settings:
+        click.echo(describe())
+        return
+    try:
+        serve(data, Path(config) if config else None, flags)
+    except ServerError as error:
+        click.echo(f"tpf-server: {error}", err=True)
+        raise SystemExit(2 if isinstance(error, SettingsError) else 1) from None
+
+
+main = click.Command(
+    "tpf-server",
+    params=_options(),
+    callback=_command,
+    help="Serve DATA (store directories, or RDF files that are indexed at start) as fragments.",
+)
+
+
+def configure(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> Configuration:
+    """The settings of all sources, with the datasets of the command line.
+
+    Raises:
+        SettingsError: a bad setting, or no dataset at all.
+    """
+    server, datasets = read_configuration(file, os.environ, flags)
+    datasets = (*datasets, *map(dataset_of_path, data))
+    if not datasets:
+        raise SettingsError("there is nothing to serve: name an RDF file, or a dataset in --config")
+    return Configuration(server, tuple(distinct(datasets)))
+
+
+def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> None:
+    """Serve until a signal ends it.
+
+    Raises:
+        SettingsError: a bad setting.
+        StoreError: a store cannot be opened.
+    """
+    from granian.constants import Interfaces
+    from granian.log import LogLevels
+    from granian.server import Server
+
+    configuration = configure(data, file, flags)
+    settings = configuration.server
+    port = settings.port or _free_port(settings.host)
+
+    def hand_over(configuration: Configuration) -> None:
+        # Whatever is wrong with the data is found out here, once; workers only open what is there.
+        for dataset in open_datasets(configuration):
+            dataset.close()
+        os.environ[WORKER_VARIABLE] = configuration.with_port(port).to_json()
+
+    def reload() -> None:
+        try:
+            hand_over(configure(data, file, flags))
+        except ServerError as error:
+            click.echo(f"tpf-server: the settings stay as they were: {error}", err=True)
+
+    hand_over(configuration)
+    server = Server(
+        "tpf_server.app:factory",
+        factory=True,
+        interface=Interfaces.WSGI,
+        address=settings.host,
+        port=port,
+        workers=settings.workers,
+        blocking_threads=_THREADS_PER_WORKER,
+        log_level=LogLevels.warning,
+        log_access=settings.access_log,
+        log_dictconfig=_LOGGING,
+        websockets=False,
+    )
+    server.on_reload(reload)
+    names = ", ".join(dataset.name for dataset in configuration.datasets)
+    line = f"tpf-server: {configuration.with_port(port).server.base} (datasets: {names})"
+    threading.Thread(target=_announce, args=(settings.host, port, line), daemon=True).start()
+    server.serve()
+
+
+_LOGGING = {
+    "handlers": {
+        name: {
+            "formatter": formatter,
+            "class": "logging.StreamHandler",
+            "stream": "ext://sys.stderr",
+        }
+        for name, formatter in (("console", "generic"), ("access", "access"))
+    }
+}
+
+
+def _free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _announce(host: str, port: int, line: str) -> None:
+    """Print the line once the server answers."""
+    deadline = time.monotonic() + _START_SECONDS
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    while time.monotonic() < deadline:
+        connection = http.client.HTTPConnection(address, port, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
+                click.echo(line)
+                sys.stdout.flush()
+                return
+        except OSError:
+            time.sleep(0.05)
+        finally:
+            connection.close()
+    logging.getLogger("tpf_server").error("no worker answers")
