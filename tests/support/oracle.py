@@ -1,15 +1,32 @@
 """An independent engine and an independent model of publication, to compare answers with.
 
-The engine is pyoxigraph. The model is a plain reading of the rules: a fact is valid at *now* iff
-``start <= now < end``; a fact that is published replaces the expiring fact of the same key, and
-ends the interval of the same key that is open at its start.
+The engine is pyoxigraph. The model, `Publications`, is a plain reading of the rules: a fact is
+valid at *now* iff ``start <= now < end``; a fact that is published replaces the expiring fact of
+the same key, and ends the interval of the same key that is open at its start.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
 
 import pyoxigraph as ox
 
+from annotations.errors import LabelError, OverlapError
+from annotations.instants import format_instant
+from annotations.labels import (
+    Expiration,
+    Fact,
+    FactKey,
+    Interval,
+    Label,
+    check_no_overlap,
+    key_of,
+)
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
+
+SolutionBag: TypeAlias = Counter[frozenset[tuple[str, str]]]
+"""A multiset of solutions, each as its pairs of variable and term."""
 
 _DEFAULT = Term("<urn:default>")
 
@@ -63,16 +80,121 @@ def match_patterns(
     ]
 
 
-def select(store: ox.Store, query: str) -> list[dict[str, Term]]:
+def select(store: ox.Store, query: str, *, union_default: bool = False) -> list[dict[str, Term]]:
     """The solutions of a SELECT query, with multiplicities: variable to term; unbound ones absent.
 
     Raises:
         SyntaxError: the query is malformed.
     """
-    answer = store.query(query)
+    answer = store.query(query, use_default_graph_as_union=union_default)
     assert isinstance(answer, ox.QuerySolutions)
     names = answer.variables
     return [
         {str(name): term_of(term) for name in names if (term := row[name]) is not None}
         for row in answer
     ]
+
+
+def bag(solutions: Iterable[Mapping[str, str]]) -> SolutionBag:
+    """Solutions as a multiset, to be compared whatever their order."""
+    return Counter(frozenset(solution.items()) for solution in solutions)
+
+
+class Publications:
+    """What is known after a series of publications: a list per key, read from end to end.
+
+    Args:
+        static: the quads that always hold.
+        key: what makes two facts versions of one fact.
+    """
+
+    def __init__(self, static: Iterable[Quad] = (), key: FactKey = "subject-predicate") -> None:
+        self.static = tuple(dict.fromkeys(static))
+        self._key: FactKey = key
+        self._versions: dict[tuple[str, ...], list[Fact]] = {}
+
+    def publish(self, facts: Sequence[Fact], now: datetime) -> None:
+        """Add a batch, all or none.
+
+        Raises:
+            LabelError: a fact without a label, or with one that has ended.
+            OverlapError: labels that overlap in the batch, or that reach into an interval that was
+                published to start later.
+        """
+        check_no_overlap(facts, self._key)
+        changed = dict(self._versions)
+        # An expiring fact counts as starting now, so it comes before the intervals to come.
+        for fact in sorted(facts, key=lambda fact: _start(fact, now)):
+            key = key_of(fact.quad, self._key)
+            changed[key] = _with(changed.get(key, []), fact, now)
+        self._versions = changed
+
+    def accepts(self, facts: Sequence[Fact], now: datetime) -> bool:
+        """Whether this batch could be published now."""
+        tried = Publications(self.static, self._key)
+        tried._versions = self._versions
+        try:
+            tried.publish(facts, now)
+        except LabelError:
+            return False
+        return True
+
+    def facts(self) -> list[Fact]:
+        """Every version that is known, the static facts first."""
+        versions = [fact for facts in self._versions.values() for fact in facts]
+        return [*(Fact(quad) for quad in self.static), *versions]
+
+    def valid_at(self, now: datetime) -> list[Quad]:
+        """The quads that hold at an instant: a set, as RDF has it."""
+        return list(dict.fromkeys(fact.quad for fact in self.facts() if fact.valid_at(now)))
+
+    def answer(self, query: str, now: datetime, *, union_default: bool = False) -> SolutionBag:
+        """The solutions of a SELECT query over the quads that hold at an instant.
+
+        Args:
+            query: SPARQL 1.1.
+            now: the instant.
+            union_default: whether the default graph of the query is the union of all graphs.
+        """
+        return bag(select(store_of(self.valid_at(now)), query, union_default=union_default))
+
+
+def _label(fact: Fact) -> Label:
+    if fact.label is None:
+        raise LabelError(f"a live fact needs a label: {fact.quad}")
+    return fact.label
+
+
+def _start(fact: Fact, now: datetime) -> datetime:
+    start = _label(fact).start
+    return now if start is None else start
+
+
+def _with(versions: list[Fact], fact: Fact, now: datetime) -> list[Fact]:
+    """The versions of one fact after one more was published."""
+    label, start = _label(fact), _start(fact, now)
+    if label.end <= now:
+        raise LabelError(f"ended at {format_instant(label.end)}: {fact.quad}")
+    if fact in versions:
+        return versions
+    kept = [_beside(known, label, start, now) for known in versions]
+    return [*(known for known in kept if known is not None), fact]
+
+
+def _beside(known: Fact, label: Label, start: datetime, now: datetime) -> Fact | None:
+    """What is left of a known version when one with another label comes; ``None``: nothing."""
+    old = _label(known)
+    if isinstance(old, Interval):
+        if start < old.start < label.end:
+            raise OverlapError(f"reaches into what was published before: {known.quad}")
+        if old.start == start:
+            # An interval corrects the one with its start; an expiring fact ends it as it begins.
+            return None
+        if old.start < start < old.end:
+            return known._replace(label=Interval(old.start, start))
+        return known
+    if isinstance(label, Expiration):
+        return None
+    if old.end <= start:
+        return known
+    return known._replace(label=Expiration(start)) if start > now else None
