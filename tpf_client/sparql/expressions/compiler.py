@@ -1,0 +1,274 @@
+"""Expressions to closures over solutions.
+
+A closure gives a typed value or a term identifier, whichever its user needs: ``?x`` as a term is
+what stands in the solution (its lexical form is kept), ``?x + 1`` as a term is encoded from its
+value. An error is an `EvaluationError`, which `condition` and `binding` turn into what SPARQL makes
+of it: false, and unbound.
+
+Source: SPARQL 1.1 Query Language, section 17.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from random import Random, SystemRandom
+from typing import Any, TypeAlias
+
+from annotations.terms import Variable
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, VariableRef
+from tpf_client.sparql.expressions import casts, operators, terms
+from tpf_client.sparql.expressions.functions import FUNCTIONS
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.expressions.values import DateTime, EvaluationError, Value
+
+Solution: TypeAlias = tuple[int, ...]
+ValueOf: TypeAlias = Callable[[Solution], Value]
+TermOf: TypeAlias = Callable[[Solution], int]
+
+VOLATILE = frozenset(("RAND", "UUID", "STRUUID", "BNODE"))
+"""Functions that give another value each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What expressions depend on beside the solution.
+
+    Args:
+        typed: the values of term identifiers.
+        now: what NOW() gives.
+        base: what IRI() resolves relative IRIs against.
+        random: where RAND, UUID and STRUUID come from.
+    """
+
+    typed: TypedTerms
+    now: DateTime
+    base: str | None = None
+    random: Random = field(default_factory=SystemRandom)
+    nodes: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    """Blank nodes that BNODE(label) has made, by the row and the label."""
+
+
+def is_volatile(expression: Expression) -> bool:
+    """Whether an expression may give another value for the same solution."""
+    if isinstance(expression, Call):
+        return expression.name in VOLATILE or any(map(is_volatile, expression.arguments))
+    return False
+
+
+class Compiler:
+    """Makes closures for solutions of one schema.
+
+    Args:
+        environment: what expressions depend on beside the solution.
+        schema: the variables of the solutions.
+        row: how many leading variables tell rows apart for BNODE(label); ``None``: all.
+    """
+
+    def __init__(
+        self, environment: Environment, schema: Sequence[Variable], row: int | None = None
+    ) -> None:
+        self.environment = environment
+        self.typed = environment.typed
+        self._places = {name: place for place, name in enumerate(schema)}
+        self._row = len(schema) if row is None else row
+
+    # ------------------------------------------------------------------------- for users
+
+    def condition(self, expression: Expression) -> Callable[[Solution], bool]:
+        """Whether the effective boolean value is true; an error is false."""
+        test = self.test(expression)
+
+        def holds(solution: Solution) -> bool:
+            try:
+                return test(solution)
+            except EvaluationError:
+                return False
+
+        return holds
+
+    def binding(self, expression: Expression) -> TermOf:
+        """The identifier of the value; 0 where there is an error."""
+        term = self.term(expression)
+
+        def bind(solution: Solution) -> int:
+            try:
+                return term(solution)
+            except EvaluationError:
+                return 0
+
+        return bind
+
+    # ----------------------------------------------------------------------- for closures
+
+    def term(self, expression: Expression) -> TermOf:
+        """A closure that gives a term identifier, never 0."""
+        match expression:
+            case VariableRef(variable):
+                place = self._places.get(variable)
+                if place is None:
+                    return _error
+
+                def look_up(solution: Solution) -> int:
+                    identifier = solution[place]
+                    if identifier:
+                        return identifier
+                    raise EvaluationError
+
+                return look_up
+            case Constant(term):
+                identifier = self.typed.dictionary.encode(term)
+                return lambda _solution: identifier
+            case Call(name, arguments) if name in terms.TERM_FUNCTIONS:
+                return terms.TERM_FUNCTIONS[name](self, arguments)
+            case _:
+                value = self.value(expression)
+                encode = self.typed.encode
+                return lambda solution: encode(value(solution))
+
+    def value(self, expression: Expression) -> ValueOf:
+        """A closure that gives a typed value."""
+        match expression:
+            case VariableRef(variable):
+                place = self._places.get(variable)
+                if place is None:
+                    return _error
+                typed, at = self.typed, itemgetter(place)
+                return lambda solution: typed[at(solution)]
+            case Constant(term):
+                value = self.typed[self.typed.dictionary.encode(term)]
+                return lambda _solution: value
+            case Call(name, arguments):
+                return self._call(name, arguments)
+            case Exists() | Aggregate():
+                raise UnsupportedQueryError(f"{type(expression).__name__} cannot stand here")
+
+    def test(self, expression: Expression) -> Callable[[Solution], bool]:
+        """A closure that gives the effective boolean value."""
+        value = self.value(expression)
+        truth = operators.truth
+
+        def test(solution: Solution) -> bool:
+            found = value(solution)
+            return found if found is True or found is False else truth(found)
+
+        return test
+
+    def _call(self, name: str, arguments: tuple[Expression, ...]) -> ValueOf:
+        if name in _LOGIC:
+            return _LOGIC[name](self, arguments)
+        if name in terms.TERM_FUNCTIONS:
+            term, typed = terms.TERM_FUNCTIONS[name](self, arguments), self.typed
+            return lambda solution: typed[term(solution)]
+        if name in terms.ON_TERMS:
+            return terms.ON_TERMS[name](self, arguments)
+        if name in casts.CASTS and len(arguments) == 1:
+            return casts.cast(self, name, arguments[0])
+        function = _OPERATORS.get(name) or FUNCTIONS.get(name)
+        if function is None:
+            raise UnsupportedQueryError(f"unknown function {name}")
+        values = [self.value(argument) for argument in arguments]
+        if len(values) == 1:
+            (only,) = values
+            return lambda solution: function(only(solution))
+        if len(values) == 2:
+            left, right = values
+            return lambda solution: function(left(solution), right(solution))
+        return lambda solution: function(*[value(solution) for value in values])
+
+    def row(self, solution: Solution) -> Solution:
+        """The part of a solution that tells rows apart."""
+        return solution[: self._row]
+
+
+def _error(_solution: Solution) -> Any:
+    raise EvaluationError
+
+
+# ------------------------------------------------------------------- three-valued logic
+
+
+def _or(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+    left, right = (compiler.test(argument) for argument in arguments)
+
+    def either(solution: Solution) -> bool:
+        try:
+            if left(solution):
+                return True
+        except EvaluationError:
+            if right(solution):
+                return True
+            raise
+        return right(solution)
+
+    return either
+
+
+def _and(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+    left, right = (compiler.test(argument) for argument in arguments)
+
+    def both(solution: Solution) -> bool:
+        try:
+            if not left(solution):
+                return False
+        except EvaluationError:
+            if not right(solution):
+                return False
+            raise
+        return right(solution)
+
+    return both
+
+
+def _not(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+    test = compiler.test(arguments[0])
+    return lambda solution: not test(solution)
+
+
+def _in(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+    wanted, *members = (compiler.value(argument) for argument in arguments)
+    equal = operators.equal
+
+    def is_in(solution: Solution) -> bool:
+        value = wanted(solution)
+        failed = False
+        for member in members:
+            try:
+                if equal(value, member(solution)):
+                    return True
+            except EvaluationError:
+                failed = True
+        if failed:
+            raise EvaluationError
+        return False
+
+    return is_in
+
+
+def _not_in(compiler: Compiler, arguments: tuple[Expression, ...]) -> ValueOf:
+    is_in = _in(compiler, arguments)
+    return lambda solution: not is_in(solution)
+
+
+_LOGIC: dict[str, Callable[[Compiler, tuple[Expression, ...]], ValueOf]] = {
+    "||": _or,
+    "&&": _and,
+    "!": _not,
+    "IN": _in,
+    "NOT IN": _not_in,
+}
+
+_OPERATORS: dict[str, Callable[..., Value]] = {
+    "=": operators.equal,
+    "!=": lambda left, right: not operators.equal(left, right),
+    "<": operators.less,
+    ">": operators.greater,
+    "<=": operators.at_most,
+    ">=": operators.at_least,
+    "+": operators.add,
+    "-": operators.subtract,
+    "*": operators.multiply,
+    "/": operators.quotient,
+    "neg": operators.negated,
+    "pos": operators.unchanged,
+}

@@ -1,0 +1,237 @@
+"""Operators on typed values: arithmetic, equality, order, effective boolean value.
+
+Source: SPARQL 1.1 Query Language, sections 17.2 and 17.3. Where the specification has a type
+error because no operator is defined, two cases are answered (17.3.1 allows that): values of known,
+different types are unequal, and strings with the same language tag are ordered.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import Any
+
+from tpf_client.sparql.expressions.dates import (
+    Date,
+    DateTime,
+    Duration,
+    Time,
+    add_duration,
+    compare_durations,
+    difference,
+)
+from tpf_client.sparql.expressions.values import (
+    BlankNode,
+    EvaluationError,
+    Iri,
+    LanguageString,
+    Opaque,
+    Single,
+    Value,
+    divide,
+    exact,
+)
+
+_RANK: dict[type, int] = {int: 0, Decimal: 1, Single: 2, float: 3}
+_POINTS = (DateTime, Date, Time)
+_RESOURCES = (Iri, BlankNode)
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value is numeric (a boolean is not)."""
+    return type(value) in _RANK
+
+
+def _raise(value: Any, rank: int) -> Any:
+    """Promote a number to the type of this rank."""
+    if rank == 1:
+        return Decimal(value) if type(value) is int else value
+    try:
+        return Single(value) if rank == 2 else float(value)
+    except OverflowError:
+        raise EvaluationError from None
+
+
+def promoted(left: Value, right: Value) -> tuple[int, Any, Any]:
+    """Two numbers brought to one type, with its rank (section 17.3, numeric promotion).
+
+    Raises:
+        EvaluationError: one of them is not a number.
+    """
+    one, other = _RANK.get(type(left)), _RANK.get(type(right))
+    if one is None or other is None:
+        raise EvaluationError
+    if one == other:
+        return one, left, right
+    rank = max(one, other)
+    return rank, _raise(left, rank), _raise(right, rank)
+
+
+def _calculation(
+    plain: Callable[[Any, Any], Any], precise: Callable[[Context, Decimal, Decimal], Decimal]
+) -> Callable[[Value, Value], Value]:
+    def calculate(left: Value, right: Value) -> Value:
+        if type(left) is int and type(right) is int:
+            return plain(left, right)  # type: ignore[no-any-return]
+        rank, one, other = promoted(left, right)
+        if rank == 1:
+            return exact(precise, one, other)
+        result = plain(float(one), float(other))
+        return Single(result) if rank == 2 else result
+
+    return calculate
+
+
+_add_numbers = _calculation(operator.add, Context.add)
+_subtract_numbers = _calculation(operator.sub, Context.subtract)
+multiply = _calculation(operator.mul, Context.multiply)
+
+
+def add(left: Value, right: Value) -> Value:
+    """``left + right``."""
+    if is_number(left):
+        return _add_numbers(left, right)
+    if isinstance(left, Duration):
+        if isinstance(right, Duration):
+            return _sum(left, right, 1)
+        left, right = right, left
+    if isinstance(left, _POINTS) and isinstance(right, Duration):
+        return add_duration(left, right, 1)
+    raise EvaluationError
+
+
+def subtract(left: Value, right: Value) -> Value:
+    """``left - right``."""
+    if is_number(left):
+        return _subtract_numbers(left, right)
+    if isinstance(left, Duration) and isinstance(right, Duration):
+        return _sum(left, right, -1)
+    if isinstance(left, _POINTS):
+        if isinstance(right, Duration):
+            return add_duration(left, right, -1)
+        if isinstance(right, _POINTS) and type(left) is type(right):
+            gap = difference(left, right)
+            if gap is not None:
+                return Duration(0, gap, "dayTimeDuration")
+    raise EvaluationError
+
+
+def _sum(left: Duration, right: Duration, sign: int) -> Duration:
+    months, seconds = left.months + sign * right.months, left.seconds + sign * right.seconds
+    if months * seconds < 0:
+        raise EvaluationError
+    same = left.datatype == right.datatype
+    return Duration(months, seconds, left.datatype if same else "duration")
+
+
+def quotient(left: Value, right: Value) -> Value:
+    """``left / right``; integers give a decimal."""
+    rank, one, other = promoted(left, right)
+    if rank <= 1:
+        return divide(Decimal(one), Decimal(other))
+    one, other = float(one), float(other)
+    if other:
+        result = one / other
+    elif not one or math.isnan(one):
+        result = math.nan
+    else:
+        result = math.copysign(math.inf, one) * math.copysign(1, other)
+    return Single(result) if rank == 2 else result
+
+
+def negated(value: Value) -> Value:
+    """``-value``."""
+    if isinstance(value, Duration):
+        return Duration(-value.months, -value.seconds, value.datatype)
+    if not is_number(value):
+        raise EvaluationError
+    if isinstance(value, Single):
+        return Single(-value)
+    return -value
+
+
+def unchanged(value: Value) -> Value:
+    """``+value``."""
+    if not is_number(value):
+        raise EvaluationError
+    return value
+
+
+def equal(left: Value, right: Value) -> bool:
+    """``left = right``.
+
+    Raises:
+        EvaluationError: nobody knows.
+    """
+    kind, other = type(left), type(right)
+    if kind is other:
+        if isinstance(left, Opaque):
+            if left == right:
+                return True
+            raise EvaluationError
+        if isinstance(left, _POINTS):
+            # Where a time zone is missing on one side they are not the same instant for sure.
+            return difference(left, right) == 0  # type: ignore[arg-type]
+        if isinstance(left, Duration) and isinstance(right, Duration):
+            return left[:2] == right[:2]
+        return left == right
+    if kind in _RANK and other in _RANK:
+        _, one, two = promoted(left, right)
+        return bool(one == two)
+    # A literal of an unknown type may be any value, but it is neither an IRI nor a blank node.
+    if Opaque in (kind, other) and kind not in _RESOURCES and other not in _RESOURCES:
+        raise EvaluationError
+    return False
+
+
+def _order(name: str, compare: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bool]:
+    directly = frozenset((int, Decimal, float, Single, str, bool))
+
+    def ordered(left: Value, right: Value) -> bool:
+        kind, other = type(left), type(right)
+        if kind is other:
+            if kind in directly:
+                return compare(left, right)
+            if isinstance(left, _POINTS):
+                gap = difference(left, right)  # type: ignore[arg-type]
+                if gap is not None:
+                    return compare(gap, 0)
+            elif isinstance(left, Duration) and isinstance(right, Duration):
+                sign = compare_durations(left, right)
+                if sign is not None:
+                    return compare(sign, 0)
+            elif (
+                isinstance(left, LanguageString)
+                and isinstance(right, LanguageString)
+                and left.language == right.language
+            ):
+                return compare(left.text, right.text)
+        elif kind in _RANK and other in _RANK:
+            _, one, two = promoted(left, right)
+            return compare(one, two)
+        raise EvaluationError
+
+    ordered.__doc__ = f"``left {name} right``."
+    return ordered
+
+
+less = _order("<", operator.lt)
+greater = _order(">", operator.gt)
+at_most = _order("<=", operator.le)
+at_least = _order(">=", operator.ge)
+
+
+def truth(value: Value) -> bool:
+    """The effective boolean value (section 17.2.2).
+
+    Raises:
+        EvaluationError: it has none.
+    """
+    kind = type(value)
+    if kind is bool:
+        return bool(value)
+    if kind is str or kind in (int, Decimal):
+        return bool(value)
+    if isinstance(value, float):
+        return bool(value) and value == value
+    raise EvaluationError

@@ -1,0 +1,226 @@
+"""Functions on terms rather than values: they give terms back as they are, or look at their form.
+
+Source: SPARQL 1.1 Query Language, sections 17.4.1 (functional forms) and 17.4.2 (on RDF terms).
+"""
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from annotations.errors import TermError
+from annotations.namespaces import XSD
+from annotations.terms import (
+    Term,
+    blank_node,
+    iri,
+    is_blank_node,
+    is_iri,
+    is_literal,
+    literal,
+    literal_parts,
+)
+from tpf_client.sparql.algebra import Expression
+from tpf_client.sparql.expressions.operators import is_number
+from tpf_client.sparql.expressions.values import EvaluationError, Iri, Value
+from tpf_client.sparql.iris import is_absolute, resolve
+
+if TYPE_CHECKING:
+    from tpf_client.sparql.expressions.compiler import Compiler
+
+Solution: TypeAlias = tuple[int, ...]
+TermOf: TypeAlias = Callable[[Solution], int]
+ValueOf: TypeAlias = Callable[[Solution], Value]
+Arguments: TypeAlias = tuple[Expression, ...]
+
+
+def _if(compiler: "Compiler", arguments: Arguments) -> TermOf:
+    test = compiler.test(arguments[0])
+    then, otherwise = compiler.term(arguments[1]), compiler.term(arguments[2])
+    return lambda solution: then(solution) if test(solution) else otherwise(solution)
+
+
+def _coalesce(compiler: "Compiler", arguments: Arguments) -> TermOf:
+    choices = [compiler.term(argument) for argument in arguments]
+
+    def first(solution: Solution) -> int:
+        for choice in choices:
+            try:
+                return choice(solution)
+            except EvaluationError:
+                continue
+        raise EvaluationError
+
+    return first
+
+
+def _bnode(compiler: "Compiler", arguments: Arguments) -> TermOf:
+    environment, encode = compiler.environment, compiler.typed.dictionary.encode
+
+    def fresh() -> int:
+        return encode(blank_node(f"b{environment.random.getrandbits(96):024x}"))
+
+    if not arguments:
+        return lambda _solution: fresh()
+    label = compiler.value(arguments[0])
+
+    def labelled(solution: Solution) -> int:
+        name = label(solution)
+        if type(name) is not str:
+            raise EvaluationError
+        key = (compiler.row(solution), name)
+        found = environment.nodes.get(key)
+        if found is None:
+            found = environment.nodes[key] = fresh()
+        return found
+
+    return labelled
+
+
+TERM_FUNCTIONS: dict[str, Callable[["Compiler", Arguments], TermOf]] = {
+    "IF": _if,
+    "COALESCE": _coalesce,
+    "BNODE": _bnode,
+}
+"""Functions whose result is a term that may be one of their arguments."""
+
+
+def _on_term(function: Callable[[Term], Value]) -> Callable[["Compiler", Arguments], ValueOf]:
+    def compiled(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+        term, decode = compiler.term(arguments[0]), compiler.typed.dictionary.decode
+        known: dict[int, Value] = {}
+
+        def call(solution: Solution) -> Value:
+            identifier = term(solution)
+            value = known.get(identifier)
+            if value is None:
+                value = known[identifier] = function(decode(identifier))
+            return value
+
+        return call
+
+    return compiled
+
+
+def _bound(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+    term = compiler.term(arguments[0])
+
+    def bound(solution: Solution) -> bool:
+        try:
+            term(solution)
+        except EvaluationError:
+            return False
+        return True
+
+    return bound
+
+
+def _same_term(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+    left, right = (compiler.term(argument) for argument in arguments)
+    return lambda solution: left(solution) == right(solution)
+
+
+def lexical_form(term: Term) -> str:
+    """STR: the characters of an IRI or the lexical form of a literal.
+
+    Raises:
+        EvaluationError: a blank node or a triple term.
+    """
+    if is_iri(term):
+        return term[1:-1]
+    if is_literal(term):
+        return literal_parts(term).lexical
+    raise EvaluationError
+
+
+def _lang(term: Term) -> str:
+    if not is_literal(term):
+        raise EvaluationError
+    return (literal_parts(term).language or "").partition("--")[0]
+
+
+def _datatype(term: Term) -> Iri:
+    if not is_literal(term):
+        raise EvaluationError
+    return Iri(literal_parts(term).datatype)
+
+
+def _iri(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+    base = compiler.environment.base
+
+    def make(term: Term) -> Iri:
+        if is_iri(term):
+            return Iri(term[1:-1])
+        if not is_literal(term) or literal_parts(term).datatype != XSD + "string":
+            raise EvaluationError
+        text = literal_parts(term).lexical
+        if not is_absolute(text):
+            if base is None:
+                raise EvaluationError
+            text = resolve(base, text)
+        try:
+            return Iri(iri(text)[1:-1])
+        except TermError:
+            raise EvaluationError from None
+
+    return _on_term(make)(compiler, arguments)
+
+
+def _strdt(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+    text, datatype, typed = (
+        compiler.value(arguments[0]),
+        compiler.value(arguments[1]),
+        compiler.typed,
+    )
+
+    def make(solution: Solution) -> Value:
+        lexical, kind = text(solution), datatype(solution)
+        if type(lexical) is not str or not isinstance(kind, Iri):
+            raise EvaluationError
+        return typed[typed.dictionary.encode(literal(lexical, datatype=kind.value))]
+
+    return make
+
+
+def _now(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+    now = compiler.environment.now
+    return lambda _solution: now
+
+
+def _rand(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+    random = compiler.environment.random.random
+    return lambda _solution: random()
+
+
+def _uuid(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+    bits = compiler.environment.random.getrandbits
+    return lambda _solution: Iri(uuid.UUID(int=bits(128), version=4).urn)
+
+
+def _struuid(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+    bits = compiler.environment.random.getrandbits
+    return lambda _solution: str(uuid.UUID(int=bits(128), version=4))
+
+
+def _is_numeric(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+    value = compiler.value(arguments[0])
+    return lambda solution: is_number(value(solution))
+
+
+ON_TERMS: dict[str, Callable[["Compiler", Arguments], ValueOf]] = {
+    "BOUND": _bound,
+    "SAMETERM": _same_term,
+    "STR": _on_term(lexical_form),
+    "LANG": _on_term(_lang),
+    "DATATYPE": _on_term(_datatype),
+    "IRI": _iri,
+    "STRDT": _strdt,
+    "ISIRI": _on_term(is_iri),
+    "ISBLANK": _on_term(is_blank_node),
+    "ISLITERAL": _on_term(is_literal),
+    "ISNUMERIC": _is_numeric,
+    "NOW": _now,
+    "RAND": _rand,
+    "UUID": _uuid,
+    "STRUUID": _struuid,
+}
+"""Functions that look at the terms of their arguments, or at the environment."""

@@ -1,0 +1,269 @@
+"""Typed values of terms: what operators and functions compute with.
+
+| term | value |
+|---|---|
+| IRI, blank node | `Iri`, `BlankNode` |
+| xsd:string, language-tagged string | ``str``, `LanguageString` |
+| xsd:boolean | ``bool`` |
+| xsd:integer and the types derived from it | ``int`` |
+| xsd:decimal, xsd:float, xsd:double | ``Decimal``, `Single`, ``float`` |
+| xsd:dateTime, xsd:date, xsd:time, durations | see `dates` |
+| any other literal, ill-typed ones and triple terms | `Opaque` |
+
+Sources: XML Schema 1.1 part 2; SPARQL 1.1 Query Language, section 17.1. Computed values are
+written as pyoxigraph writes them (no exponents, no trailing zeros).
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
+from typing import NamedTuple, TypeAlias
+
+from annotations.namespaces import XSD
+from annotations.terms import Term, is_blank_node, is_iri, is_literal, literal, literal_parts
+from tpf_client.sparql.expressions.dates import (
+    DATE_READERS,
+    Date,
+    DateTime,
+    Duration,
+    Time,
+    write_date_value,
+)
+
+
+class EvaluationError(Exception):
+    """The error value of SPARQL expressions (section 17.2); never leaves them."""
+
+
+class Iri(NamedTuple):
+    """An IRI."""
+
+    value: str
+
+
+class BlankNode(NamedTuple):
+    """A blank node."""
+
+    label: str
+
+
+class LanguageString(NamedTuple):
+    """A string with a language tag (in lower case)."""
+
+    text: str
+    language: str
+
+
+class Single(float):
+    """An xsd:float: a double that a 32-bit number can hold."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: float) -> "Single":
+        """Round to 32 bits."""
+        try:
+            return super().__new__(cls, struct.unpack("f", struct.pack("f", value))[0])
+        except OverflowError:
+            return super().__new__(cls, float("inf") if value > 0 else float("-inf"))
+
+
+class Opaque(NamedTuple):
+    """A term whose value nobody here knows."""
+
+    term: Term
+
+
+Value: TypeAlias = (
+    Iri
+    | BlankNode
+    | str
+    | LanguageString
+    | bool
+    | int
+    | Decimal
+    | Single
+    | float
+    | DateTime
+    | Date
+    | Time
+    | Duration
+    | Opaque
+)
+
+TRUE = literal("true", datatype=XSD + "boolean")
+FALSE = literal("false", datatype=XSD + "boolean")
+
+INTEGER_TYPES = frozenset(
+    XSD + name
+    for name in (
+        "integer", "nonPositiveInteger", "negativeInteger", "long", "int", "short", "byte",
+        "nonNegativeInteger", "unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte",
+        "positiveInteger",
+    )
+)  # fmt: skip
+NUMERIC_TYPES = INTEGER_TYPES | {XSD + "decimal", XSD + "float", XSD + "double"}
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
+_DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPECIAL = {"INF": "inf", "+INF": "inf", "-INF": "-inf", "NaN": "nan"}
+_BOOLEAN = {"true": True, "1": True, "false": False, "0": False}
+
+# Decimals have 18 digits behind the point, as in pyoxigraph; before it as many as are needed.
+_EXACT = Context(prec=400, rounding=ROUND_DOWN)
+_STEP = Decimal(1).scaleb(-18)
+
+
+def read_integer(lexical: str) -> int | None:
+    """The value of a lexical form of xsd:integer; ``None`` if it is none."""
+    return int(lexical) if _INTEGER.fullmatch(lexical) else None
+
+
+def read_decimal(lexical: str) -> Decimal | None:
+    """The value of a lexical form of xsd:decimal; ``None`` if it is none."""
+    return Decimal(lexical) if _DECIMAL.fullmatch(lexical) else None
+
+
+def read_double(lexical: str) -> float | None:
+    """The value of a lexical form of xsd:double or xsd:float; ``None`` if it is none."""
+    if _DOUBLE.fullmatch(lexical):
+        return float(lexical)
+    special = _SPECIAL.get(lexical)
+    return None if special is None else float(special)
+
+
+def _read_single(lexical: str) -> Single | None:
+    value = read_double(lexical)
+    return None if value is None else Single(value)
+
+
+_READERS: dict[str, Callable[[str], Value | None]] = {
+    XSD + "boolean": _BOOLEAN.get,
+    **dict.fromkeys(INTEGER_TYPES, read_integer),
+    XSD + "decimal": read_decimal,
+    XSD + "double": read_double,
+    XSD + "float": _read_single,
+    **DATE_READERS,
+}
+
+
+def value_of(term: Term) -> Value:
+    """The typed value of a term."""
+    if is_iri(term):
+        return Iri(term[1:-1])
+    if is_blank_node(term):
+        return BlankNode(term[2:])
+    if not is_literal(term):
+        return Opaque(term)
+    lexical, language, datatype = literal_parts(term)
+    if language is not None:
+        return LanguageString(lexical, language)
+    if datatype == XSD + "string":
+        return lexical
+    reader = _READERS.get(datatype)
+    if reader is None:
+        return Opaque(term)
+    value = reader(lexical.strip(" \t\r\n"))
+    return Opaque(term) if value is None else value
+
+
+def term_of(value: Value) -> Term:
+    """The term of a computed value, in canonical form."""
+    kind = type(value)
+    if kind is bool:
+        return TRUE if value else FALSE
+    if kind is str:
+        return literal(str(value))
+    if isinstance(value, Iri):
+        return Term(f"<{value.value}>")
+    if isinstance(value, BlankNode):
+        return Term(f"_:{value.label}")
+    if isinstance(value, LanguageString):
+        return literal(value.text, language=value.language)
+    if isinstance(value, Opaque):
+        return value.term
+    lexical, datatype = lexical_of(value)
+    return literal(lexical, datatype=datatype)
+
+
+def lexical_of(value: Value) -> tuple[str, str]:
+    """The canonical lexical form and the datatype of a number, boolean, date or duration."""
+    if isinstance(value, bool):
+        return ("true" if value else "false"), XSD + "boolean"
+    if isinstance(value, int):
+        return str(value), XSD + "integer"
+    if isinstance(value, Decimal):
+        return decimal_text(value), XSD + "decimal"
+    if isinstance(value, float):
+        return double_text(value), XSD + ("float" if isinstance(value, Single) else "double")
+    if isinstance(value, (DateTime, Date, Time, Duration)):
+        return write_date_value(value)
+    raise TypeError(f"no lexical form: {value!r}")
+
+
+def decimal_text(value: Decimal) -> str:
+    """The canonical lexical form of an xsd:decimal."""
+    text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
+
+
+def double_text(value: float) -> str:
+    """The lexical form of an xsd:double or xsd:float, the shortest that means this number."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "INF" if value > 0 else "-INF"
+    digits = repr(float(value))
+    if isinstance(value, Single):
+        digits = next(
+            text
+            for text in (f"{float(value):.{n}g}" for n in range(1, 10))
+            if Single(float(text)) == value
+        )
+    text = format(Decimal(digits), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def shorten(value: Decimal) -> Decimal:
+    """A decimal cut to the precision of our decimals."""
+    exponent = value.as_tuple().exponent
+    if isinstance(exponent, int) and exponent < -18:
+        return value.quantize(_STEP, context=_EXACT)
+    return value
+
+
+def decimal_of_float(value: float) -> Decimal:
+    """The decimal of a double.
+
+    Raises:
+        EvaluationError: infinite or not a number.
+    """
+    try:
+        return shorten(
+            Decimal(repr(float(value)))
+            if not isinstance(value, Single)
+            else Decimal(double_text(value))
+        )
+    except InvalidOperation:
+        raise EvaluationError from None
+
+
+def divide(left: Decimal, right: Decimal) -> Decimal:
+    """The quotient of decimals, cut to their precision.
+
+    Raises:
+        EvaluationError: division by zero.
+    """
+    if not right:
+        raise EvaluationError
+    return _EXACT.divide(left, right).quantize(_STEP, context=_EXACT).normalize(_EXACT)
+
+
+def exact(
+    operation: Callable[[Context, Decimal, Decimal], Decimal], left: Decimal, right: Decimal
+) -> Decimal:
+    """A sum, difference or product of decimals, cut to their precision."""
+    return shorten(operation(_EXACT, left, right))
