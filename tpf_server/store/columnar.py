@@ -105,7 +105,7 @@ class ColumnarStore:
             for k in range(len(name) + 1):
                 order_of.setdefault(frozenset(name[:k]), order)
         self._files: _Files | None = _Files(
-            Dictionary(folder / layout.TERMS, manifest.terms),
+            Dictionary(folder / layout.TERMS, folder / layout.FENCE, manifest.terms),
             order_of,
             {p: map_column(folder / layout.equal_file(p)) for p in manifest.orders[0]},
             {},

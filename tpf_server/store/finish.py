@@ -77,7 +77,7 @@ def finish(
     if names not in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS):
         raise StoreError(f"the orders of a store are not {names}")
     with _writing(store) as folder:
-        count = write_dictionary(folder / layout.TERMS, terms)
+        count = write_dictionary(folder / layout.TERMS, folder / layout.FENCE, terms)
         if count > 1 << 32:
             raise StoreError(f"a store holds at most {1 << 32} terms, not {count}")
         totals = {

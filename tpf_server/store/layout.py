@@ -7,6 +7,7 @@
         .lock                   held by the process that writes
         generation-<random>/
             terms.arrow         the dictionary: one column of large_string, strictly ascending
+            fence.arrow         every so many-th term, to begin a search with
             <order>.starts.npy  where the rows of each first term begin (terms + 1 numbers)
             <order>.<k>.npy     the k-th column of the order, for k from 1
             equal.<position>.npy the quads in which two positions hold the same term
@@ -51,6 +52,7 @@ QUAD_ORDERS: Final = ("spog", "posg", "ospg", "gspo", "gpos", "gosp")
 MANIFEST: Final = "manifest.json"
 LOCK: Final = ".lock"
 TERMS: Final = "terms.arrow"
+FENCE: Final = "fence.arrow"
 VERIFIED: Final = "verified.json"
 GENERATION_PREFIX: Final = "generation-"
 WRITING_PREFIX: Final = "writing-"
@@ -81,7 +83,7 @@ def stored_columns(order: str, all_orders: tuple[str, ...]) -> range:
 
 def files_of(all_orders: tuple[str, ...]) -> list[str]:
     """Every file that the manifest of a store with these orders lists."""
-    names = [TERMS]
+    names = [TERMS, FENCE]
     for order in all_orders:
         names.append(starts_file(order))
         names.extend(column_file(order, k) for k in stored_columns(order, all_orders))

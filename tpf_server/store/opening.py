@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from annotations.instants import from_micros
-from tpf_server.errors import CorruptStoreError, NoStoreError
+from tpf_server.errors import CorruptStoreError, NoStoreError, StoreFormatError
 from tpf_server.store import layout
 from tpf_server.store.columnar import ColumnarStore
 from tpf_server.store.indexing import index_files
@@ -108,7 +108,7 @@ def _made_from(store: Path, label: str) -> bool:
     try:
         with open_store(store) as opened:
             return opened.manifest.source == label
-    except (CorruptStoreError, NoStoreError):
+    except StoreFormatError:
         return False
 
 
