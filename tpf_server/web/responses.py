@@ -1,18 +1,14 @@
-"""Answers: header fields that all have in common, and errors as problems (RFC 9457)."""
+"""Answers: bodies, and the header fields that all have in common."""
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from email.utils import format_datetime
-from http import HTTPStatus
 
 from flask import Response
-from werkzeug.exceptions import HTTPException
 
-from tpf_server.errors import ServerError
+from tpf_server.web.html import CONTENT_SECURITY_POLICY
 
 JSON = "application/json"
-PROBLEM = "application/problem+json"
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 _EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"
 
@@ -40,26 +36,6 @@ def without_body(status: int = 200) -> Response:
     return Response(iter(()), status)
 
 
-def problem(error: ServerError) -> Response:
-    """An error as ``application/problem+json``."""
-    return _problem(error.status, error.title, str(error), error.headers)
-
-
-def http_problem(error: HTTPException) -> Response:
-    """An error that the framework found (an unknown method, a broken request) as a problem."""
-    status = error.code or 500
-    headers = {"Allow": ", ".join(READ_METHODS)} if status == 405 else {}
-    return _problem(status, HTTPStatus(status).phrase, error.description or "", headers)
-
-
-def _problem(status: int, title: str, detail: str, headers: Mapping[str, str]) -> Response:
-    document = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    response = json_answer(document, status, PROBLEM)
-    response.headers.update(headers)
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
 def options(allowed: tuple[str, ...]) -> Response:
     """The answer to ``OPTIONS``: what is allowed, and what other origins may send."""
     response = without_body(204)
@@ -74,6 +50,8 @@ def options(allowed: tuple[str, ...]) -> Response:
 def dress(response: Response, now: datetime, api_doc: str, public: bool) -> Response:
     """Add what every answer carries: its date, the way to the documentation, who may read it."""
     headers = response.headers
+    if headers.get("Content-Type", "").startswith("text/html"):
+        headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
     headers["Date"] = http_date(now)
     headers.add("Link", f'<{api_doc}>; rel="http://www.w3.org/ns/hydra/core#apiDocumentation"')
     if public:

@@ -14,9 +14,12 @@ from tpf_server.errors import MethodError, NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Chosen, Negotiator
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.web.health import alive, ready
+from tpf_server.web.html_writer import HtmlWriter
+from tpf_server.web.index import index
+from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
 from tpf_server.web.read import read_fragment
-from tpf_server.web.responses import READ_METHODS, dress, http_problem, options, problem
+from tpf_server.web.responses import READ_METHODS, dress, options
 from tpf_server.web.site import Site
 
 _METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -29,8 +32,9 @@ def routes(app: Flask, site: Site) -> None:
     router = Router(site)
     app.add_url_rule("/", "index", lambda: router.answer(""), methods=_METHODS)
     app.add_url_rule("/<path:path>", "path", router.answer, methods=_METHODS)
-    app.register_error_handler(ServerError, problem)
-    app.register_error_handler(HTTPException, http_problem)
+    problems = Problems(site.settings)
+    app.register_error_handler(ServerError, lambda error: problems.of_error(error, request))
+    app.register_error_handler(HTTPException, lambda error: problems.of_http(error, request))
     app.after_request(router.dress)
 
 
@@ -43,8 +47,9 @@ class Router:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._negotiator = Negotiator(WRITERS)
+        self._negotiator = Negotiator((*WRITERS, HtmlWriter(site.settings.title)))
         self._pages: dict[str, Callable[[], Response]] = {
+            "": self._index,
             "healthz": alive,
             "readyz": lambda: ready(site),
         }
@@ -77,6 +82,10 @@ class Router:
         if path.endswith(_FACTS):
             return self._facts(base, path.removesuffix(_FACTS))
         raise NotFoundError(f"there is nothing at /{path}")
+
+    def _index(self) -> Response:
+        chosen = self._negotiator.by_accept(request.headers.get("Accept"))
+        return index(self._site, self.base(request), chosen)
 
     def _page(self, page: Callable[[], Response]) -> Response:
         if request.method == "OPTIONS":

@@ -1,0 +1,139 @@
+"""The HTML page of a fragment: a form, what matches, how long it holds, where to go on."""
+
+from datetime import datetime
+
+from markupsafe import Markup, escape
+
+from annotations.instants import format_instant, from_micros, to_micros
+from annotations.labels import Label
+from annotations.terms import DEFAULT_GRAPH, is_variable
+from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.fragment import Fragment
+from tpf_server.fragments.pattern import POSITIONS
+from tpf_server.fragments.writers import WRITERS
+from tpf_server.web.html import render
+from tpf_server.web.html_terms import TermCells, table_rows
+
+_HINTS = {
+    "subject": "an IRI",
+    "predicate": "an IRI",
+    "object": 'an IRI or "text"',
+    "graph": "an IRI",
+}
+
+
+class HtmlWriter:
+    """Writes HTML.
+
+    Args:
+        title: title of the site.
+    """
+
+    name = "HTML"
+    suffix = "html"
+    media_types = ("text/html",)
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._cells: dict[Endpoint, TermCells] = {}
+
+    def write(self, fragment: Fragment) -> str:
+        """The page."""
+        query = fragment.query
+        endpoint, request = query.endpoint, query.request
+        has_graphs = any(row.quad.graph != DEFAULT_GRAPH for row in fragment.rows)
+        until = None
+        if query.state.next_change is not None:
+            until = _badge("changes at", query.state.next_change, query.now)
+        return render(
+            "fragment.html",
+            title=f"{endpoint.title} – {self._title}",
+            site_title=self._title,
+            base=endpoint.base,
+            endpoint=endpoint,
+            form=[(name, request.parameters.get(name, "")) for name in POSITIONS],
+            hints=_HINTS,
+            counts=_counts(fragment),
+            total=fragment.total,
+            dynamic=f"{fragment.dynamic:,}" if fragment.dynamic else "",
+            pinned=_pinned(fragment),
+            until=until,
+            has_graphs=has_graphs or not is_variable(request.pattern.graph),
+            rows=table_rows(self._rows(fragment)),
+            pages=_pages(fragment),
+            downloads=[(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
+            views=_views(endpoint, request.query),
+        )
+
+    def _rows(self, fragment: Fragment) -> list[str]:
+        query = fragment.query
+        cell = self._cells_of(query.endpoint).cell
+        pattern_graph = query.request.pattern.graph
+        graphs = not is_variable(pattern_graph) or any(row.quad.graph for row in fragment.rows)
+        lines = []
+        for (subject, predicate, value, graph), label in fragment.rows:
+            line = (
+                f"<tr><td>{cell('subject', subject)}</td><td>{cell('predicate', predicate)}</td>"
+                f"<td>{cell('object', value)}</td>"
+            )
+            if graphs:
+                line += f"<td>{cell('graph', graph)}</td>"
+            if fragment.dynamic:
+                line += f"<td>{_validity(label, query.now)}</td>"
+            lines.append(f"{line}</tr>\n")
+        return lines
+
+    def _cells_of(self, endpoint: Endpoint) -> TermCells:
+        found = self._cells.get(endpoint)
+        if found is None:
+            if len(self._cells) >= 64:
+                self._cells.clear()
+            found = self._cells[endpoint] = TermCells(endpoint.url, endpoint.prefixes)
+        return found
+
+
+def _validity(label: Label | None, now: datetime) -> str:
+    return "" if label is None else _badge("valid until", label.end, now)
+
+
+def _badge(what: str, end: datetime, now: datetime) -> Markup:
+    left = max(0, round((end - now).total_seconds()))
+    shown = f"{end:%H:%M:%S}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    return Markup(
+        '<time class="until" datetime="{}" data-end="{}" data-now="{}">{} {}<span>, in {} s</span>'
+        "</time>"
+    ).format(format_instant(end), to_micros(end) // 1000, to_micros(now) // 1000, what, shown, left)
+
+
+def _counts(fragment: Fragment) -> str:
+    if not fragment.rows:
+        return f"{fragment.total:,} items"
+    request = fragment.query.request
+    first = (request.page - 1) * request.limit + 1
+    last = first + len(fragment.rows) - 1
+    return f"items {first:,}–{last:,} of {fragment.total:,}"
+
+
+def _pinned(fragment: Fragment) -> str:
+    snapshot = fragment.query.request.snapshot
+    return "" if snapshot is None else format_instant(from_micros(snapshot.instant))
+
+
+def _pages(fragment: Fragment) -> Markup:
+    names = [name for name in ("first", "previous", "next", "last") if name in fragment.links]
+    links = [f'<a href="{escape(fragment.links[name])}" rel="{name}">{name}</a>' for name in names]
+    return Markup('<nav aria-label="pages">{}</nav>\n').format(Markup(" ".join(links)))  # noqa: S704
+
+
+def _suffixed(fragment: Fragment, suffix: str) -> str:
+    """The URL of this page in another format."""
+    request, url = fragment.query.request, fragment.query.endpoint.url
+    _, _, query = request.page_url.partition("?")
+    return f"{url}.{suffix}" + (f"?{query}" if query else "")
+
+
+def _views(endpoint: Endpoint, query: str) -> list[tuple[str, str]]:
+    dataset = endpoint.dataset
+    root = f"{endpoint.base}{dataset.settings.name}"
+    suffix = f"?{query}" if query else ""
+    return [(name, f"{root}/{name}{suffix}") for name in dataset.views]

@@ -1,0 +1,82 @@
+"""Errors as the client likes them: ``application/problem+json`` (RFC 9457), HTML or RDF."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from flask import Request, Response
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.exceptions import HTTPException
+from werkzeug.http import parse_accept_header
+
+from annotations.namespaces import HYDRA, RDF_TYPE
+from annotations.terms import Term, Triple, literal
+from tpf_server.errors import ServerError
+from tpf_server.fragments.metadata import integer
+from tpf_server.fragments.negotiation import Chosen
+from tpf_server.fragments.writers import WRITERS
+from tpf_server.settings import Settings
+from tpf_server.web.documents import rdf_answer
+from tpf_server.web.html import render
+from tpf_server.web.responses import READ_METHODS, answer, json_answer
+
+PROBLEM = "application/problem+json"
+_RDF = {kind: Chosen(writer, kind) for writer in WRITERS for kind in writer.media_types}
+_OFFERS = [PROBLEM, "application/json", "text/html", *_RDF]
+
+
+class Problems:
+    """Answers errors.
+
+    Args:
+        settings: title and URL of the site.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def of_error(self, error: ServerError, request: Request) -> Response:
+        """An error of ours."""
+        return self._answer(error.status, error.title, str(error), error.headers, request)
+
+    def of_http(self, error: HTTPException, request: Request) -> Response:
+        """An error that the framework found: an unknown method, a broken request."""
+        status = error.code or 500
+        headers = {"Allow": ", ".join(READ_METHODS)} if status == 405 else {}
+        title = HTTPStatus(status).phrase
+        return self._answer(status, title, error.description or "", headers, request)
+
+    def _answer(
+        self, status: int, title: str, detail: str, headers: Mapping[str, str], request: Request
+    ) -> Response:
+        problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+        accepted = parse_accept_header(request.headers.get("Accept") or "*/*", MIMEAccept)
+        kind = accepted.best_match(_OFFERS, PROBLEM)
+        if kind == "text/html":
+            response = answer(self._html(problem), "text/html; charset=utf-8", status)
+        elif kind in _RDF and kind != "application/json":
+            response = rdf_answer(_triples(status, title, detail), _RDF[kind], status)
+        else:
+            response = json_answer(problem, status, PROBLEM)
+        response.headers.update(headers)
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Vary"] = "Accept"
+        return response
+
+    def _html(self, problem: Mapping[str, object]) -> str:
+        return render(
+            "problem.html",
+            title=f"{problem['title']} – {self._settings.title}",
+            site_title=self._settings.title,
+            base=self._settings.base,
+            problem=problem,
+        )
+
+
+def _triples(status: int, title: str, detail: str) -> list[Triple]:
+    node = Term("_:error")
+    return [
+        Triple(node, RDF_TYPE, Term(f"<{HYDRA}Error>")),
+        Triple(node, Term(f"<{HYDRA}statusCode>"), integer(status)),
+        Triple(node, Term(f"<{HYDRA}title>"), literal(title)),
+        Triple(node, Term(f"<{HYDRA}description>"), literal(detail)),
+    ]
