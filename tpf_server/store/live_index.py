@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 from annotations.instants import from_micros
 from annotations.labels import Expiration, Fact, FactKey, Interval
-from annotations.methods.base import FactPattern
+from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.methods.names import identity
-from annotations.terms import Quad, Term
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_server.store.live_log import FOREVER, NO_START, Floor, Record, Version
 from tpf_server.store.live_postings import Postings
 from tpf_server.store.live_rows import ANY, EXPIRING, INTERVALS, Rows
 
 _ROW = 0xFFFFFFFF
+_NAMED = -2
+"""As the graph of a pattern of numbers: any graph but the default graph."""
 _KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
 
 
@@ -108,6 +110,7 @@ class FactIndex:
             self._by_predicate.add(rows.predicate_of[slot], slot)
             if version.graph:
                 self._by_graph.add(rows.graph_of[slot], slot)
+                self._by_graph.add(_NAMED, slot)
             self._slot_of_key[self._key(slot, rows.object[row])] = slot
         self._by_object.add(rows.object[row], slot)
         if removed == FOREVER and (version.start == NO_START or not self._keep_history):
@@ -136,6 +139,7 @@ class FactIndex:
             self._by_predicate.discard(rows.predicate_of[slot], slot)
             if graph:
                 self._by_graph.discard(rows.graph_of[slot], slot)
+                self._by_graph.discard(_NAMED, slot)
             rows.release_slot(slot)
             self._free_slots.add(slot)
 
@@ -236,6 +240,8 @@ class FactIndex:
         """The pattern in numbers; ``None`` where a term occurs nowhere, so that nothing matches."""
         find = self.rows.terms.find
         numbers = [ANY if term is None else find(term) for term in pattern[:4]]
+        if pattern.graph == NAMED_GRAPHS:
+            numbers[3] = _NAMED
         if None in numbers:
             return None
         return NumberPattern._make((*numbers, _KINDS[pattern.labelling]))
@@ -249,7 +255,9 @@ class FactIndex:
             choices.append(self._by_predicate.get(pattern.predicate))
         if pattern.object != ANY:
             choices.append(self._by_object.get(pattern.object))
-        if pattern.graph != ANY and self.rows.terms.text(pattern.graph):
+        if pattern.graph == _NAMED or (
+            pattern.graph != ANY and self.rows.terms.text(pattern.graph)
+        ):
             choices.append(self._by_graph.get(pattern.graph))
         return min(choices, key=len)
 
@@ -260,7 +268,11 @@ class FactIndex:
         return (
             (subject == ANY or subject == rows.subject_of[slot])
             and (predicate == ANY or predicate == rows.predicate_of[slot])
-            and (graph == ANY or graph == rows.graph_of[slot])
+            and (
+                graph == ANY
+                or graph == rows.graph_of[slot]
+                or (graph == _NAMED and rows.terms.text(rows.graph_of[slot]) != DEFAULT_GRAPH)
+            )
             and (kind == ANY or kind == rows.kind_of[slot])
         )
 
