@@ -5,7 +5,7 @@ slice, at any depth. The file format is described in `tpf_server.store.layout`.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import repeat
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_server.errors import StoreClosedError
 from tpf_server.store import layout
 from tpf_server.store.columns import map_column
@@ -24,6 +24,7 @@ from tpf_server.store.manifest import Manifest
 _MEMO_PATTERNS: Final = 1024
 _MEMO_LENGTH: Final = 4096
 """Characters of a pattern beyond which it is not remembered."""
+_GRAPH_BIT: Final = 8
 _new_quad = tuple.__new__
 
 
@@ -54,6 +55,11 @@ class _Order:
         return low, high
 
 
+def _repeats_a_variable(pattern: QuadPattern) -> bool:
+    variables = [term for term in pattern if is_variable(term)]
+    return len(set(variables)) < len(variables)
+
+
 class _Matches(NamedTuple):
     """The matches of a pattern: rows `low` to `high` of the columns of its open positions."""
 
@@ -68,16 +74,43 @@ class _Matches(NamedTuple):
 _NOTHING: Final = _Matches(0, 0, (None,) * 4, ())
 
 
+class _Plan(NamedTuple):
+    """How the patterns with the same bound positions are answered."""
+
+    order: _Order
+    prefix: tuple[int, ...]
+    """Which positions of a quad are bound, in the sequence of the order."""
+    columns: tuple[Ids, ...]
+    """The columns of the open positions, in the sequence of a quad."""
+
+
 class _Files(NamedTuple):
     """What an open store reads from; dropped as a whole when the store is closed."""
 
     dictionary: Dictionary
-    order_of: dict[frozenset[str], _Order]
-    """The first order that begins with each set of bound positions."""
+    plans: dict[int, _Plan]
+    """By bound positions: the sum of 1, 2, 4, 8 for subject, predicate, object, graph."""
     equal: dict[str, Ids]
     """The quads in which two positions agree, by position."""
     memo: dict[QuadPattern, _Matches]
     """Where the matches of recent patterns are, because a count precedes a page."""
+
+
+def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
+    """For each set of bound positions, the first order that begins with them."""
+    plans: dict[int, _Plan] = {}
+    for order in orders:
+        positions = [layout.POSITIONS.index(position) for position in order.name]
+        # Where there are no graphs, every quad is found as one of the default graph.
+        always = 0 if "g" in order.name else _GRAPH_BIT
+        for k in range(len(positions) + 1):
+            prefix = tuple(positions[:k])
+            open_positions = sorted(positions[k:])
+            bits = sum(1 << position for position in prefix) | always
+            if bits not in plans:
+                columns = tuple(order.columns[layout.POSITIONS[p]] for p in open_positions)
+                plans[bits] = _Plan(order, prefix, columns)
+    return plans
 
 
 class ColumnarStore:
@@ -99,14 +132,9 @@ class ColumnarStore:
         self.modified: datetime = manifest.created
         self.prefixes: Mapping[str, str] = manifest.prefixes
         self._has_graphs = manifest.orders == layout.QUAD_ORDERS
-        order_of: dict[frozenset[str], _Order] = {}
-        for name in manifest.orders:
-            order = _Order(folder, name, manifest)
-            for k in range(len(name) + 1):
-                order_of.setdefault(frozenset(name[:k]), order)
         self._files: _Files | None = _Files(
             Dictionary(folder / layout.TERMS, folder / layout.FENCE, manifest.terms),
-            order_of,
+            _plans([_Order(folder, name, manifest) for name in manifest.orders]),
             {p: map_column(folder / layout.equal_file(p)) for p in manifest.orders[0]},
             {},
         )
@@ -140,75 +168,75 @@ class ColumnarStore:
         rows = high - low
         if rows <= 0:
             return []
-        open_terms: list[Term] = []
-        if columns:
-            # One call decodes all columns: the call costs more than a dozen terms.
-            pieces = [column[low:high] for column in columns]
-            ids = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-            open_terms = files.dictionary.terms(ids)
-        decoded = (open_terms[k : k + rows] for k in range(0, rows * len(columns), rows))
-        fields = (repeat(term, rows) if term is not None else next(decoded) for term in bound)
+        # One call decodes all columns: the call costs more than a dozen terms.
+        if len(columns) == 1:
+            terms = files.dictionary.terms(columns[0][low:high])
+        elif columns:
+            terms = files.dictionary.terms(np.concatenate([ids[low:high] for ids in columns]))
+        else:
+            terms = []
+        fields: list[Iterable[Term]] = []
+        at = 0
+        for term in bound:
+            if term is None:
+                fields.append(terms[at : at + rows])
+                at += rows
+            else:
+                fields.append(repeat(term, rows))
         # What `Quad._make` does, without a Python frame per quad.
         return list(map(_new_quad, repeat(Quad), zip(*fields, strict=True)))
 
     def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
-        found = self._search(files, pattern)
+        """Where the matches are."""
+        ids = [0, 0, 0, 0]
+        bound: list[Term | None] = [None, None, None, None]
+        bits = 0
+        for k, term in enumerate(pattern):
+            if term[:1] != "?":
+                found = files.dictionary.id_of(term)
+                if found is None:
+                    return _NOTHING
+                ids[k] = found
+                bound[k] = Term(term)
+                bits |= 1 << k
+        if len(set(pattern)) < len(pattern) and _repeats_a_variable(pattern):
+            return self._locate_equal(files.equal, pattern, ids)
+        if not self._has_graphs:
+            if ids[3]:
+                return _NOTHING
+            bound[3] = DEFAULT_GRAPH
+            bits |= _GRAPH_BIT
+        order, prefix, columns = files.plans[bits]
+        low, high = order.range_of([ids[k] for k in prefix])
+        matches = _Matches(low, high, tuple(bound), columns)
         if sum(map(len, pattern)) <= _MEMO_LENGTH:
             if len(files.memo) >= _MEMO_PATTERNS:
                 files.memo.clear()
-            files.memo[pattern] = found
-        return found
+            files.memo[pattern] = matches
+        return matches
 
-    def _search(self, files: _Files, pattern: QuadPattern) -> _Matches:
-        ids: dict[str, int] = {}
-        bound: list[Term | None] = []
-        variables: dict[str, str] = {}
-        for position, term in zip(layout.POSITIONS, pattern, strict=True):
-            if term[:1] == "?":
-                variables[position] = term
-                bound.append(None)
-                continue
-            found = files.dictionary.id_of(term)
-            if found is None:
-                return _NOTHING
-            ids[position] = found
-            bound.append(Term(term))
-        if len(set(variables.values())) < len(variables):
-            return self._search_equal(files.equal, ids, bound, variables)
-        if not self._has_graphs:
-            if ids.pop("g", 0):
-                return _NOTHING
-            variables.pop("g", None)
-            bound[3] = DEFAULT_GRAPH
-        order = files.order_of[frozenset(ids)]
-        low, high = order.range_of([ids[position] for position in order.name[: len(ids)]])
-        return _Matches(
-            low, high, tuple(bound), tuple(order.columns[position] for position in variables)
-        )
-
-    def _search_equal(
-        self,
-        equal: dict[str, Ids],
-        ids: dict[str, int],
-        bound: list[Term | None],
-        variables: dict[str, str],
+    def _locate_equal(
+        self, equal: dict[str, Ids], pattern: QuadPattern, ids: list[int]
     ) -> _Matches:
-        """Matches of a pattern with a repeated variable, among the quads where positions agree."""
+        """Matches of a pattern with a repeated variable: copies of rows, so not remembered."""
         rows = len(equal["s"])
         if not self._has_graphs:
             equal = {**equal, "g": np.zeros(rows, dtype=np.uint32)}
         keep = np.ones(rows, dtype=bool)
-        for position, wanted in ids.items():
-            keep &= equal[position] == np.uint32(wanted)
-        first_of: dict[str, str] = {}
-        for position, name in variables.items():
-            first = first_of.setdefault(name, position)
-            if first != position:
-                keep &= equal[first] == equal[position]
+        column_of: dict[str, Ids] = {}
+        open_columns: list[Ids] = []
+        bound: list[Term | None] = []
+        for k, term in enumerate(pattern):
+            column = equal[layout.POSITIONS[k]]
+            if is_variable(term):
+                keep &= column == column_of.setdefault(term, column)
+                open_columns.append(column)
+                bound.append(None)
+            else:
+                keep &= column == np.uint32(ids[k])
+                bound.append(Term(term))
         at = np.flatnonzero(keep)
-        return _Matches(
-            0, len(at), tuple(bound), tuple(equal[position][at] for position in variables)
-        )
+        return _Matches(0, len(at), tuple(bound), tuple(column[at] for column in open_columns))
 
     def close(self) -> None:
         """Let go of the files; a request that is still reading keeps them until it ends."""
