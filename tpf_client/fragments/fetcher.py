@@ -51,8 +51,10 @@ class Request:
 
     Args:
         url: its URL.
-        at: the instant, on the server's clock, at which the page must hold; ``None``: now.
-        not_before: a kept page counts only if it was true at this instant or later.
+        at: the instant, on the server's clock, at which the page must hold; ``None``: now. A kept
+            page that was read at this instant or later will do as well.
+        not_before: a kept page counts only if it was read at this instant or later, for servers
+            whose word about freshness cannot be trusted.
     """
 
     url: str
@@ -200,7 +202,8 @@ class Fetcher:
             return None
         if request.not_before is not None and page.evaluated_at < request.not_before:
             return None
-        if page.holds_until <= (request.at or self.server_clock(request.url).now()):
+        at = request.at or self.server_clock(request.url).now()
+        if page.holds_until <= at and page.evaluated_at < at:
             return None
         with self._lock:
             self.statistics.cache_hits += 1
@@ -249,7 +252,9 @@ class Fetcher:
         stored = "Age" in response.headers and age(response.headers).total_seconds() > 0
         if date is not None and not stored:
             clock.observe_date(date, response.sent, response.received)
-        fallback = date if date is not None else response.sent
+        fallback = clock.bounded(date, response.sent) if date is not None else response.sent
+        if date is not None and stored:
+            fallback = date
         if response.status == 304 and kept is not None:
             with self._lock:
                 self.statistics.not_modified += 1

@@ -54,12 +54,25 @@ class ServerClock:
         return self._low is not None
 
     def now(self) -> datetime:
-        """Our best estimate of the server's time: the middle of the bounds."""
+        """The instant that the server's clock has surely reached.
+
+        The earliest that the bounds allow, so that we never take a fact for ended that the server
+        still shows.
+        """
         with self._lock:
-            offset = _ZERO if self._low is None else (self._low + self._high) / 2
-            return self._clock.now() + offset
+            return self._clock.now() + (_ZERO if self._low is None else self._low)
 
     def local(self, instant: datetime) -> datetime:
         """The instant on our clock at which the server's has surely reached `instant`."""
         with self._lock:
             return instant - (_ZERO if self._low is None else self._low)
+
+    def bounded(self, date: datetime, sent: datetime) -> datetime:
+        """Our best estimate of when the server answered a request that we sent at `sent`.
+
+        Not before its ``Date``, and within the same second.
+        """
+        with self._lock:
+            offset = _ZERO if self._low is None else self._low
+            latest = date + _SECOND - timedelta(microseconds=1)
+            return min(max(date, sent + offset), latest)

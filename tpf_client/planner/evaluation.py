@@ -95,8 +95,11 @@ class LiveFragment:
     def due(self, freshness: "Freshness") -> datetime:
         """The instant at which it should be read again."""
         if self.dynamic:
-            end = self.fresh_until if self.expires is None else min(self.expires, self.fresh_until)
-            return max(end, self.evaluated_at + freshness.floor)
+            if self.expires is not None and self.expires > self.evaluated_at:
+                end = min(self.expires, self.fresh_until)
+                return max(end, self.evaluated_at + freshness.floor)
+            # No label tells when it changes.
+            return max(self.fresh_until, self.evaluated_at + freshness.poll)
         if freshness.static_recheck is None:
             return _ALWAYS
         return max(self.fresh_until, self.evaluated_at + freshness.static_recheck)
@@ -119,11 +122,13 @@ class Freshness:
 
     Args:
         floor: the least time, however short a server says (no busy loop).
+        poll: the least time for fragments of changing facts none of which holds.
         static_recheck: the least time for fragments in which nothing is labelled; ``None``: for
             ever.
     """
 
     floor: timedelta = timedelta(milliseconds=100)
+    poll: timedelta = timedelta(seconds=1)
     static_recheck: timedelta | None = None
 
 
@@ -286,12 +291,12 @@ class Evaluation:
         due = min((each.due(self.freshness) for each in self.fragments()), default=_ALWAYS)
         return None if due == _ALWAYS else due
 
-    def _reload(self, fragment: LiveFragment, not_before: datetime) -> None:
+    def _reload(self, fragment: LiveFragment, at: datetime) -> None:
         if not fragment.loading:
             fragment.loading = True
-            self._later.append(lambda: self._load(fragment, not_before))
+            self._later.append(lambda: self._load(fragment, at))
 
-    def _load(self, fragment: LiveFragment, not_before: datetime | None = None) -> None:
+    def _load(self, fragment: LiveFragment, at: datetime | None = None) -> None:
         if not fragment.subscribers:
             fragment.loading = False
             return
@@ -307,7 +312,7 @@ class Evaluation:
             self._errors.append(error)
 
         self.driver.spawn(
-            self.source.read(fragment.pattern, not_before, fragment.grow if first else None),
+            self.source.read(fragment.pattern, at, fragment.grow if first else None),
             done,
             failed,
         )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from annotations.labels import Fact
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, is_variable
@@ -14,6 +15,8 @@ from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.page import Page
 from tpf_client.planner.driver import Task
+
+T = TypeVar("T")
 
 FIRST_WINDOW = 4
 MAX_WINDOW = 32
@@ -40,25 +43,50 @@ class Content:
     warnings: tuple[str, ...] = ()
 
 
+def together(tasks: Sequence[Task[T]]) -> Task[list[T]]:
+    """Several tasks at the same time, round by round; their results in the same order."""
+    results: dict[int, T] = {}
+    asked: dict[int, Sequence[Request]] = {}
+
+    def advance(place: int, pages: Sequence[Page] | None) -> None:
+        task = tasks[place]
+        try:
+            asked[place] = next(task) if pages is None else task.send(pages)
+        except StopIteration as stop:
+            asked.pop(place, None)
+            results[place] = stop.value
+
+    for place in range(len(tasks)):
+        advance(place, None)
+    while asked:
+        pages = yield [request for requests in asked.values() for request in requests]
+        start = 0
+        for place, requests in list(asked.items()):
+            advance(place, pages[start : start + len(requests)])
+            start += len(requests)
+    return [results[place] for place in range(len(tasks))]
+
+
 def read_pages(
     url: str,
-    not_before: datetime | None,
     at: datetime | None,
     on_page: Callable[[Sequence[Fact]], None] | None = None,
+    *,
+    strict: bool = False,
 ) -> Task[Content]:
     """All pages of the fragment at `url`.
 
     Args:
         url: its first page.
-        not_before: a kept first page counts only if it was true then or later.
-        at: the instant at which the first page must hold; ``None``: now.
+        at: the instant at which it must hold, on the server's clock; ``None``: now.
+        strict: whether only what is read at `at` or later will do, fresh or not.
         on_page: called with the facts of each page, as it comes.
 
     Raises:
         PageError: the links to the next pages loop.
         SourceError: a page could not be had.
     """
-    (first,) = yield [Request(url, at, not_before)]
+    (first,) = yield [Request(url, at, at if strict else None)]
     facts: list[Fact] = []
     warnings: list[str] = []
     seen = {url}
@@ -74,7 +102,7 @@ def read_pages(
     take(first)
     # Later pages of a fragment show the instant of its first page, however old that is.
     shown = first.metadata.evaluated_at or first.evaluated_at
-    oldest = min(not_before, shown) if not_before is not None else None
+    oldest = min(at, shown) if strict and at is not None else None
     while (following := page.metadata.next_page) is not None:
         if following in seen:
             raise PageError(page.url, f"the next page was read already: {following}")

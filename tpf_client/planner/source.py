@@ -52,14 +52,14 @@ class Source(Protocol):
     def read(
         self,
         pattern: QuadPattern,
-        not_before: datetime | None = None,
+        at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
     ) -> Task[Content]:
         """All matches.
 
         Args:
             pattern: what to match.
-            not_before: what was kept counts only if it was true at this instant or later.
+            at: the instant at which they must hold, on this source's clock; ``None``: now.
             on_page: told of matches as they come.
         """
 
@@ -87,9 +87,14 @@ class FragmentSource:
         fetcher: gets the pages.
         url: a page with the dataset's form: usually its URL.
         form: its form where it is known already.
+        strict: whether what is kept counts only if it was read at the wanted instant or later, for
+            servers that say nothing about labels in their freshness.
     """
 
-    def __init__(self, fetcher: Fetcher, url: str, form: Form | None = None) -> None:
+    def __init__(
+        self, fetcher: Fetcher, url: str, form: Form | None = None, *, strict: bool = False
+    ) -> None:
+        self._strict = strict
         self.url = url
         self._fetcher = fetcher
         self._form = form
@@ -129,10 +134,20 @@ class FragmentSource:
         pages = math.ceil(about.count / size) - 1 if about.count is not None and size else None
         return Estimate(about.count, pages, about.dynamic)
 
+    def first(self, pattern: QuadPattern) -> Task[Sequence[Fact]]:
+        """The matches on the first page."""
+        form = yield from self.form()
+        if self._nowhere(pattern, form):
+            return ()
+        url = form.url(pattern)
+        (page,) = yield [Request(url)]
+        accepts = selector(pattern, form, url)
+        return [fact for fact in page.facts if accepts(fact)]
+
     def read(
         self,
         pattern: QuadPattern,
-        not_before: datetime | None = None,
+        at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
     ) -> Task[Content]:
         """All matches, page by page."""
@@ -148,7 +163,7 @@ class FragmentSource:
             def tell(facts: Sequence[Fact]) -> None:
                 on_page([fact for fact in facts if accepts(fact)])
 
-        content = yield from read_pages(url, not_before, None, tell)
+        content = yield from read_pages(url, at, tell, strict=self._strict)
         return replace(content, facts=[fact for fact in content.facts if accepts(fact)])
 
     def _nowhere(self, pattern: QuadPattern, form: Form) -> bool:

@@ -1,1 +1,1 @@
-"""Streaming."""
+"""The query streamer: a query's answer kept up to date by asking again when facts expire."""

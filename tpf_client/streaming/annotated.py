@@ -1,0 +1,188 @@
+"""A source of annotated data, read as the facts that it says: the rewriting of patterns.
+
+For servers that do not state labels in their pages. A pattern is asked as it is, for the static
+facts, and rewritten for each way in which the data are annotated, for the labelled ones. What only
+annotates (label nodes and what is said of them) is no fact.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from annotations.errors import AnnotationError
+from annotations.instants import instant_of_term
+from annotations.labels import Expiration, Fact, Interval, Label, Labelling
+from annotations.methods.base import Method, Naming, Rewriting
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Quad,
+    QuadPattern,
+    Term,
+    TriplePattern,
+    Variable,
+    is_variable,
+)
+from tpf_client.planner.driver import Task
+from tpf_client.planner.reading import Content
+from tpf_client.planner.source import Estimate, Source
+from tpf_client.streaming.matching import Match, Matcher, fresh_names, unify
+
+_ANY = Variable("?g")
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """One way in which data are annotated.
+
+    Args:
+        method: the annotation method.
+        labelling: the kind of label.
+        naming: vocabulary, and the address of fragments in implicit graphs.
+    """
+
+    method: Method
+    labelling: Labelling
+    naming: Naming
+
+
+class AnnotatedSource:
+    """The facts that annotated data say; a `Source`.
+
+    Args:
+        base: the data as they are.
+        annotations: how they are annotated.
+    """
+
+    def __init__(self, base: Source, annotations: Sequence[Annotation]) -> None:
+        self.url = base.url
+        self.annotations = tuple(annotations)
+        self._base = base
+        self._matcher = Matcher(base)
+
+    def now(self) -> datetime:
+        """The present instant on the server's clock."""
+        return self._base.now()
+
+    def wake_at(self, instant: datetime) -> datetime:
+        """The instant of our clock at which the server's has surely reached `instant`."""
+        return self._base.wake_at(instant)
+
+    def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
+        """How much there is: the static matches, and what the rewritten patterns promise."""
+        plain = yield from self._base.estimate(pattern)
+        count, dynamic, pages = plain.count, 0, plain.pages
+        for annotation in self.annotations:
+            rewriting = self._rewrite(pattern, annotation)
+            counts = []
+            for each in rewriting.patterns:
+                estimate = yield from self._base.estimate(each)
+                counts.append(estimate.count)
+            if all(each is not None for each in counts):
+                most = min(each for each in counts if each is not None)
+                dynamic += most
+                # Reading all of them takes about a request for each, as reading one of them takes
+                # one for each pattern.
+                pages = None if pages is None else pages + most // len(counts)
+            else:
+                count = pages = None
+        return Estimate(None if count is None else count + dynamic, pages, dynamic)
+
+    def read(
+        self,
+        pattern: QuadPattern,
+        at: datetime | None = None,
+        on_page: Callable[[Sequence[Fact]], None] | None = None,  # noqa: ARG002 - not before labels
+    ) -> Task[Content]:
+        """The matching facts that are valid now, labelled and static."""
+        at = at or self.now()
+        plain = yield from self._base.read(pattern, at)
+        contents = [plain]
+        labels: dict[Quad, list[Label]] = {}
+        warnings: list[str] = [*plain.warnings]
+        nodes: set[Term] = set()
+        for annotation in self.annotations:
+            rewriting = self._rewrite(pattern, annotation)
+            match: Match = yield from self._matcher.match(rewriting.patterns, at, rewriting.derived)
+            contents += match.contents
+            for binding in match.bindings:
+                graph = binding[rewriting.graph] if rewriting.graph else DEFAULT_GRAPH
+                quad = _instance(pattern, binding, graph)
+                if unify(pattern, quad, {}) is None:
+                    continue
+                stated = labels.setdefault(quad, [])
+                try:
+                    final = instant_of_term(binding[rewriting.final])
+                    if rewriting.initial is None:
+                        stated.append(Expiration(final))
+                    else:
+                        stated.append(Interval(instant_of_term(binding[rewriting.initial]), final))
+                except AnnotationError as error:
+                    warnings.append(f"a label of {' '.join(quad).strip()}: {error}")
+            if self._may_meet_annotations(pattern):
+                found, read = yield from self._label_nodes(annotation, at)
+                nodes |= found
+                contents += read
+        now = max(at, *(content.evaluated_at for content in contents))
+        facts = [
+            Fact(quad)
+            for quad in (fact.quad for fact in plain.facts)
+            if quad not in labels and not self._annotates(quad, nodes)
+        ]
+        facts += [
+            Fact(quad, label)
+            for quad, stated in labels.items()
+            for label in [each for each in stated if each.valid_at(now)][:1]
+        ]
+        boundaries = [
+            instant
+            for stated in labels.values()
+            for label in stated
+            for instant in (label.start, label.end)
+            if instant is not None and instant > now
+        ]
+        return Content(
+            facts,
+            now,
+            # Freshness by HTTP says nothing about labels; the labels themselves do.
+            _LATEST if boundaries else min(content.fresh_until for content in contents),
+            min(boundaries, default=None),
+            bool(labels),
+            tuple(dict.fromkeys(warnings)),
+        )
+
+    def _rewrite(self, pattern: QuadPattern, annotation: Annotation) -> Rewriting:
+        triple = TriplePattern(*pattern[:3])
+        return annotation.method.rewrite(
+            triple, annotation.labelling, fresh_names(), annotation.naming
+        )
+
+    def _may_meet_annotations(self, pattern: QuadPattern) -> bool:
+        """Whether quads that only annotate may match as well."""
+        if is_variable(pattern.predicate) or is_variable(pattern.graph):
+            return True
+        return pattern.predicate.startswith("<http://www.w3.org/1999/02/22-rdf-syntax-ns#")
+
+    def _label_nodes(
+        self, annotation: Annotation, at: datetime
+    ) -> Task[tuple[set[Term], list[Content]]]:
+        """The nodes that carry labels, and those of intervals."""
+        tmp = annotation.naming.vocabulary
+        s, o = Variable("?s"), Variable("?o")
+        predicate = tmp.expiration if annotation.labelling == "expiration" else tmp.interval
+        content = yield from self._base.read(QuadPattern(s, predicate, o, _ANY), at)
+        nodes = {fact.quad.subject for fact in content.facts}
+        if annotation.labelling == "interval":
+            nodes |= {fact.quad.object for fact in content.facts}
+        return nodes, [content]
+
+    def _annotates(self, quad: Quad, nodes: set[Term]) -> bool:
+        """Whether a quad annotates instead of saying a fact."""
+        return quad.subject in nodes or quad.predicate in nodes or quad.graph in nodes
+
+
+def _instance(pattern: QuadPattern, binding: dict[Variable, Term], graph: Term) -> Quad:
+    subject, predicate, object_ = (
+        binding[Variable(term)] if is_variable(term) else Term(term) for term in pattern[:3]
+    )
+    return Quad(subject, predicate, object_, graph)

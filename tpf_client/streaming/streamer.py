@@ -1,0 +1,223 @@
+"""The query streamer: evaluates, waits until something expires, evaluates what expired again."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from annotations.clock import Clock
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.output import Output
+from tpf_client.errors import ClosedError, SourceError
+from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.planner.driver import Driver
+from tpf_client.planner.evaluation import Evaluation, Freshness
+from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.streaming.detection import Detected, detect
+from tpf_client.streaming.schedule import Schedule
+
+Row = tuple[Term | None, ...]
+Build = Callable[[FragmentLeaves, Evaluation], Output]
+"""Builds the dataflow of a query on its leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One evaluation, in terms.
+
+    Args:
+        at: its instant, on the server's clock.
+        variables: what the rows are made of.
+        added: rows that were not there before, repeated by multiplicity.
+        removed: rows that are gone.
+        answer: gives the whole answer, in order where the query has one, as it is at the newest
+            tick: decoding it takes time that changes do not.
+        valid_until: the instant at which the first fact that was looked at expires.
+        error: why this evaluation failed; then nothing changed, and it will be tried again.
+        warnings: what is wrong in the data; each is said once.
+        dynamic: whether anything that was looked at can change.
+    """
+
+    at: datetime
+    variables: tuple[Variable, ...]
+    added: list[Row]
+    removed: list[Row]
+    answer: Callable[[], list[Row]]
+    valid_until: datetime | None
+    error: SourceError | None = None
+    warnings: tuple[str, ...] = ()
+    dynamic: bool = True
+
+
+class Streamer:
+    """One continuous query.
+
+    Args:
+        fetcher: gets the pages.
+        url: the dataset.
+        build: makes the query's dataflow.
+        clock: our clock.
+        schedule: how often to evaluate.
+        freshness: for how long fragments are taken to hold.
+        until: the last instant to evaluate at, on the server's clock; ``None``: no end.
+        keep_checking: how often to look whether a dataset without labels has got some, and whether
+            there are new ways of annotation; ``None``: a query with nothing dynamic ends.
+        quiet: whether evaluations that changed nothing are told of, too.
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        url: str,
+        build: Build,
+        clock: Clock,
+        *,
+        schedule: Schedule | None = None,
+        freshness: Freshness | None = None,
+        until: datetime | None = None,
+        keep_checking: timedelta | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self._fetcher = fetcher
+        self._url = url
+        self._build = build
+        self._clock = clock
+        self._schedule = schedule or Schedule()
+        self._freshness = freshness or Freshness(static_recheck=timedelta(seconds=60))
+        self._until = until
+        self._keep_checking = keep_checking
+        self._quiet = quiet
+        self._driver = Driver(fetcher)
+        self._told: set[str] = set()
+        self.running: _Running | None = None
+        self.evaluations = 0
+
+    @property
+    def plan(self) -> list[Step]:
+        """The steps of the query's basic graph patterns."""
+        return [] if self.running is None else self.running.leaves.plan
+
+    @property
+    def detected(self) -> Detected | None:
+        """How the dataset is labelled."""
+        return None if self.running is None else self.running.detected
+
+    def close(self) -> None:
+        """Stop at once, from whatever thread."""
+        self._driver.close()
+
+    def ticks(self) -> Iterator[Tick]:
+        """Evaluate now, and again whenever something expires, until closed.
+
+        Raises:
+            SourceError: the first evaluation failed. Later failures are ticks with an error.
+        """
+        try:
+            yield from self._ticks()
+        except ClosedError:
+            return
+        finally:
+            self._driver.close()
+
+    def _ticks(self) -> Iterator[Tick]:
+        running = self._start(self._driver.run(detect(self._fetcher, self._url)))
+        first, failures, checked_at = True, 0, running.now()
+        before: list[Row] | None = None
+        while True:
+            try:
+                if not first and self._should_check(running, checked_at):
+                    checked_at = running.now()
+                    fresh = self._driver.run(detect(self._fetcher, self._url))
+                    if not fresh.like(running.detected):
+                        before = running.rows() if before is None else before
+                        running = self._start(fresh)
+                at = running.evaluation.bring_up_to(running.now())
+            except SourceError as error:
+                if first:
+                    raise
+                failures += 1
+                yield self._failure(running, error)
+                wake = self._clock.now() + self._schedule.pause(failures)
+                if not self._sleep(wake):
+                    return
+                continue
+            self.evaluations += 1
+            tick = self._tick(running, at, before)
+            before = None
+            if first or failures or self._quiet or tick.added or tick.removed or tick.warnings:
+                yield tick
+            first, failures = False, 0
+            due = tick.valid_until
+            if not tick.dynamic:
+                if self._keep_checking is None:
+                    return
+                due = checked_at + self._keep_checking
+            instant = self._schedule.next(at, due)
+            if instant is None or (self._until is not None and instant > self._until):
+                return
+            if not self._sleep(running.evaluation.source.wake_at(instant)):
+                return
+
+    def _start(self, detected: Detected) -> "_Running":
+        """Plan the query anew."""
+        evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
+        leaves = FragmentLeaves(evaluation)
+        self.running = _Running(detected, evaluation, leaves, self._build(leaves, evaluation))
+        return self.running
+
+    def _should_check(self, running: "_Running", checked_at: datetime) -> bool:
+        if running.detected.how == "labels":
+            return False
+        period = self._keep_checking or self._freshness.static_recheck
+        return period is not None and running.now() >= checked_at + period
+
+    def _sleep(self, instant: datetime) -> bool:
+        return self._clock.wait_until(instant, self._driver.cancelled)
+
+    def _tick(self, running: "_Running", at: datetime, before: list[Row] | None) -> Tick:
+        changes = running.output.take_changes()
+        if before is None:
+            added = [row for each, n in changes if n > 0 for row in [running.row(each)] * n]
+            removed = [row for each, n in changes if n < 0 for row in [running.row(each)] * -n]
+        else:
+            # Planned anew: this dataflow does not know what was there before.
+            then, now = Counter(before), Counter(running.rows())
+            added, removed = list((now - then).elements()), list((then - now).elements())
+        warnings = tuple(each for each in running.evaluation.warnings if each not in self._told)
+        self._told.update(warnings)
+        return Tick(
+            at,
+            running.output.variables,
+            added,
+            removed,
+            running.rows,
+            running.evaluation.wake_at(),
+            warnings=warnings,
+            dynamic=running.detected.how != "static",
+        )
+
+    def _failure(self, running: "_Running", error: SourceError) -> Tick:
+        return Tick(running.now(), running.output.variables, [], [], running.rows, None, error)
+
+
+@dataclass(slots=True)
+class _Running:
+    """A query as it is planned now."""
+
+    detected: Detected
+    evaluation: Evaluation
+    leaves: FragmentLeaves
+    output: Output
+
+    def now(self) -> datetime:
+        """The present instant on the server's clock."""
+        return self.evaluation.source.now()
+
+    def row(self, solution: tuple[int, ...]) -> Row:
+        """A solution in terms."""
+        decode = self.evaluation.dictionary.decode
+        return tuple([decode(each) if each else None for each in solution])
+
+    def rows(self) -> list[Row]:
+        """The whole answer."""
+        return [self.row(each) for each in self.output.rows()]
