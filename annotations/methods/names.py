@@ -10,6 +10,7 @@ terms in the explicit representation of the Hydra Core Vocabulary: IRIs and data
 """
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -72,12 +73,13 @@ def is_minted(term: str, naming: Naming) -> bool:
 def fragment_iri(quad: Quad, naming: Naming) -> Term:
     """The IRI of the fragment that holds this quad alone; no ``graph`` for the default graph."""
     pairs = zip(_POSITIONS, quad, strict=True)
-    query = "&".join(
-        f"{name}={quote(parameter_of_term(term), safe='')}"
-        for name, term in pairs
-        if term != DEFAULT_GRAPH
-    )
+    query = "&".join(f"{name}={_expanded(term)}" for name, term in pairs if term != DEFAULT_GRAPH)
     return Term(f"<{naming.fragment_url}?{query}>")
+
+
+@lru_cache(maxsize=4096)
+def _expanded(term: str) -> str:
+    return quote(parameter_of_term(term), safe="")
 
 
 def quad_of_fragment(term: str, naming: Naming) -> Quad | None:
