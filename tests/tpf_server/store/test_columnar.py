@@ -46,7 +46,7 @@ patterns = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(quads, max_size=60) | st.lists(triples, max_size=60),
     st.lists(patterns, min_size=1, max_size=30),

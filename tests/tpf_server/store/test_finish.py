@@ -1,7 +1,8 @@
 """The finishing step: takes pieces of any size, refuses what is not sorted, switches atomically."""
 
-import fcntl
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,15 +147,41 @@ def test_the_litter_of_a_killed_writer_is_removed(tmp_path: Path) -> None:
         assert folders == [store.manifest.generation]
 
 
-def test_two_writers_at_once(tmp_path: Path) -> None:
+HANGING_WRITER = """
+import sys, time
+from datetime import UTC, datetime
+from pathlib import Path
+import pyarrow as pa
+from tpf_server.store.finish import finish
+
+def terms():
+    yield pa.array(["", "<http://e/a>"])
+    print("writing", flush=True)
+    time.sleep(60)
+
+finish(Path(sys.argv[1]), terms(), dict.fromkeys(("spo", "pos", "osp"), ()),
+       created=datetime(2015, 12, 8, tzinfo=UTC))
+"""
+
+
+def test_a_writer_killed_while_writing(tmp_path: Path) -> None:
     path = tmp_path / "s"
     static_store(path, [Quad(A, B, C)]).close()
-    with (path / layout.LOCK).open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGING_WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
         with pytest.raises(StoreBusyError):
             finish(path, good_terms(), orders(), created=CREATED)
-    with open_store(path) as store:
+        writer.kill()
+    assert len(list(path.glob(f"{layout.WRITING_PREFIX}*"))) == 1
+    with open_store(path, verify=True) as store:
         assert store.count(ANYTHING) == 1
+    finish(path, good_terms(), orders(), created=CREATED)
+    assert not list(path.glob(f"{layout.WRITING_PREFIX}*"))
+    with open_store(path) as store:
+        assert store.count(ANYTHING) == len(ROWS)
 
 
 def test_other_directories_and_files_are_left_alone(tmp_path: Path) -> None:

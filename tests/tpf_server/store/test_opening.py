@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -203,6 +206,31 @@ def test_dataset_of_rdf_files_is_indexed_once(
     with open_dataset(source, cache) as opened:
         assert opened.count(ANYTHING) == 3
     assert len(indexed) == 3
+
+
+def test_processes_that_start_together_index_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "a.nt"
+    source.write_text("<http://e/s> <http://e/p> <http://e/o> .\n")
+    indexed: list[object] = []
+    together = threading.Barrier(4)
+
+    def slow(*args: object, **kwargs: object) -> object:
+        indexed.append(args)
+        time.sleep(0.1)
+        return index_files(*args, **kwargs)  # type: ignore[arg-type]
+
+    def start(_: int) -> int:
+        together.wait()
+        with open_dataset(source, tmp_path / "cache") as opened:
+            return opened.count(ANYTHING)
+
+    monkeypatch.setattr("tpf_server.store.opening.index_files", slow)
+    # Threads stand for processes: the lock belongs to the open file, not to the process.
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(start, range(4))) == [1] * 4
+    assert len(indexed) == 1
 
 
 def test_datasets_of_the_same_name_do_not_share_a_cache(tmp_path: Path) -> None:
