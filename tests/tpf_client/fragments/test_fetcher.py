@@ -1,0 +1,197 @@
+"""Pages over HTTP: reuse, revalidation, merging, retries, and the errors of bad servers."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+import requests
+import responses
+
+from annotations.clock import ManualClock, SystemClock
+from tests.tpf_client.fragments.test_page_reader import COUNTS, FORM, PREFIXES
+from tpf_client.errors import (
+    ClosedError,
+    ConnectionFailedError,
+    HttpError,
+    OriginError,
+    PageTooLargeError,
+    ParseError,
+    SourceError,
+)
+from tpf_client.fragments.fetcher import Answer, Fetcher, Request
+from tpf_client.fragments.page import Page
+from tpf_client.fragments.transport import Limits
+
+URL = "http://ex.org/d?p=x"
+START = datetime(2020, 1, 1, tzinfo=UTC)
+BODY = (
+    PREFIXES
+    + ":a :b :c . <#metadata> { <#metadata> foaf:primaryTopic <http://ex.org/d?p=x> ."
+    + FORM
+    + COUNTS
+    + "}"
+)
+TRIG = {"content_type": "application/trig"}
+
+
+def _fetcher(clock: ManualClock | None = None, **options: object) -> Fetcher:
+    return Fetcher(clock=clock or ManualClock(START), parallelism=0, **options)  # type: ignore[arg-type]
+
+
+def _date(instant: datetime) -> str:
+    return format_datetime(instant, usegmt=True)
+
+
+@responses.activate
+def test_a_page_is_reused_while_fresh_and_revalidated_by_its_tag() -> None:
+    clock = ManualClock(START)
+    fetcher = _fetcher(clock)
+    headers = {"Date": _date(START), "Cache-Control": "max-age=10", "ETag": '"1"'}
+    responses.get(URL, body=BODY, headers=headers, **TRIG)  # type: ignore[arg-type]
+    first = fetcher.get(Request(URL))
+    assert first.fresh_until == START + timedelta(seconds=10)
+    clock.advance_to(START + timedelta(seconds=9))
+    assert fetcher.get(Request(URL)) is first
+    assert fetcher.statistics.requests == 1
+    clock.advance_to(START + timedelta(seconds=11))
+    responses.reset()
+    headers = {"Date": _date(clock.now()), "Cache-Control": "max-age=60"}
+    responses.get(
+        URL,
+        status=304,
+        headers=headers,
+        match=[responses.matchers.header_matcher({"If-None-Match": '"1"'})],
+    )
+    second = fetcher.get(Request(URL))
+    assert second.facts == first.facts
+    assert second.evaluated_at == clock.now()
+    assert second.fresh_until == clock.now() + timedelta(seconds=60)
+    assert fetcher.statistics.not_modified == 1
+
+
+@responses.activate
+def test_what_says_nothing_of_freshness_is_asked_again_but_not_for_the_same_instant() -> None:
+    clock = ManualClock(START)
+    fetcher = _fetcher(clock)
+    responses.get(URL, body=BODY, headers={"Date": _date(START)}, **TRIG)  # type: ignore[arg-type]
+    page = fetcher.get(Request(URL))
+    assert fetcher.get(Request(URL, at=page.evaluated_at)) is page
+    clock.advance_to(START + timedelta(seconds=1))
+    fetcher.get(Request(URL))
+    assert fetcher.statistics.requests == 2
+
+
+@responses.activate
+def test_a_server_that_is_busy_is_asked_again_when_it_says() -> None:
+    clock = ManualClock(START)
+    fetcher = _fetcher(clock)
+    responses.get(URL, status=503, headers={"Retry-After": "7"})
+    responses.get(URL, status=429, headers={"Retry-After": _date(START + timedelta(seconds=9))})
+    responses.get(URL, body=BODY, **TRIG)  # type: ignore[arg-type]
+    assert len(fetcher.get(Request(URL)).facts) == 1
+    assert clock.now() == START + timedelta(seconds=9)
+    assert fetcher.statistics.retries == 2
+
+
+@responses.activate
+def test_retries_end() -> None:
+    fetcher = _fetcher(limits=Limits(retries=2))
+    responses.get(URL, status=500)
+    with pytest.raises(HttpError, match="HTTP 500") as caught:
+        fetcher.get(Request(URL))
+    assert caught.value.status == 500
+    assert caught.value.url == URL
+    assert fetcher.statistics.requests == 3
+
+
+@responses.activate
+def test_a_pause_that_is_too_long_is_not_made() -> None:
+    clock = ManualClock(START)
+    fetcher = _fetcher(clock, limits=Limits(max_backoff=30))
+    responses.get(URL, status=503, headers={"Retry-After": "3600"})
+    with pytest.raises(HttpError, match="503"):
+        fetcher.get(Request(URL))
+    assert clock.now() == START
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "requests_sent"),
+    [
+        ({"status": 404}, HttpError, 1),
+        ({"status": 400, "body": "bad term", "content_type": "text/plain"}, HttpError, 1),
+        ({"body": "<html>", "content_type": "text/html"}, ParseError, 1),
+        ({"body": BODY[:-300], **TRIG}, ParseError, 1),
+        ({"body": BODY + " " * 10_000, **TRIG}, PageTooLargeError, 1),
+        ({"body": requests.ReadTimeout("slow")}, ConnectionFailedError, 3),
+        ({"body": requests.ConnectionError("refused")}, ConnectionFailedError, 3),
+        ({"body": requests.exceptions.ChunkedEncodingError("cut")}, ConnectionFailedError, 3),
+        ({"status": 302, "headers": {"Location": "http://evil.org/d"}}, OriginError, 1),
+        ({"status": 301, "headers": {"Location": URL}}, SourceError, 1),
+        ({"body": BODY.replace("hydra:itemsPerPage 100", "hydra:next <http://evil.org/>"), **TRIG},
+         OriginError, 1),
+    ],
+)  # fmt: skip
+@responses.activate
+def test_every_fault_is_a_typed_error_that_names_the_url(
+    response: dict[str, object], error: type[Exception], requests_sent: int
+) -> None:
+    fetcher = _fetcher(limits=Limits(retries=2, max_page_bytes=8_000))
+    responses.get(URL, **response)  # type: ignore[arg-type]
+    with pytest.raises(error, match=r"^http://ex\.org/d\?p=x: "):
+        fetcher.get(Request(URL))
+    assert fetcher.statistics.requests == requests_sent
+
+
+@responses.activate
+def test_redirects_on_the_same_origin_are_followed_also_to_https() -> None:
+    responses.get(URL, status=301, headers={"Location": "https://ex.org/d?p=x"})
+    responses.get("https://ex.org/d?p=x", body=BODY, **TRIG)  # type: ignore[arg-type]
+    assert len(_fetcher().get(Request(URL)).facts) == 1
+
+
+def test_identical_requests_under_way_are_merged() -> None:
+    asked = threading.Semaphore(0)
+    go = threading.Event()
+
+    def slow(request: requests.PreparedRequest) -> tuple[int, dict[str, str], str]:
+        asked.release()
+        assert go.wait(10)
+        return (200, {"Content-Type": "application/trig", "Cache-Control": "max-age=60"}, BODY)
+
+    with responses.RequestsMock() as server:
+        server.add_callback("GET", URL, slow, content_type=None)
+        fetcher = Fetcher(clock=SystemClock(), parallelism=4)
+        answers: list[Answer] = []
+        done = threading.Semaphore(0)
+
+        def take(answer: Answer) -> None:
+            answers.append(answer)
+            done.release()
+
+        for _ in range(5):
+            fetcher.submit(Request(URL), take)
+        assert asked.acquire(timeout=10)
+        go.set()
+        for _ in range(5):
+            assert done.acquire(timeout=10)
+        assert all(isinstance(answer, Page) for answer in answers)
+        assert fetcher.statistics.requests == 1
+        assert fetcher.statistics.merged == 4
+        fetcher.close()
+        fetcher.submit(Request("http://ex.org/other"), take)
+        assert isinstance(answers[-1], ClosedError)
+
+
+@responses.activate
+def test_the_cache_is_bounded_in_bytes() -> None:
+    clock = ManualClock(START)
+    fetcher = _fetcher(clock, cache_bytes=3 * (1024 + 4 * len(BODY)))
+    headers = {"Date": _date(START), "Cache-Control": "max-age=100"}
+    for number in range(5):
+        responses.get(f"{URL}{number}", body=BODY, headers=headers, **TRIG)  # type: ignore[arg-type]
+    for number in (0, 1, 2, 3, 4, 4, 3, 2):
+        fetcher.get(Request(f"{URL}{number}"))
+    assert fetcher.statistics.requests == 5
+    fetcher.get(Request(f"{URL}0"))
+    assert fetcher.statistics.requests == 6

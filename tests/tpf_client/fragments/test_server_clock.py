@@ -1,0 +1,66 @@
+"""What responses tell of a server's clock."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotations.clock import ManualClock
+from tpf_client.fragments.freshness import age, directives, http_date, lifetime
+from tpf_client.fragments.server_clock import ServerClock
+
+START = datetime(2020, 1, 1, tzinfo=UTC)
+SECONDS = st.integers(0, 3_000_000).map(lambda micros: timedelta(microseconds=micros))
+
+
+@given(
+    skew=st.integers(-3600_000_000, 3600_000_000).map(lambda u: timedelta(microseconds=u)),
+    steps=st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=12),
+)
+def test_the_estimate_is_never_ahead_of_the_server_and_gets_better(
+    skew: timedelta, steps: list[tuple[timedelta, timedelta, timedelta]]
+) -> None:
+    clock = ManualClock(START)
+    server = ServerClock(clock)
+    previous = timedelta(days=1)
+    for pause, there, back in steps:
+        clock.advance_to(clock.now() + pause)
+        sent = clock.now()
+        answered = sent + there + skew
+        clock.advance_to(sent + there + back)
+        server.observe_date(answered.replace(microsecond=0), sent, clock.now())
+        truth = clock.now() + skew
+        drift = timedelta(seconds=0.01)
+        assert truth - timedelta(seconds=1) - there - back - drift <= server.now() <= truth
+        error = truth - server.now()
+        assert error <= previous + drift
+        previous = error
+        instant = truth + timedelta(seconds=60)
+        assert server.local(instant) + skew >= instant
+
+
+def test_an_exact_instant_tells_all_and_a_clock_that_was_set_is_believed() -> None:
+    clock = ManualClock(START)
+    server = ServerClock(clock)
+    assert server.now() == START
+    assert not server.known
+    server.observe_instant(START + timedelta(hours=1), START, START)
+    assert server.now() == START + timedelta(hours=1)
+    server.observe_date(START - timedelta(hours=1), START, START)
+    assert server.now() == START - timedelta(hours=1)
+
+
+def test_freshness() -> None:
+    assert directives('max-age=10, Private, x="y"') == {"max-age": "10", "private": "", "x": "y"}
+    date = "Wed, 01 Jan 2020 00:00:00 GMT"
+    assert http_date(date) == START
+    assert http_date("yesterday") is None
+    assert lifetime({"Cache-Control": "max-age=5"}) == timedelta(seconds=5)
+    assert lifetime({"Cache-Control": "no-store, max-age=5"}) == timedelta(0)
+    assert lifetime({"Cache-Control": "max-age=soon"}) == timedelta(0)
+    later = "Wed, 01 Jan 2020 00:01:00 GMT"
+    assert lifetime({"Date": date, "Expires": later}) == timedelta(minutes=1)
+    assert lifetime({"Date": later, "Expires": date}) == timedelta(0)
+    assert lifetime({}) == timedelta(0)
+    assert age({"Age": "7"}) == timedelta(seconds=7)
+    assert age({}) == timedelta(0)
