@@ -1,0 +1,37 @@
+"""The recorded day through every view: its pages say exactly the facts that hold."""
+
+from pathlib import Path
+
+import pytest
+
+from annotations.labels import Fact, Labelling
+from annotations.methods import METHODS
+from annotations.methods.base import Method, Naming
+from tests.support.irail import Day, instants, needs_recording, play
+from tests.support.served import BASE, Served
+
+pytestmark = needs_recording
+
+
+@pytest.fixture(scope="module")
+def day() -> Day:
+    return Day()
+
+
+@pytest.mark.parametrize("labelling", ["expiration", "interval"])
+def test_every_view_says_the_facts_that_hold(
+    day: Day, labelling: Labelling, tmp_path: Path
+) -> None:
+    with Served(tmp_path, day.static, start=day.batches[0].at) as served:
+        model = play(day, served, labelling)
+        for instant in instants(day, step=160):
+            served.clock.advance_to(instant)
+            expected = {fact for fact in model.facts() if fact.valid_at(instant)}
+            for method in METHODS:
+                assert _shown(served, method) == expected
+
+
+def _shown(served: Served, method: Method) -> set[Fact]:
+    url = f"trains/{method.name}"
+    naming = Naming(f"{BASE}trains/facts/", BASE + url)
+    return set(method.decode(served.fragment(url), naming))

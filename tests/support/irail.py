@@ -1,0 +1,62 @@
+"""The recorded day of the railway, played to a server in process on a manual clock."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from annotations.labels import Expiration, Fact, Interval, Labelling
+from annotations.terms import Quad
+from loaders.sources.base import FeedBatch
+from loaders.sources.irail import Irail
+from tests.support.oracle import Publications
+from tests.support.served import Served
+
+RECORDING = Path(__file__).parents[3] / "shared/data/irail/data_6_12_2014.zip"
+needs_recording = pytest.mark.skipif(
+    not RECORDING.is_file(), reason="the recording of the railway is not here"
+)
+
+
+class Day:
+    """What the recording says: the static facts, and a batch per poll."""
+
+    def __init__(self) -> None:
+        feed = Irail(RECORDING)
+        (piece,) = feed.pieces(1)
+        self.static = list(dict.fromkeys(Quad(*triple) for triple in feed.triples(piece)))
+        self.batches = list(feed.batches(None, None))
+
+
+def facts_of(batch: FeedBatch, labelling: Labelling) -> list[Fact]:
+    """The facts of a poll, which hold until the next one."""
+    label = (
+        Expiration(batch.until) if labelling == "expiration" else Interval(batch.at, batch.until)
+    )
+    return [Fact(quad, label) for quad in batch.quads]
+
+
+def play(day: Day, served: Served, labelling: Labelling) -> Publications:
+    """Have every batch published at its instant, as the clock of the server passes it.
+
+    Returns:
+        what has been published so far, kept up to date.
+    """
+    assert served.live is not None
+    model = Publications(day.static)
+    for batch in day.batches:
+
+        def publish(batch: FeedBatch = batch) -> None:
+            facts = facts_of(batch, labelling)
+            assert served.live is not None
+            served.live.publish(facts, served.clock.now())
+            model.publish(facts, served.clock.now())
+
+        served.clock.schedule(batch.at, publish)
+    return model
+
+
+def instants(day: Day, step: int = 1) -> Iterator[datetime]:
+    """The instants of the polls, or of every so many."""
+    return iter([batch.at for batch in day.batches][::step])

@@ -1,0 +1,170 @@
+"""The real application in process, with real stores, a manual clock and a session that calls it."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyoxigraph
+import requests
+
+from annotations.clock import ManualClock
+from annotations.labels import Fact, Label
+from annotations.terms import Quad, Term
+from tests.support.oracle import quad_of
+from tests.support.stores import static_store
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.app import create_app
+from tpf_server.fragments.dataset import Dataset
+from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.live_settings import LiveSettings
+from tpf_server.store.live_store import IndexedLiveStore, open_live_store
+
+BASE = "http://server.test/"
+TOKEN = "open sesame"
+NOON = datetime(2015, 12, 8, 12, 0, 0, tzinfo=UTC)
+HYDRA = "http://www.w3.org/ns/hydra/core#"
+VOID = "http://rdfs.org/ns/void#"
+TMP = "http://example.org/temporal#"
+
+
+def term(text: str) -> Term:
+    """A term of the examples: ``a`` is an IRI below example.org, everything else is as it is."""
+    return Term(text if text[0] in '<"_' else f"<http://example.org/{text}>")
+
+
+def quad(*texts: str) -> Quad:
+    """A quad of such terms."""
+    return Quad(*[term(text) for text in texts])
+
+
+class Page(NamedTuple):
+    """A parsed answer: data and metadata apart."""
+
+    data: list[Quad]
+    metadata: list[Quad]
+
+    def objects(self, predicate: str, subject: str | None = None) -> list[str]:
+        """The objects of the metadata's triples with this predicate, IRIs bare."""
+        return [
+            row.object.split('"')[1] if row.object[0] == '"' else row.object.strip("<>")
+            for row in self.metadata
+            if row.predicate == f"<{predicate}>" and subject in (None, row.subject.strip("<>"))
+        ]
+
+    @property
+    def total(self) -> int:
+        """What the metadata give as the count of matches."""
+        (count,) = set(self.objects(HYDRA + "totalItems"))
+        return int(count)
+
+
+def parse(body: bytes, media_type: str) -> list[Quad]:
+    """The quads of a body, by an independent parser."""
+    rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type.partition(";")[0])
+    assert rdf_format is not None, media_type
+    return [quad_of(row) for row in pyoxigraph.parse(body, format=rdf_format)]
+
+
+class Served:
+    """A server in process.
+
+    Args:
+        folder: where its stores are made.
+        static: static quads of the dataset ``trains``.
+        live: whether it takes live facts.
+        settings: settings of the server.
+        dataset: settings of the dataset.
+        keeping: how the live store keeps its facts.
+        start: where its clock stands at first.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        static: Iterable[Quad] = (),
+        *,
+        live: bool = True,
+        settings: dict[str, Any] | None = None,
+        dataset: dict[str, Any] | None = None,
+        keeping: LiveSettings | None = None,
+        start: datetime = NOON,
+    ) -> None:
+        self.clock = ManualClock(start)
+        self.settings = Settings(base_url=BASE, publish_token=TOKEN, **(settings or {}))
+        self.live: IndexedLiveStore | None = None
+        if live:
+            self.live = open_live_store(folder / "live.sqlite", keeping or LiveSettings())
+        self.dataset = Dataset(
+            DatasetSettings(name="trains", **(dataset or {})),
+            static_store(folder / "static", static),
+            self.live,
+        )
+        self.app = create_app(self.settings, [self.dataset], self.clock)
+        self.session = requests.Session()
+        self.session.mount(BASE, WsgiAdapter(self.app))
+
+    def close(self) -> None:
+        """Close the stores."""
+        self.session.close()
+        self.dataset.close()
+
+    def __enter__(self) -> "Served":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def request(self, method: str, path: str, **options: Any) -> requests.Response:
+        """Any request."""
+        prepared = self.session.prepare_request(requests.Request(method, BASE, **options))
+        prepared.url = BASE + path  # exactly; requests would decode what it need not encode
+        return self.session.send(prepared, allow_redirects=False)
+
+    def get(self, path: str, accept: str | None = None, **headers: str) -> requests.Response:
+        """A ``GET``, which may fail."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.request("GET", path, headers={"Accept": accept or "*/*", **named})
+
+    def page(self, path: str, accept: str = "application/trig") -> Page:
+        """A ``GET`` of a page that must succeed, parsed."""
+        url = path.removeprefix(BASE)
+        response = self.get(url, accept)
+        assert response.status_code == 200, response.text
+        rows = parse(response.content, response.headers["Content-Type"])
+        graph = f"<{response.request.url}#metadata>"
+        return Page(
+            [row for row in rows if row.graph != graph], [r for r in rows if r.graph == graph]
+        )
+
+    def fragment(self, path: str) -> list[Quad]:
+        """The data of all pages of a fragment, following ``next``."""
+        found: list[Quad] = []
+        url: str | None = path
+        while url is not None:
+            page = self.page(url)
+            found += page.data
+            url = next(iter(page.objects(HYDRA + "next")), None)
+        return found
+
+    def publish(self, *facts: tuple[Quad, Label]) -> None:
+        """Put facts into the live store directly."""
+        assert self.live is not None
+        self.live.publish([Fact(row, label) for row, label in facts], self.clock.now())
+
+    def post(
+        self,
+        body: str | bytes,
+        query: str = "",
+        media_type: str = "application/n-quads",
+        token: str | None = TOKEN,
+        path: str = "trains/facts",
+    ) -> requests.Response:
+        """Publish over HTTP."""
+        headers = {"Content-Type": media_type}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        data = body.encode() if isinstance(body, str) else body
+        return self.request(
+            "POST", f"{path}?{query}" if query else path, data=data, headers=headers
+        )
