@@ -13,6 +13,8 @@ def window(rows: Iterator[tuple[Solution, int]], offset: int, limit: int | None)
     for row, count in rows:
         if room == 0:
             break
+        if count <= 0:
+            continue
         skipped = min(offset, count)
         offset -= skipped
         taken = count - skipped if room is None else min(count - skipped, room)

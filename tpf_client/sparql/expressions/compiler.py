@@ -18,9 +18,10 @@ from annotations.terms import Variable
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, VariableRef
 from tpf_client.sparql.expressions import casts, operators, terms
+from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.functions import FUNCTIONS
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_client.sparql.expressions.values import DateTime, EvaluationError, Value
+from tpf_client.sparql.expressions.values import EvaluationError, Value
 
 Solution: TypeAlias = tuple[int, ...]
 ValueOf: TypeAlias = Callable[[Solution], Value]

@@ -152,7 +152,13 @@ def _replace(value: Value, pattern: Value, replacement: Value, flags: Value = ""
 def _abs(value: Value) -> Value:
     if isinstance(value, Single):
         return Single(abs(value))
-    if isinstance(value, (int, Decimal, float)) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        raise EvaluationError
+    if isinstance(value, int):
+        return abs(value)
+    if isinstance(value, Decimal):
+        return abs(value)
+    if isinstance(value, float):
         return abs(value)
     raise EvaluationError
 

@@ -143,11 +143,11 @@ def negated(value: Value) -> Value:
     """``-value``."""
     if isinstance(value, Duration):
         return Duration(-value.months, -value.seconds, value.datatype)
-    if not is_number(value):
-        raise EvaluationError
     if isinstance(value, Single):
         return Single(-value)
-    return -value
+    if isinstance(value, (int, Decimal, float)) and not isinstance(value, bool):
+        return -value
+    raise EvaluationError
 
 
 def unchanged(value: Value) -> Value:

@@ -166,11 +166,8 @@ def _iri(compiler: "Compiler", arguments: Arguments) -> ValueOf:
 
 
 def _strdt(compiler: "Compiler", arguments: Arguments) -> ValueOf:
-    text, datatype, typed = (
-        compiler.value(arguments[0]),
-        compiler.value(arguments[1]),
-        compiler.typed,
-    )
+    text, datatype = (compiler.value(argument) for argument in arguments)
+    typed = compiler.typed
 
     def make(solution: Solution) -> Value:
         lexical, kind = text(solution), datatype(solution)

@@ -1,0 +1,396 @@
+"""Algebra to dataflow.
+
+Solutions are passed sideways: what a pattern is joined with (or is optional to, or is subtracted
+from) tells its leaves which bindings can matter, as a *seed*: a node of the distinct values of the
+variables that both sides bind for certain. A seed only spares work; joins decide.
+
+Source: SPARQL 1.1 Query Language, section 18.
+"""
+
+from collections.abc import Callable, Sequence
+
+from annotations.terms import Term, Variable, is_variable
+from tpf_client.dataflow.aggregates import accumulator
+from tpf_client.dataflow.changes import UNBOUND, Solution, projection
+from tpf_client.dataflow.dataset import restrict
+from tpf_client.dataflow.distinct import Distinct
+from tpf_client.dataflow.exists_builder import attach_exists, conjuncts, first_exists
+from tpf_client.dataflow.extend import Extend
+from tpf_client.dataflow.filter import Filter
+from tpf_client.dataflow.group import Compute, Group
+from tpf_client.dataflow.hash_join import HashJoin
+from tpf_client.dataflow.left_join import LeftJoin
+from tpf_client.dataflow.minus import Minus
+from tpf_client.dataflow.node import Dataflow, Leaves, Node
+from tpf_client.dataflow.number import Number
+from tpf_client.dataflow.order import SortKey, TopK
+from tpf_client.dataflow.output import Output
+from tpf_client.dataflow.path_builder import build_path
+from tpf_client.dataflow.project import Project
+from tpf_client.dataflow.slice import Slice
+from tpf_client.dataflow.union import Union
+from tpf_client.dataflow.values import Values
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import Exists, Expression, Pattern, VariableRef
+from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_client.sparql.ordering import sort_key
+
+Services = Callable[[Term], Leaves]
+
+
+def build_query(
+    query: algebra.Query,
+    leaves: Leaves,
+    flow: Dataflow,
+    environment: Environment,
+    *,
+    services: Services | None = None,
+    on_change: Callable[[Solution, int], None] | None = None,
+) -> Output:
+    """The dataflow of a query.
+
+    Args:
+        query: SELECT, or the solutions that ASK, CONSTRUCT and DESCRIBE need (for ASK there is an
+            answer where the output is not empty).
+        leaves: who provides the matches of basic graph patterns; adds its nodes to `flow`.
+        flow: takes in the nodes.
+        environment: what expressions depend on.
+        services: the leaves of the endpoint of SERVICE.
+        on_change: see `Output`.
+
+    Raises:
+        UnsupportedQueryError: something in the query cannot be evaluated; nothing has run yet.
+    """
+    builder = Builder(leaves, flow, environment, services)
+    pattern = restrict(query.pattern, query.dataset, builder.fresh)
+    if query.form == "ASK":
+        pattern = algebra.Slice(pattern, 0, 1)
+    node, variables, order = builder.modified(pattern, None)
+    return Output(node, variables, order, on_change)
+
+
+class Builder:
+    """Builds nodes for patterns, bottom-up."""
+
+    def __init__(
+        self,
+        leaves: Leaves,
+        flow: Dataflow,
+        environment: Environment,
+        services: Services | None = None,
+    ) -> None:
+        self.leaves = leaves
+        self.flow = flow
+        self.environment = environment
+        self.services = services
+        self.outer: Node | None = None
+        """Where a correlated pattern is built: the rows that it is evaluated for."""
+        self._fresh = 0
+        self._seeds: dict[tuple[int, tuple[Variable, ...]], Node] = {}
+
+    # ----------------------------------------------------------------------------- helpers
+
+    def fresh(self) -> Variable:
+        """A hidden variable that occurs nowhere else."""
+        self._fresh += 1
+        return Variable(f"?.x{self._fresh}")
+
+    def compiler(self, node: Node, row: int | None = None) -> Compiler:
+        """A compiler for expressions over the solutions of a node."""
+        return Compiler(self.environment, node.schema, row)
+
+    def project(self, node: Node, names: Sequence[Variable]) -> Node:
+        """A node reduced to some variables, in this order."""
+        return node if node.schema == tuple(names) else self.flow.add(Project(node, names))
+
+    def seed(self, node: Node | None, names: Sequence[Variable]) -> Node | None:
+        """The distinct values of those of these variables that a node binds for certain."""
+        if node is None:
+            return None
+        shared = tuple(name for name in node.schema if name in names and name in node.certain)
+        if not shared:
+            return None
+        key = (id(node), shared)
+        if key not in self._seeds:
+            reduced = self.project(node, shared)
+            self._seeds[key] = (
+                reduced if isinstance(reduced, Distinct) else self.flow.add(Distinct(reduced))
+            )
+        return self._seeds[key]
+
+    def sideways(self, node: Node, pattern: Pattern, fallback: Node | None) -> Node | None:
+        """The seed that a node gives to a pattern, or else what came from outside."""
+        return self.seed(node, algebra.in_scope(pattern)) or fallback
+
+    # ---------------------------------------------------------------------------- patterns
+
+    def build(self, pattern: Pattern, seed: Node | None) -> Node:
+        """The node of a pattern's solutions (all those that agree with a solution of `seed`)."""
+        match pattern:
+            case algebra.BGP(patterns):
+                if not patterns:
+                    return self.outer or self.flow.add(Values((), [()]))
+                within = self.seed(seed or self.outer, algebra.in_scope(pattern))
+                return self._correlated(self.leaves.bgp(patterns, within))
+            case algebra.Path():
+                return self._correlated(build_path(self, pattern, seed or self.outer))
+            case algebra.Values(variables, rows):
+                encode = self.flow.dictionary.encode
+                encoded = [tuple([encode(t) if t else UNBOUND for t in row]) for row in rows]
+                return self._correlated(self.flow.add(Values(variables, encoded)))
+            case algebra.Join():
+                return self._join(pattern, seed)
+            case algebra.LeftJoin():
+                return self._left_join(pattern, seed)
+            case algebra.Filter(inner, condition):
+                return self.filtered(self.build(inner, seed), condition)
+            case algebra.Union(left, right):
+                return self.flow.add(Union(self.build(left, seed), self.build(right, seed)))
+            case algebra.Extend():
+                return self._extend(pattern, seed)
+            case algebra.Minus(left, right, apart):
+                return self._minus(self.build(left, seed), right, apart)
+            case algebra.Group():
+                return self._group(pattern, seed)
+            case algebra.Service():
+                return self._service(pattern, seed)
+            case _:
+                return self._sub_select(pattern, seed)
+
+    def _correlated(self, node: Node) -> Node:
+        return node if self.outer is None else self.flow.add(HashJoin(self.outer, node))
+
+    def _join(self, pattern: Pattern, seed: Node | None) -> Node:
+        first, *rest = _in_good_order(_operands(pattern))
+        node = self.build(first, seed)
+        for each in rest:
+            right = self.build(each, self.sideways(node, each, seed))
+            node = self.flow.add(HashJoin(node, right))
+        return node
+
+    def _left_join(self, pattern: algebra.LeftJoin, seed: Node | None) -> Node:
+        left = self.build(pattern.left, seed)
+        condition = pattern.condition
+        if condition is None:
+            right = self.build(pattern.right, self.sideways(left, pattern.right, seed))
+            return self.flow.add(LeftJoin(left, right))
+        if first_exists(condition) is None and not is_volatile(condition):
+            right = self.build(pattern.right, self.sideways(left, pattern.right, seed))
+            merged = left.schema + tuple(n for n in right.schema if n not in left.schema)
+            test = Compiler(self.environment, merged).condition(condition)
+            return self.flow.add(LeftJoin(left, right, test))
+        # Number the rows, so that the filtered pairs come back to exactly their left row.
+        numbered = self.flow.add(Number(left, self.fresh()))
+        right = self.build(pattern.right, self.sideways(left, pattern.right, seed))
+        pairs = self.filtered(self.flow.add(HashJoin(numbered, right)), condition)
+        added = tuple(name for name in right.schema if name not in left.schema)
+        loose = tuple(name for name in left.schema if name not in left.certain)
+        found = self.project(pairs, (numbered.schema[-1], *loose, *added))
+        joined = self.flow.add(LeftJoin(numbered, found))
+        return self.project(joined, left.schema + added)
+
+    def filtered(self, node: Node, condition: Expression) -> Node:
+        """The solutions of a node for which a condition is true."""
+        for each in conjuncts(condition):
+            if isinstance(each, Exists):
+                node = attach_exists(self, node, each, None)
+                continue
+            schema = node.schema
+            node, plain = self.without_exists(node, each)
+            if is_volatile(plain):
+                # The verdict about a row must be the same when the row goes.
+                verdict = self.fresh()
+                compute = self.compiler(node).binding(plain)
+                node = self.flow.add(Extend(node, verdict, compute, volatile=True))
+                plain = VariableRef(verdict)
+            test = self.compiler(node).condition(plain)
+            node = self.project(self.flow.add(Filter(node, test)), schema)
+        return node
+
+    def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
+        """The expression with its EXISTS replaced by variables that the node returned binds."""
+        while (found := first_exists(expression)) is not None:
+            variable = self.fresh()
+            node = attach_exists(self, node, found, variable)
+            expression = _replaced(expression, found, VariableRef(variable))
+        return node, expression
+
+    def _extend(self, pattern: algebra.Extend, seed: Node | None) -> Node:
+        base: Pattern = pattern.input
+        depth = 0
+        while isinstance(base, algebra.Extend):
+            base, depth = base.input, depth + 1
+        names = [name for name in algebra.in_scope(pattern.input) if name != pattern.variable]
+        inner = self.build(pattern.input, self.seed(seed, names) or self.outer)
+        if pattern.variable in inner.schema:
+            raise UnsupportedQueryError(
+                f"BIND of {pattern.variable} inside EXISTS, which has a value outside"
+            )
+        schema = inner.schema
+        node, expression = self.without_exists(inner, pattern.expression)
+        compute = self.compiler(node, len(schema) - depth).binding(expression)
+        extended = Extend(node, pattern.variable, compute, volatile=is_volatile(expression))
+        return self.project(self.flow.add(extended), (*schema, pattern.variable))
+
+    def _minus(self, left: Node, right: Pattern, apart: tuple[Variable, ...]) -> Node:
+        if self.outer is not None:
+            apart = (*apart, *self.outer.schema)
+        elif not set(left.schema) & set(algebra.in_scope(right)) - set(apart):
+            return left
+        removed = self.build(right, self.sideways(left, right, None))
+        shared = tuple(name for name in left.schema if name in removed.schema)
+        reduced = self.flow.add(Distinct(self.project(removed, shared)))
+        return self.flow.add(Minus(left, reduced, apart))
+
+    def _group(self, pattern: algebra.Group, seed: Node | None) -> Node:
+        kept = [name for name, key in pattern.keys if key == VariableRef(name)]
+        node: Node = self.build(pattern.input, self.seed(seed, kept))
+        visible = tuple(name for name in node.schema if not name.startswith("?."))
+        keys: list[tuple[Variable, Compute]] = []
+        prepared: list[tuple[Variable, Expression | None, algebra.Aggregate]] = []
+        expressions: list[tuple[Variable, Expression]] = []
+        for name, expression in pattern.keys:
+            node, plain = self.without_exists(node, expression)
+            expressions.append((name, plain))
+        for name, aggregate in pattern.aggregates:
+            argument = aggregate.argument
+            if argument is not None:
+                node, argument = self.without_exists(node, argument)
+            elif aggregate.distinct:
+                # Equal as far as the query can see: hidden variables do not count.
+                numbers = self.flow.add(
+                    Number(self.flow.add(Distinct(self.project(node, visible))), self.fresh())
+                )
+                node = self.flow.add(HashJoin(node, numbers))
+                argument = VariableRef(numbers.schema[-1])
+            prepared.append((name, argument, aggregate))
+        compiler = self.compiler(node)
+        keys = [(name, compiler.binding(expression)) for name, expression in expressions]
+        aggregates = [
+            (
+                name,
+                _one if argument is None else compiler.binding(argument),
+                accumulator(aggregate, self.environment.typed),
+            )
+            for name, argument, aggregate in prepared
+        ]
+        return self.flow.add(Group(node, keys, aggregates))
+
+    def _service(self, pattern: algebra.Service, seed: Node | None) -> Node:
+        if self.services is None or is_variable(pattern.endpoint):
+            raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
+        there = Builder(self.services(Term(pattern.endpoint)), self.flow, self.environment)
+        # Hidden variables of both builders must differ.
+        there._fresh = self._fresh + 1_000_000
+        return self._correlated(there.build(pattern.pattern, seed or self.outer))
+
+    # ------------------------------------------------------------------- solution modifiers
+
+    def _sub_select(self, pattern: Pattern, seed: Node | None) -> Node:
+        outer, self.outer = self.outer, None
+        node, variables, _ = self.modified(pattern, seed or outer)
+        self.outer = outer
+        return self._correlated(self.project(node, variables))
+
+    def modified(
+        self, pattern: Pattern, seed: Node | None
+    ) -> tuple[Node, tuple[Variable, ...], SortKey | None]:
+        """A pattern with its solution modifiers.
+
+        Returns:
+            The node; the visible variables (its schema may have more, which the order needs); and
+            the sorting key of its solutions, if there is an order.
+        """
+        offset, limit, distinct = 0, None, False
+        if isinstance(pattern, algebra.Slice):
+            offset, limit, pattern = pattern.offset, pattern.limit, pattern.input
+        if isinstance(pattern, (algebra.Distinct, algebra.Reduced)):
+            distinct = isinstance(pattern, algebra.Distinct)
+            pattern = pattern.input
+        sliced = bool(offset) or limit is not None
+        if isinstance(pattern, (algebra.Slice, algebra.Distinct, algebra.Reduced)):
+            node = self.build(pattern, None if sliced else seed)
+            return self._finished(node, node.schema, distinct, offset, limit)
+        variables = algebra.in_scope(pattern)
+        if isinstance(pattern, algebra.Project):
+            pattern = pattern.input
+        conditions: tuple[algebra.OrderCondition, ...] = ()
+        if isinstance(pattern, algebra.OrderBy):
+            conditions, pattern = pattern.conditions, pattern.input
+        node = self.build(pattern, None if sliced else self.seed(seed, variables))
+        if not conditions:
+            return self._finished(node, variables, distinct, offset, limit)
+        prepared = []
+        for each in conditions:
+            node, expression = self.without_exists(node, each.expression)
+            if not isinstance(expression, VariableRef):
+                # Computed once per row, and kept with it: an order must not change its mind.
+                computed = self.fresh()
+                compute = self.compiler(node).binding(expression)
+                node = self.flow.add(
+                    Extend(node, computed, compute, volatile=is_volatile(expression))
+                )
+                expression = VariableRef(computed)
+            prepared.append(algebra.OrderCondition(expression, each.descending))
+        used = {name for each in prepared for name in algebra.variables_in(each.expression)}
+        hidden = tuple(name for name in node.schema if name in used and name not in variables)
+        node = self.project(node, (*variables, *hidden))
+        if distinct:
+            node = self.flow.add(Distinct(node))
+        key = sort_key(self.compiler(node), tuple(prepared))
+        if sliced or (distinct and hidden):
+            same = projection(node.schema, variables) if distinct and hidden else None
+            node = self.flow.add(TopK(node, key, offset, limit, same))
+        return node, variables, key
+
+    def _finished(
+        self,
+        node: Node,
+        variables: tuple[Variable, ...],
+        distinct: bool,
+        offset: int,
+        limit: int | None,
+    ) -> tuple[Node, tuple[Variable, ...], None]:
+        node = self.project(node, variables)
+        if distinct:
+            node = self.flow.add(Distinct(node))
+        if offset or limit is not None:
+            node = self.flow.add(Slice(node, offset, limit))
+        return node, variables, None
+
+
+def _one(_solution: Solution) -> int:
+    return 1
+
+
+def _operands(pattern: Pattern) -> list[Pattern]:
+    if isinstance(pattern, algebra.Join):
+        return _operands(pattern.left) + _operands(pattern.right)
+    return [pattern]
+
+
+_RANKS: dict[type, int] = {algebra.Values: 0, algebra.BGP: 1, algebra.Path: 3, algebra.Service: 4}
+
+
+def _in_good_order(operands: list[Pattern]) -> list[Pattern]:
+    """Inline data first, then what shares variables with what is there already."""
+    rest = list(operands)
+    ordered: list[Pattern] = []
+    known: set[Variable] = set()
+    while rest:
+        connected = [each for each in rest if known & set(algebra.in_scope(each))]
+        best = min(connected or rest, key=lambda each: _RANKS.get(type(each), 2))
+        rest.remove(best)
+        ordered.append(best)
+        known.update(algebra.always_bound(best))
+    return ordered
+
+
+def _replaced(expression: Expression, old: Expression, new: Expression) -> Expression:
+    if expression == old:
+        return new
+    if isinstance(expression, algebra.Call):
+        arguments = tuple(_replaced(each, old, new) for each in expression.arguments)
+        return algebra.Call(expression.name, arguments)
+    return expression

@@ -1,0 +1,198 @@
+"""Closure: property paths ``*``, ``+`` and ``?``, evaluated outwards from their starts.
+
+The edges come from a node that is fed with the *frontier*: what was reached so far. So only edges
+that can matter are asked for, one round of the frontier at a time. New edges and starts extend
+what is reached; when an edge or a start vanishes, reachability is computed anew from the edges
+that are here, and the difference is sent.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.node import Input, Node
+
+Place: TypeAlias = Solution
+"""A node of the graph: its term, and its graph where that is a variable."""
+Shape: TypeAlias = Callable[[Place, Place], Solution | None]
+Edges: TypeAlias = dict[Place, dict[Place, int]]
+
+
+class Closure(Node):
+    """Distinct pairs of a start and what can be reached from it.
+
+    Args:
+        starts: distinct places to start from: term, and graph where that is a variable.
+        edges: steps: from, to, and graph where that is a variable.
+        frontier: the input from which `edges` is seeded; ``None`` where `edges` has them all.
+        schema: variables of the output.
+        shape: an output solution of a start and an end, ``None`` to leave the pair out.
+        at_least_once: whether a place must be reached by a step to be its own end.
+        many: whether more than one step may be taken.
+    """
+
+    def __init__(
+        self,
+        starts: Node,
+        edges: Node,
+        frontier: Input | None,
+        schema: Sequence[Variable],
+        shape: Shape,
+        *,
+        at_least_once: bool,
+        many: bool,
+    ) -> None:
+        super().__init__(schema, frozenset(schema), monotone=starts.monotone and edges.monotone)
+        self._frontier = frontier
+        self._asked: set[Place] = set()
+        self._shape = shape
+        self._at_least_once = at_least_once
+        self._many = many
+        self._edges: Edges = {}
+        self._starts: dict[Place, int] = {}
+        self._reached: dict[Place, set[Place]] = {}
+        self._reached_from: dict[Place, set[Place]] = {}
+        self._new_starts: list[Place] = []
+        self._new_edges: list[tuple[Place, Place]] = []
+        self._shrunk = False
+        starts.connect(self._push_start)
+        edges.connect(self._push_edge)
+
+    @property
+    def pending(self) -> bool:
+        """Whether edges or starts came or went."""
+        return self._shrunk or bool(self._new_starts or self._new_edges)
+
+    def _push_start(self, solution: Solution, count: int) -> None:
+        total = self._starts.get(solution, 0) + count
+        if total:
+            self._starts[solution] = total
+        else:
+            self._starts.pop(solution, None)
+        if total - count <= 0 < total:
+            self._new_starts.append(solution)
+        elif total <= 0 < total - count:
+            self._shrunk = True
+
+    def _push_edge(self, solution: Solution, count: int) -> None:
+        graph = solution[2:]
+        source, target = (solution[0], *graph), (solution[1], *graph)
+        targets = self._edges.setdefault(source, {})
+        total = targets.get(target, 0) + count
+        if total:
+            targets[target] = total
+        else:
+            del targets[target]
+            if not targets:
+                del self._edges[source]
+        if total - count <= 0 < total:
+            self._new_edges.append((source, target))
+        elif total <= 0 < total - count:
+            self._shrunk = True
+
+    def flush(self) -> None:
+        """Work out what is reached now, send the difference, and ask on from there."""
+        if not self.pending:
+            return
+        if self._shrunk:
+            self._start_anew()
+        else:
+            self._extend()
+        if self._frontier is not None:
+            self._ask()
+
+    def _extend(self) -> None:
+        starts, self._new_starts = self._new_starts, []
+        edges, self._new_edges = self._new_edges, []
+        for start in starts:
+            if start not in self._reached and self._starts.get(start, 0) > 0:
+                self._reached[start] = set()
+                if not self._at_least_once:
+                    self._reach(start, start)
+                self._spread(start, [start])
+        for source, target in edges:
+            for start in list(self._reached_from.get(source, ())) if self._many else ():
+                if self._reach(start, target):
+                    self._spread(start, [target])
+            if source in self._reached and self._reach(source, target) and self._many:
+                self._spread(source, [target])
+
+    def _reach(self, start: Place, end: Place) -> bool:
+        if end in self._reached[start]:
+            return False
+        self._reached[start].add(end)
+        self._reached_from.setdefault(end, set()).add(start)
+        self._tell(start, end, 1)
+        return True
+
+    def _spread(self, start: Place, places: list[Place]) -> None:
+        while places:
+            ends = [each for each, n in self._edges.get(places.pop(), {}).items() if n > 0]
+            new = [target for target in ends if self._reach(start, target)]
+            if self._many:
+                places.extend(new)
+
+    def _start_anew(self) -> None:
+        self._shrunk = False
+        self._new_starts, self._new_edges = [], []
+        before = self._reached
+        self._reached = {
+            start: reachable(start, self._edges, self._at_least_once, self._many)
+            for start, count in self._starts.items()
+            if count > 0
+        }
+        self._reached_from = {}
+        for start, ends in self._reached.items():
+            for end in ends:
+                self._reached_from.setdefault(end, set()).add(start)
+            for end in ends - before.get(start, set()):
+                self._tell(start, end, 1)
+        for start, ends in before.items():
+            for end in ends - self._reached.get(start, set()):
+                self._tell(start, end, -1)
+
+    def _tell(self, start: Place, end: Place, count: int) -> None:
+        solution = self._shape(start, end)
+        if solution is not None:
+            self.emit(solution, count)
+
+    def _ask(self) -> None:
+        assert self._frontier is not None
+        wanted = set(self._reached)
+        if self._many:
+            wanted.update(self._reached_from)
+        gone, new = self._asked - wanted, wanted - self._asked
+        self._asked = wanted
+        for place in new:
+            self._frontier.push(place, 1)
+        for place in gone:
+            self._frontier.push(place, -1)
+
+
+def reachable(start: Place, edges: Edges, at_least_once: bool, many: bool) -> set[Place]:
+    """What can be reached from a start."""
+    reached = set() if at_least_once else {start}
+    places = [start]
+    while places:
+        for target, count in edges.get(places.pop(), {}).items():
+            if count > 0 and target not in reached:
+                reached.add(target)
+                if many:
+                    places.append(target)
+    return reached
+
+
+def plain_closure(
+    starts: Multiset, edges: Multiset, shape: Shape, at_least_once: bool, many: bool
+) -> Multiset:
+    """The plain twin, of all edges."""
+    steps: Edges = {}
+    for source, target, *graph in edges:
+        steps.setdefault((source, *graph), {})[(target, *graph)] = 1
+    pairs = (
+        shape(start, end)
+        for start in starts
+        for end in reachable(start, steps, at_least_once, many)
+    )
+    return Multiset(pair for pair in pairs if pair is not None)

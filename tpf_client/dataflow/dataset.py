@@ -1,0 +1,132 @@
+"""FROM and FROM NAMED: a pattern over a chosen dataset, said as a pattern over the whole one.
+
+Source: SPARQL 1.1 Query Language, section 13.2. Blank nodes are those of the source, so the merge
+of several graphs is their union.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable, is_variable
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql.algebra import (
+    BGP,
+    NOTHING,
+    Aggregate,
+    Call,
+    Constant,
+    Dataset,
+    Distinct,
+    Exists,
+    Expression,
+    Filter,
+    Join,
+    OrderCondition,
+    Path,
+    Pattern,
+    Project,
+    Service,
+    VariableRef,
+    variables_of_quad,
+)
+
+T = TypeVar("T")
+
+
+def restrict(pattern: Pattern, dataset: Dataset, fresh: Callable[[], Variable]) -> Pattern:
+    """The pattern as it must be asked of the whole dataset.
+
+    Args:
+        pattern: what is asked of `dataset`.
+        dataset: what FROM and FROM NAMED say; without any the pattern stays as it is.
+        fresh: makes variables that occur nowhere else.
+
+    Raises:
+        UnsupportedQueryError: a path over the union of several graphs.
+    """
+    if not dataset:
+        return pattern
+    return _Restriction(dataset, fresh).pattern(pattern)
+
+
+class _Restriction:
+    def __init__(self, dataset: Dataset, fresh: Callable[[], Variable]) -> None:
+        self._dataset = dataset
+        self._fresh = fresh
+
+    def pattern(self, pattern: Pattern) -> Pattern:
+        match pattern:
+            case BGP(quads):
+                return self._bgp(quads)
+            case Path():
+                return self._path(pattern)
+            case Service():
+                return pattern
+            case _:
+                return self._inside(pattern)
+
+    def _inside(self, value: T) -> T:
+        changes: dict[str, Any] = {}
+        for each in fields(value):  # type: ignore[arg-type]
+            changes[each.name] = self._any(getattr(value, each.name))
+        return replace(value, **changes)  # type: ignore[type-var]
+
+    def _any(self, value: Any) -> Any:
+        if isinstance(value, Pattern):
+            return self.pattern(value)
+        if isinstance(value, (Exists, Call, Aggregate, OrderCondition)):
+            return self._inside(value)
+        if isinstance(value, (Constant, VariableRef)):
+            return value
+        if isinstance(value, tuple) and not hasattr(value, "_fields"):
+            return tuple(self._any(each) for each in value)
+        return value
+
+    def _bgp(self, quads: tuple[QuadPattern, ...]) -> Pattern:
+        simple: list[QuadPattern] = []
+        others: list[Pattern] = []
+        named: dict[Variable, None] = {}
+        for quad in quads:
+            if is_variable(quad.graph):
+                named[Variable(quad.graph)] = None
+                simple.append(quad)
+            elif quad.graph != DEFAULT_GRAPH:
+                if quad.graph not in self._dataset.named:
+                    return NOTHING
+                simple.append(quad)
+            elif not self._dataset.default:
+                return NOTHING
+            elif len(self._dataset.default) == 1:
+                simple.append(quad._replace(graph=self._dataset.default[0]))
+            else:
+                others.append(self._merged(quad))
+        result: Pattern = BGP(tuple(simple))
+        for each in others:
+            result = each if result == BGP(()) else Join(result, each)
+        for name in named:
+            result = Filter(result, self._one_of(name, self._dataset.named))
+        return result
+
+    def _merged(self, quad: QuadPattern) -> Pattern:
+        """A triple that may lie in several graphs is one triple of their union."""
+        graph = self._fresh()
+        inner = Filter(
+            BGP((quad._replace(graph=graph),)), self._one_of(graph, self._dataset.default)
+        )
+        return Distinct(Project(inner, variables_of_quad(quad)))
+
+    def _one_of(self, name: Variable, graphs: tuple[Any, ...]) -> Expression:
+        return Call("IN", (VariableRef(name), *map(Constant, graphs)))
+
+    def _path(self, path: Path) -> Pattern:
+        if is_variable(path.graph):
+            condition = self._one_of(Variable(path.graph), self._dataset.named)
+            return Filter(path, condition)
+        if path.graph != DEFAULT_GRAPH:
+            return path if path.graph in self._dataset.named else NOTHING
+        if not self._dataset.default:
+            return NOTHING
+        if len(self._dataset.default) > 1:
+            raise UnsupportedQueryError("a path of any length over the union of several graphs")
+        return replace(path, graph=self._dataset.default[0])

@@ -1,0 +1,96 @@
+"""EXISTS in a dataflow.
+
+Where a pattern in EXISTS sees the outer row only through the variables that its own matches bind,
+a semi join is enough. Otherwise (a FILTER inside that mentions an outer variable, OPTIONAL, MINUS,
+BIND) the pattern is *correlated*: it is evaluated for the numbered outer rows, each of its leaves
+joined with them, and its solutions are brought back to their rows by the number.
+
+Source: SPARQL 1.1 Query Language, section 18.6 (exists by substitution).
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from annotations.terms import Variable
+from tpf_client.dataflow.distinct import Distinct
+from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.number import Number
+from tpf_client.dataflow.semi_join import Mark, SemiJoin
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import Call, Exists, Expression, Pattern
+from tpf_client.sparql.expressions.values import FALSE, TRUE
+
+if TYPE_CHECKING:
+    from tpf_client.dataflow.builder import Builder
+
+
+def conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The conditions that a condition is the conjunction of."""
+    match expression:
+        case Call("&&", arguments):
+            for each in arguments:
+                yield from conjuncts(each)
+        case Call("!", (Exists(pattern, negated),)):
+            yield Exists(pattern, not negated)
+        case _:
+            yield expression
+
+
+def first_exists(expression: Expression) -> Exists | None:
+    """An EXISTS somewhere in an expression, ``None`` where there is none."""
+    match expression:
+        case Exists():
+            return expression
+        case Call(_, arguments):
+            found = (first_exists(each) for each in arguments)
+            return next((each for each in found if each is not None), None)
+        case _:
+            return None
+
+
+def attach_exists(
+    builder: "Builder", node: Node, exists: Exists, variable: Variable | None
+) -> Node:
+    """Filter the solutions of a node by EXISTS, or bind its truth value to a variable.
+
+    Args:
+        builder: builds the pattern.
+        node: the outer rows.
+        exists: the pattern, and whether it is negated.
+        variable: what to bind; ``None`` to filter.
+    """
+    encode = builder.flow.dictionary.encode
+    mark = None if variable is None else Mark(variable, encode(TRUE), encode(FALSE))
+    schema = node.schema if variable is None else (*node.schema, variable)
+    pattern, negated = exists.pattern, exists.negated
+    if not _sees_outside(pattern, frozenset(node.schema)):
+        outer, builder.outer = builder.outer, None
+        inner = builder.build(pattern, builder.seed(node, algebra.in_scope(pattern)))
+        builder.outer = outer
+        shared = tuple(name for name in node.schema if name in inner.schema)
+        reduced = builder.flow.add(Distinct(builder.project(inner, shared)))
+        return builder.flow.add(SemiJoin(node, reduced, negated=negated, mark=mark))
+    numbered = builder.flow.add(Number(node, builder.fresh()))
+    number = numbered.schema[-1]
+    outer, builder.outer = builder.outer, builder.flow.add(Distinct(numbered))
+    inner = builder.build(pattern, None)
+    builder.outer = outer
+    found = builder.flow.add(Distinct(builder.project(inner, (number,))))
+    kept = builder.flow.add(SemiJoin(numbered, found, negated=negated, mark=mark))
+    return builder.project(kept, schema)
+
+
+def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
+    """Whether a pattern must be evaluated for each outer row."""
+    match pattern:
+        case algebra.BGP() | algebra.Path() | algebra.Values() | algebra.Service():
+            return False
+        case algebra.Join(left, right) | algebra.Union(left, right):
+            return _sees_outside(left, outside) or _sees_outside(right, outside)
+        case algebra.Filter(inner, condition):
+            used = algebra.variables_in(condition) & outside
+            return not used <= algebra.always_bound(inner) or _sees_outside(inner, outside)
+        case algebra.LeftJoin() | algebra.Minus() | algebra.Extend():
+            return True
+        case _:
+            return False

@@ -1,0 +1,63 @@
+"""Semi join: EXISTS and NOT EXISTS, as a filter or as a value."""
+
+from typing import NamedTuple
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Multiset, Solution, TermId
+from tpf_client.dataflow.layout import Layout, layout
+from tpf_client.dataflow.matching import Matching
+from tpf_client.dataflow.node import Node
+
+
+class Mark(NamedTuple):
+    """Adds a variable that says whether there are partners, instead of filtering by it."""
+
+    variable: Variable
+    true: TermId
+    false: TermId
+
+
+class SemiJoin(Matching):
+    """Left solutions that have a compatible right solution, or that have none.
+
+    Args:
+        left: the solutions to keep or not.
+        right: who may be compatible.
+        negated: keep those without a partner.
+        mark: keep all, with this variable added (`negated` turns its value around).
+    """
+
+    def __init__(
+        self, left: Node, right: Node, *, negated: bool = False, mark: Mark | None = None
+    ) -> None:
+        how = layout(left.schema, left.certain, right.schema, right.certain)
+        schema, certain = left.schema, left.certain
+        if mark is not None:
+            schema, certain = (*schema, mark.variable), certain | {mark.variable}
+        self._negated = negated
+        self._mark = mark
+
+        def pair(one: Solution, other: Solution) -> bool:
+            return how.merge(one, other) is not None
+
+        super().__init__(left, right, how, schema, certain, pair)
+
+    def render(self, left: Solution, has_partners: bool) -> Solution | None:
+        """The left solution, where it is kept."""
+        holds = has_partners != self._negated
+        if self._mark is not None:
+            return (*left, self._mark.true if holds else self._mark.false)
+        return left if holds else None
+
+
+def plain_semi_join(left: Multiset, right: Multiset, how: Layout, negated: bool) -> Multiset:
+    """The plain twin (without a mark)."""
+    result: Multiset = Multiset()
+    for one, times in left.items():
+        found = any(
+            how.left_key(one) == how.right_key(other) and how.merge(one, other) is not None
+            for other in right
+        )
+        if found != negated:
+            result[one] = times
+    return result
