@@ -6,9 +6,12 @@ the store holds a lock around it.
 
 import heapq
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from annotations.instants import from_micros
 from annotations.labels import Expiration, Fact, FactKey, Interval
@@ -19,14 +22,17 @@ from tpf_server.store.live_log import FOREVER, NO_START, Floor, Record, Version
 from tpf_server.store.live_postings import Postings
 from tpf_server.store.live_rows import ANY, EXPIRING, INTERVALS, Rows
 
+NAMED = -2
+"""The graph of a pattern that matches all graphs but the default one."""
 _ROW = 0xFFFFFFFF
 _NAMED = -2
 """As the graph of a pattern of numbers: any graph but the default graph."""
+_COLUMNS = ("subject_of", "predicate_of", "graph_of", "kind_of")
 _KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
 
 
 class NumberPattern(NamedTuple):
-    """A pattern over slots and rows, in numbers; `ANY` leaves a position open."""
+    """A pattern in numbers; `ANY` leaves a position open, `NAMED` is any named graph."""
 
     subject: int
     predicate: int
@@ -67,36 +73,39 @@ class FactIndex:
 
     # Following the log
 
-    def apply(self, record: Record) -> tuple[set[int], list[int]]:
-        """Do what a record says; the slots that it touched, and the rows that are new."""
+    def apply(self, record: Record, touched: Callable[[int, int, int], None]) -> None:
+        """Do what a record says.
+
+        Args:
+            record: the next record of the log.
+            touched: called with the slot, the object's number and the row (-1 unless it is new)
+                of every version that came, was removed or is about to be retired.
+        """
         rows, sequence = self.rows, record.sequence
-        touched: set[int] = set()
-        fresh: list[int] = []
         for row in record.removed:
             if rows.row_in_use(row):
                 rows.removed[row] = sequence
                 self._superseded.append((sequence, row))
-                touched.add(rows.slot[row])
+                touched(rows.slot[row], rows.object[row], -1)
         for row in record.retired:
             if rows.row_in_use(row):
+                if rows.removed[row] == FOREVER:
+                    touched(rows.slot[row], rows.object[row], -1)
                 self._retire(row)
         for version in record.added:
             self._insert(version, sequence, FOREVER)
-            touched.add(version.slot)
-            fresh.append(version.row)
+            touched(version.slot, rows.object[version.row], version.row)
         for version, added, removed in record.carried:
             if not rows.row_in_use(version.row):  # read for the first time
                 self._insert(version, added, removed)
                 if removed != FOREVER:
                     self._superseded.append((removed, version.row))
-                touched.add(version.slot)
-                fresh.append(version.row)
+                touched(version.slot, rows.object[version.row], version.row)
         self.last = sequence
         self.floor = record.floor
         self.published.append((sequence, record.published))
         while self.published[0][0] < self.floor.sequence:
             self.published.popleft()
-        return touched, fresh
 
     def _insert(self, version: Version, added: int, removed: int) -> None:
         rows, row, slot = self.rows, version.row, version.slot
@@ -110,6 +119,7 @@ class FactIndex:
             self._by_predicate.add(rows.predicate_of[slot], slot)
             if version.graph:
                 self._by_graph.add(rows.graph_of[slot], slot)
+                self._by_graph.add(NAMED, slot)
                 self._by_graph.add(_NAMED, slot)
             self._slot_of_key[self._key(slot, rows.object[row])] = slot
         self._by_object.add(rows.object[row], slot)
@@ -139,6 +149,7 @@ class FactIndex:
             self._by_predicate.discard(rows.predicate_of[slot], slot)
             if graph:
                 self._by_graph.discard(rows.graph_of[slot], slot)
+                self._by_graph.discard(NAMED, slot)
                 self._by_graph.discard(_NAMED, slot)
             rows.release_slot(slot)
             self._free_slots.add(slot)
@@ -241,6 +252,8 @@ class FactIndex:
         find = self.rows.terms.find
         numbers = [ANY if term is None else find(term) for term in pattern[:4]]
         if pattern.graph == NAMED_GRAPHS:
+            numbers[3] = NAMED
+        if pattern.graph == NAMED_GRAPHS:
             numbers[3] = _NAMED
         if None in numbers:
             return None
@@ -275,6 +288,27 @@ class FactIndex:
             )
             and (kind == ANY or kind == rows.kind_of[slot])
         )
+
+    def matching_rows(self, pattern: NumberPattern) -> npt.NDArray[np.int32]:
+        """All rows that match, of every instant and state."""
+        rows = self.rows
+        candidates = self.candidates(pattern)
+        if len(candidates) < rows.live_rows // 50:
+            slots = [slot for slot in candidates if self.matches_slot(slot, pattern)]
+            found = np.array([row for slot in slots for row in rows.rows(slot)], dtype=np.int32)
+        else:
+            found = np.flatnonzero(rows.in_use()).astype(np.int32)
+            slot_of = rows.numpy("slot")
+            for name, number in zip(_COLUMNS, (*pattern[:2], *pattern[3:]), strict=True):
+                column = rows.numpy(name)
+                if number == NAMED:
+                    default = self.rows.terms.find(DEFAULT_GRAPH)
+                    found = found[column[slot_of[found]] != (ANY if default is None else default)]
+                elif number != ANY:
+                    found = found[column[slot_of[found]] == number]
+        if pattern.object != ANY:
+            found = found[rows.numpy("object")[found] == pattern.object]
+        return found
 
     def slots_of_identity(self, token: str) -> dict[int, set[int]]:
         """The rows whose fact has this token, by slot. The first call indexes all facts."""

@@ -1,14 +1,37 @@
-"""Answers over the index: counts, pages and the next instants of change."""
+"""Answers over the index: counts, pages and the next instants of change.
 
+Three ways, by what is cheapest: few slots are looked at one by one; many have a view, which answers
+for the present in the time of a page; any other instant or state of many slots is computed from the
+view's timeline and kept, because whoever asks for one page of it asks for the next.
+"""
+
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from tpf_server.store.live_index import FactIndex, NumberPattern
-from tpf_server.store.live_log import FOREVER, Record
+from tpf_server.store.live_log import FOREVER, Floor, Record
 from tpf_server.store.live_rows import ANY
+from tpf_server.store.live_view import View
+from tpf_server.store.live_views import Views
 from tpf_server.store.protocols import Snapshot
+
+_FEW = 64
+_KEPT = 4_000_000
+
+Array = npt.NDArray[Any]
+
+
+class Answer(NamedTuple):
+    """The rows of a snapshot, and what retention had let go of when they were found."""
+
+    rows: Array
+    floor: Floor
 
 
 class Reader:
@@ -20,75 +43,151 @@ class Reader:
 
     def __init__(self, index: FactIndex) -> None:
         self._index = index
+        self._views = Views(index)
+        self._answers: OrderedDict[tuple[NumberPattern, Snapshot], Answer] = OrderedDict()
+        self._kept = 0
+        self.ways: Counter[str] = Counter()
+        """How often each way was taken: for tests."""
 
     def apply(self, record: Record) -> None:
         """Follow the log by one record."""
-        self._index.apply(record)
+        self._index.apply(record, self._views.touch)
+        self._views.refresh()
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """How many matching facts are valid."""
-        return sum(1 for _ in self._rows(pattern, snapshot))
+        numbers = self._many(pattern)
+        if numbers is None:
+            return sum(1 for _ in self._rows(pattern, snapshot))
+        view, touched = self._view(numbers, snapshot)
+        if touched is None:
+            return len(self._answer(numbers, snapshot))
+        return view.count(snapshot, touched)
 
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
         """A page of the matching facts that are valid, in the order of their slots."""
-        rows = self._index.rows
-        found = sorted(self._rows(pattern, snapshot), key=rows.slot.__getitem__)
-        return [self._index.fact(row) for row in islice(found, offset, offset + limit)]
+        rows: Sequence[int]
+        numbers = self._many(pattern)
+        if numbers is None:
+            ordered = sorted(self._rows(pattern, snapshot), key=self._index.rows.slot.__getitem__)
+            rows = ordered[offset : offset + limit]
+        else:
+            view, touched = self._view(numbers, snapshot)
+            if touched is None:
+                rows = self._answer(numbers, snapshot)[offset : offset + limit].tolist()
+            else:
+                rows = view.page(snapshot, touched, offset, limit)
+        return [self._index.fact(row) for row in rows]
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """The earliest end of the matching facts that are valid, or FOREVER."""
-        ends = map(self._index.rows.end.__getitem__, self._rows(pattern, snapshot))
-        return min(ends, default=FOREVER)
+        numbers = self._many(pattern)
+        if numbers is None:
+            ends = map(self._index.rows.end.__getitem__, self._rows(pattern, snapshot))
+            return min(ends, default=FOREVER)
+        view, touched = self._view(numbers, snapshot)
+        if touched is None:
+            return self._end_of(self._answer(numbers, snapshot))
+        return view.earliest_end(snapshot, touched)
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """The earliest end of valid matches or start of matches that come, or FOREVER."""
-        best = self.earliest_end(pattern, snapshot)
-        rows = self._index.rows
-        instant, sequence = snapshot
-        if pattern.identity is not None:
-            for row in self._identified(pattern):
-                start = rows.start[row]
-                if rows.added[row] <= sequence < rows.removed[row] and start > instant:
-                    best = min(best, start)
-            return best
-        numbers = self._index.numbers(pattern)
-        if numbers is not None:
-            for slot in self._slots(numbers):
-                best = min(best, rows.next_start(slot, instant, sequence, numbers.object))
-        return best
+        numbers = self._many(pattern)
+        if numbers is None:
+            return min(self.earliest_end(pattern, snapshot), *self._starts(pattern, snapshot))
+        view, touched = self._view(numbers, snapshot)
+        if touched is None:
+            end = self._end_of(self._answer(numbers, snapshot))
+            return min(end, self._views.timeline(view).next_start(*snapshot))
+        return view.next_change(snapshot, touched)
 
-    def _slots(self, numbers: NumberPattern) -> Iterator[int]:
-        index = self._index
-        for slot in index.candidates(numbers):
-            if index.matches_slot(slot, numbers):
-                yield slot
+    # Many slots
+
+    def _many(self, pattern: FactPattern) -> NumberPattern | None:
+        """The pattern in numbers where it has so many candidates that a view pays."""
+        if pattern.identity is not None:
+            return None
+        numbers = self._index.numbers(pattern)
+        if numbers is None or len(self._index.candidates(numbers)) <= _FEW:
+            return None
+        return numbers
+
+    def _view(self, numbers: NumberPattern, snapshot: Snapshot) -> tuple[View, set[int] | None]:
+        """The view of a pattern, and the slots to look at one by one; ``None``: too far away."""
+        view = self._views.get(numbers, snapshot)
+        touched = view.behind(snapshot)
+        if touched is None:
+            self._views.missed(view, snapshot)
+        else:
+            self.ways["view"] += 1
+        return view, touched
+
+    def _answer(self, numbers: NumberPattern, snapshot: Snapshot) -> Array:
+        """The rows of a snapshot that the view is too far away to answer, in order."""
+        floor = self._index.floor
+        known = self._answers.get((numbers, snapshot))
+        # Rows that were valid at instants before the floor may be retired, and used for others.
+        if known is not None and (
+            known.floor == floor or snapshot.instant >= max(floor.expired, floor.history)
+        ):
+            self._answers.move_to_end((numbers, snapshot))
+            self.ways["kept"] += 1
+            return known.rows
+        self.ways["timeline"] += 1
+        rows = self._views.timeline(self._views.get(numbers, snapshot)).valid(*snapshot)
+        self._answers[numbers, snapshot] = Answer(rows, floor)
+        self._kept += len(rows) - (0 if known is None else len(known.rows))
+        while self._kept > _KEPT and len(self._answers) > 1:
+            self._kept -= len(self._answers.popitem(last=False)[1].rows)
+        return rows
+
+    def _end_of(self, rows: Array) -> int:
+        return int(np.min(self._index.rows.numpy("end")[rows], initial=FOREVER))
+
+    # Few slots
 
     def _rows(self, pattern: FactPattern, snapshot: Snapshot) -> Iterator[int]:
-        """The rows that match and are valid."""
+        """The rows that match and are valid, one by one."""
+        self.ways["slots"] += 1
         rows = self._index.rows
-        instant, sequence = snapshot
+        numbers = self._index.numbers(pattern)
+        if numbers is None:
+            return
         if pattern.identity is not None:
-            for row in self._identified(pattern):
-                if rows.row_at(rows.slot[row], instant, sequence) == row:
+            for row in self._identified(pattern.identity, numbers):
+                if rows.row_at(rows.slot[row], *snapshot) == row:
                     yield row
             return
-        numbers = self._index.numbers(pattern)
-        if numbers is None:
-            return
-        for slot in self._slots(numbers):
-            row = rows.row_at(slot, instant, sequence)
-            if row >= 0 and numbers.object in (ANY, rows.object[row]):
-                yield row
+        for slot in self._index.candidates(numbers):
+            if self._index.matches_slot(slot, numbers):
+                row = rows.row_at(slot, *snapshot)
+                if row >= 0 and numbers.object in (ANY, rows.object[row]):
+                    yield row
 
-    def _identified(self, pattern: FactPattern) -> Iterator[int]:
-        """The rows whose fact has the identity and matches the rest of the pattern."""
-        assert pattern.identity is not None
+    def _starts(self, pattern: FactPattern, snapshot: Snapshot) -> list[int]:
+        """The next starts of the matches, slot by slot; FOREVER among them."""
         rows = self._index.rows
+        instant, sequence = snapshot
         numbers = self._index.numbers(pattern)
         if numbers is None:
-            return
-        for slot, found in self._index.slots_of_identity(pattern.identity).items():
+            return [FOREVER]
+        if pattern.identity is not None:
+            identified = self._identified(pattern.identity, numbers)
+            existing = (row for row in identified if rows.exists(row, sequence))
+            starts = (rows.start[row] for row in existing if rows.start[row] > instant)
+        else:
+            starts = (
+                rows.next_start(slot, instant, sequence, numbers.object)
+                for slot in self._index.candidates(numbers)
+                if self._index.matches_slot(slot, numbers)
+            )
+        return [FOREVER, *starts]
+
+    def _identified(self, token: str, numbers: NumberPattern) -> Iterator[int]:
+        """The rows whose fact has the identity and matches the rest of the pattern."""
+        rows = self._index.rows
+        for slot, found in self._index.slots_of_identity(token).items():
             if self._index.matches_slot(slot, numbers):
                 yield from (row for row in found if numbers.object in (ANY, rows.object[row]))

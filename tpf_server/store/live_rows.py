@@ -59,6 +59,11 @@ class Rows:
         kinds = {"q": np.int64, "i": np.int32, "b": np.int8}
         return np.frombuffer(column, dtype=kinds[column.typecode])
 
+    def in_use(self) -> npt.NDArray[np.bool_]:
+        """For every row whether it holds a version."""
+        used: npt.NDArray[np.bool_] = self.numpy("added") != _NOT_USED
+        return used
+
     def _make_room(self, row: int, slot: int) -> None:
         if row >= len(self.start):
             size = max(row + 1, 2 * len(self.start), 64)
@@ -76,6 +81,10 @@ class Rows:
     def row_in_use(self, row: int) -> bool:
         """Whether this row holds a version."""
         return row < len(self.added) and self.added[row] != _NOT_USED
+
+    def exists(self, row: int, sequence: int) -> bool:
+        """Whether a row is part of a state."""
+        return self.added[row] <= sequence < self.removed[row]
 
     def slot_in_use(self, slot: int) -> bool:
         """Whether this slot holds a row."""
