@@ -78,11 +78,12 @@ def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
             if graph is None:
                 default = isinstance(name, ox.DefaultGraph)
                 graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
+            value = quad.object
             quads.append(
                 Quad(
                     Term(str(quad.subject)),
                     Term(str(quad.predicate)),
-                    Term(str(quad.object)),
+                    _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value)),
                     graph,
                 )
             )
