@@ -6,7 +6,7 @@ under the URL that they asked for. The fragment is that URL without what selects
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from annotations.terms import QuadPattern
 from tpf_server.errors import RequestError
@@ -80,7 +80,7 @@ def read_request(
             parameters[name] = _decode(raw_value)
         if name not in _PAGING:
             kept.append(pair)
-    remaining = "&".join(kept)
+    remaining = _iri("&".join(kept))
     return FragmentRequest(
         pattern=reader.pattern(parameters),
         parameters=parameters,
@@ -88,7 +88,7 @@ def read_request(
         limit=min(_number(parameters, "limit", page_size, _MAX_PAGE), max_page_size),
         snapshot=_snapshot(parameters.get("snapshot")),
         page_url=_iri(f"{url}?{query}" if query else url),
-        fragment_url=_iri(f"{url}?{remaining}" if remaining else url),
+        fragment_url=f"{url}?{remaining}" if remaining else url,
         query=remaining,
     )
 
@@ -120,11 +120,9 @@ def _snapshot(text: str | None) -> Snapshot | None:
     return Snapshot(int(match[1]), int(match[2]))
 
 
-_NOT_IN_IRI = re.compile('[\\x00-\\x20<>"{}|^`\\\\]')
+_NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
 
 
 def _iri(url: str) -> str:
-    """The URL, with what no IRI may hold percent-encoded (a client should have done it)."""
-    if not _NOT_IN_IRI.search(url):
-        return url
-    return _NOT_IN_IRI.sub(lambda found: f"%{ord(found.group()):02X}", url)
+    """The URL, with what no URL may hold percent-encoded (a client should have done it)."""
+    return _NOT_IN_URL.sub(lambda found: quote(found.group(), safe=""), url)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import pyoxigraph
 from flask import Request, Response
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected
 
 from annotations.errors import AnnotationError, InstantError, LabelError
 from annotations.instants import parse_instant
@@ -20,7 +20,7 @@ from annotations.methods import METHODS, method_named
 from annotations.methods.base import Method
 from annotations.methods.names import read_fragment_iri
 from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
-from annotations.terms import Quad, Term, is_iri
+from annotations.terms import Quad, Term, Triple, is_iri, triple_term
 from tpf_server.errors import (
     BodyError,
     BodyTooLargeError,
@@ -90,7 +90,7 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
             Quad(
                 Term(str(quad.subject)),
                 Term(str(quad.predicate)),
-                Term(str(quad.object)),
+                _object(quad.object),
                 Term("")
                 if isinstance(quad.graph_name, pyoxigraph.DefaultGraph)
                 else Term(str(quad.graph_name)),
@@ -101,6 +101,12 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
     except SyntaxError as error:
         line = f"line {error.lineno}: " if error.lineno else ""
         raise BodyError(f"{line}{error.msg}") from None
+
+
+def _object(term: object) -> Term:
+    if isinstance(term, pyoxigraph.Triple):
+        return triple_term(Triple(*[_object(part) for part in term]))
+    return Term(str(term))
 
 
 def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:
@@ -150,11 +156,17 @@ def _parameters(request: Request) -> Mapping[str, str]:
 def _body(request: Request, limit: int) -> bytes:
     if (request.content_length or 0) > limit:
         raise BodyTooLargeError(f"a body has at most {limit} bytes")
-    request.max_content_length = limit
+    # One byte more than allowed tells a body that is too large from one that just fits.
+    request.max_content_length = limit + 1
     try:
-        return request.get_data(cache=False)
-    except RequestEntityTooLarge:
-        raise BodyTooLargeError(f"a body has at most {limit} bytes") from None
+        body = request.get_data(cache=False)
+    except ClientDisconnected:
+        body = b""
+    if len(body) > limit:
+        raise BodyTooLargeError(f"a body has at most {limit} bytes")
+    if len(body) < (request.content_length or 0):
+        raise BodyError("the body ended before its Content-Length")
+    return body
 
 
 def _facts(

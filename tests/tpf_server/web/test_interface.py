@@ -1,0 +1,467 @@
+"""Each statement of the design about the fragment interface, over the real application."""
+
+import json
+import re
+import warnings
+from datetime import timedelta
+from urllib.parse import quote, unquote
+
+import pytest
+import rdflib
+
+from annotations.labels import Expiration, Interval
+from annotations.terms import Quad
+from tests.support.served import BASE, HYDRA, NOON, TMP, VOID, Served, parse, quad
+from tests.tpf_server.conftest import STATIC
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+SOON = Expiration(NOON + timedelta(seconds=8, milliseconds=400))
+FORMATS = {
+    "trig": "application/trig",
+    "nq": "application/n-quads",
+    "ttl": "text/turtle",
+    "nt": "application/n-triples",
+    "jsonld": "application/ld+json",
+}
+
+
+def shown(row: Quad) -> Quad:
+    """A static quad as pages show it: blank nodes of the files got labels of the store."""
+    return Quad(*[re.sub(r"<[^>]*genid/trains/[^>]*>", "_:b", term) for term in row])
+
+
+def test_get_head_and_options(served: Served) -> None:
+    get = served.get("trains")
+    head = served.request("HEAD", "trains")
+    assert (get.status_code, head.status_code) == (200, 200)
+    for name in ("ETag", "Content-Type", "Cache-Control", "Expires", "Last-Modified", "Vary"):
+        assert head.headers[name] == get.headers[name]
+    assert head.content == b""
+    options = served.request("OPTIONS", "trains")
+    assert options.status_code == 204
+    assert options.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_every_pattern_shape(served: Served) -> None:
+    t1, stop = "subject=http://example.org/t1", "predicate=http://example.org/stop"
+    ghent, history = "object=http://example.org/ghent", "graph=http://example.org/history"
+    expected = {
+        "": 8, t1: 4, stop: 3, ghent: 2, history: 1, f"{t1}&{stop}": 2, f"{t1}&{ghent}": 1,
+        f"{stop}&{ghent}": 2, f"{t1}&{stop}&{ghent}": 1, f"{t1}&{history}": 1,
+        f"{t1}&graph=urn:ldf:defaultGraph": 3, f"{stop}&{ghent}&{history}": 0,
+    }  # fmt: skip
+    for query, count in expected.items():
+        path = f"trains?{query}" if query else "trains"
+        assert served.page(path).total == count, query
+        assert len(served.fragment(path)) == count, query
+
+
+def test_repeated_variables_are_honoured(served: Served) -> None:
+    page = served.page("trains?subject=?x&predicate=http://example.org/knows&object=?x")
+    assert page.data == [quad("loop", "knows", "loop")]
+    assert page.total == 1
+
+
+def test_repeated_variables_are_honoured_in_live_facts(served: Served) -> None:
+    served.publish((quad("t1", "same", "t2"), SOON), (quad("t2", "same", "t2"), SOON))
+    page = served.page("trains?subject=?x&predicate=http://example.org/same&object=?x")
+    assert page.data == [quad("t2", "same", "t2")]
+
+
+@pytest.mark.parametrize("parameter", ["_:b", "nonsense", '"open'])
+def test_malformed_terms_are_400_and_quote_the_term(served: Served, parameter: str) -> None:
+    response = served.get(f"trains?subject={quote(parameter)}")
+    assert response.status_code == 400
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert repr(parameter) in response.json()["detail"]
+
+
+def test_blank_nodes_are_skolemised_and_understood(served: Served) -> None:
+    (row,) = served.page(
+        "trains?predicate=http://example.org/knows&object=http://example.org/t1"
+    ).data
+    assert re.fullmatch(rf"<{BASE}\.well-known/genid/trains/[^<>]+>", row.subject)
+    for text in (row.subject, row.subject[1:-1]):
+        assert served.page("trains?subject=" + quote(text, safe="")).data == [row]
+
+
+def test_metadata_name_fragment_dataset_and_page(served: Served) -> None:
+    page = served.page("trains?predicate=http://example.org/name&page=1")
+    fragment = BASE + "trains?predicate=http://example.org/name"
+    url = fragment + "&page=1"
+    assert page.objects("http://xmlns.com/foaf/0.1/primaryTopic", url + "#metadata") == [fragment]
+    assert page.objects(HYDRA + "view", fragment) == [url]
+    assert HYDRA + "PartialCollectionView" in page.objects(RDF + "type", url)
+    assert page.objects(HYDRA + "itemsPerPage", url) == ["3"]
+    for subject in (fragment, url):
+        assert page.objects(VOID + "triples", subject) == ["2"]
+        assert page.objects(HYDRA + "totalItems", subject) == ["2"]
+
+
+@pytest.mark.parametrize("path", ["trains", "trains?page=1", "trains?subject=&page=2"])
+def test_the_last_subset_of_the_page_is_the_fragment(served: Served, path: str) -> None:
+    page = served.page(path)
+    url = BASE + path
+    subjects = [
+        row.subject.strip("<>")
+        for row in page.metadata
+        if row.predicate == f"<{VOID}subset>" and row.object == f"<{url}>"
+    ]
+    fragment = re.sub(r"[?&]page=\d+", "", url)
+    assert subjects == [BASE + "trains#dataset", fragment]
+
+
+def test_the_form_has_one_template_with_four_mappings(served: Served) -> None:
+    page = served.page("trains")
+    assert len(page.objects(HYDRA + "template")) == 1
+    assert page.objects(HYDRA + "template")[0].startswith(
+        BASE + "trains{?subject,predicate,object,graph"
+    )
+    assert len(page.objects(HYDRA + "search", BASE + "trains#dataset")) == 1
+    properties = page.objects(HYDRA + "property")
+    assert {RDF + "subject", RDF + "predicate", RDF + "object"} <= set(properties)
+    assert "http://www.w3.org/ns/sparql-service-description#graph" in properties
+
+
+def test_the_page_subject_echoes_the_url_byte_for_byte(served: Served) -> None:
+    for query in (
+        "predicate=http%3a%2F%2Fexample.org%2fstop&page=1",
+        "predicate=http://example.org/stop&page=1&unknown=%41",
+        "predicate=%3Chttp://example.org/stop%3E",
+    ):
+        response = served.get(f"trains?{query}", "application/n-quads")
+        assert f"<{BASE}trains?{query}#metadata> .\n" in response.text
+
+
+def test_page_edges(served: Served) -> None:
+    first, last = served.page("trains"), served.page("trains?page=3")
+    assert [len(first.data), len(last.data)] == [3, 2]
+    assert first.objects(HYDRA + "next") == [BASE + "trains?page=2"]
+    assert first.objects(HYDRA + "previous") == []
+    assert first.objects(HYDRA + "first") == [BASE + "trains?page=1"]
+    assert first.objects(HYDRA + "last") == [BASE + "trains?page=3"]
+    assert last.objects(HYDRA + "next") == []
+    assert last.objects(HYDRA + "previous") == [BASE + "trains?page=2"]
+    everything = [shown(row) for row in served.fragment("trains")]
+    assert sorted(everything) == sorted(STATIC)
+
+
+def test_exactly_one_page_has_no_next(served: Served) -> None:
+    page = served.page("trains?predicate=http://example.org/stop")
+    assert (len(page.data), page.total) == (3, 3)
+    assert page.objects(HYDRA + "next") == []
+
+
+def test_nothing_matches_is_an_empty_page_with_count_0(served: Served) -> None:
+    page = served.page("trains?subject=http://example.org/nobody")
+    assert (page.data, page.total) == ([], 0)
+    assert page.objects(HYDRA + "next") == []
+
+
+def test_a_page_past_the_end_is_empty_with_previous(served: Served) -> None:
+    page = served.page("trains?page=9")
+    assert (page.data, page.total) == ([], 8)
+    assert page.objects(HYDRA + "next") == []
+    assert page.objects(HYDRA + "previous") == [BASE + "trains?page=3"]
+
+
+@pytest.mark.parametrize("page", ["0", "abc", "-1", ""])
+def test_page_0_and_abc_are_400(served: Served, page: str) -> None:
+    assert served.get(f"trains?page={page}").status_code == 400
+
+
+def test_qpf_default_graph(served: Served) -> None:
+    page = served.page("trains")
+    default = page.objects("http://www.w3.org/ns/sparql-service-description#defaultGraph")
+    assert default == ["urn:ldf:defaultGraph"]
+    assert len(served.fragment("trains?graph=urn:ldf:defaultGraph")) == 7
+    assert {row.graph for row in served.fragment("trains?graph=?g")} == {
+        "",
+        "<http://example.org/history>",
+    }
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_formats_are_parsed_back_with_data_and_metadata_apart(served: Served, suffix: str) -> None:
+    served.publish((quad("t1", "delay", '"5 \\"min\\"\\n"'), SOON))
+    served.publish((quad("t1", "delay", '"6"@nl', "live"), SOON))
+    media_type = FORMATS[suffix]
+    by_accept = served.get("trains?limit=100", media_type)
+    by_suffix = served.get(f"trains.{suffix}?limit=100")
+    for response in (by_accept, by_suffix):
+        assert response.headers["Content-Type"].startswith(media_type)
+        rows = parse(response.content, media_type)
+        graph = f"<{response.request.url}#metadata>"
+        expected = [*STATIC, quad("t1", "delay", '"5 \\"min\\"\\n"')]
+        expected += [quad("t1", "delay", '"6"@nl', "live")]
+        if suffix in ("ttl", "nt"):
+            assert {row.graph for row in rows} == {""}
+            assert {row.triple for row in expected} <= {shown(row).triple for row in rows}
+            assert any(row.predicate == f"<{HYDRA}totalItems>" for row in rows)
+        else:
+            data = [shown(row) for row in rows if row.graph != graph]
+            assert sorted(data) == sorted(expected)
+            metadata = [row for row in rows if row.graph == graph]
+            assert any(row.predicate == f"<{HYDRA}totalItems>" for row in metadata)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_formats_are_parsed_by_rdflib_too(served: Served, suffix: str) -> None:
+    served.publish((quad("t1", "delay", '"5 \\"min\\"\\n"'), SOON))
+    response = served.get(f"trains.{suffix}?limit=100")
+    names = {"ttl": "turtle", "nt": "nt", "jsonld": "json-ld", "nq": "nquads", "trig": "trig"}
+    dataset = rdflib.Dataset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # rdflib warns of its own parsers
+        dataset.parse(data=response.content, format=names[suffix])
+    subject = rdflib.URIRef("http://example.org/t1")
+    predicate = rdflib.URIRef("http://example.org/delay")
+    (found,) = {value for _, _, value, _ in dataset.quads((subject, predicate, None, None))}
+    assert found == rdflib.Literal('5 "min"\n')
+
+
+def test_negotiation_honours_q_values_and_says_vary(served: Served) -> None:
+    cases = {
+        "*/*": "application/trig",
+        "text/turtle;q=0.5, application/n-quads;q=0.8": "application/n-quads",
+        "application/trig;q=0, text/turtle": "text/turtle",
+        "text/html,application/xhtml+xml,*/*;q=0.8": "text/html",
+        "application/json": "application/json",
+    }
+    for accept, kind in cases.items():
+        response = served.get("trains", accept)
+        assert response.headers["Content-Type"].partition(";")[0] == kind, accept
+        assert "Accept" in response.headers["Vary"]
+
+
+@pytest.mark.parametrize("accept", ["image/png", "text/turtle;q=0", "nonsense"])
+def test_406_where_nothing_fits(served: Served, accept: str) -> None:
+    assert served.get("trains", accept).status_code == 406
+
+
+def test_freshness_ends_with_the_earliest_label(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5"'), SOON))
+    response = served.get("trains?predicate=http://example.org/delay")
+    assert response.headers["Cache-Control"] == "public, max-age=8"
+    assert response.headers["Date"] == "Tue, 08 Dec 2015 12:00:00 GMT"
+    assert response.headers["Expires"] == "Tue, 08 Dec 2015 12:00:08 GMT"
+    page = served.page("trains?predicate=http://example.org/delay")
+    assert page.objects(TMP + "earliestExpiration") == ["2015-12-08T12:00:08.400000Z"]
+
+
+def test_freshness_ends_when_a_label_starts(served: Served) -> None:
+    later = Interval(NOON + timedelta(seconds=4), NOON + timedelta(seconds=9))
+    served.publish((quad("t1", "delay", '"5"'), later))
+    response = served.get("trains?predicate=http://example.org/delay")
+    assert response.headers["Cache-Control"] == "public, max-age=4"
+
+
+def test_freshness_is_bounded_by_the_datasets_max_age(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5"'), Expiration(NOON + timedelta(days=1))))
+    assert served.get("trains").headers["Cache-Control"] == "public, max-age=10"
+
+
+def test_a_strong_etag_makes_304(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5"'), SOON))
+    tag = served.get("trains").headers["ETag"]
+    assert re.fullmatch(r'"[^"]+"', tag)
+    again = served.get("trains", If_None_Match=tag)
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["ETag"] == tag
+    assert again.headers["Cache-Control"] == "public, max-age=8"
+    served.clock.advance_to(NOON + timedelta(seconds=5))
+    assert served.get("trains", If_None_Match=f'"x", {tag}').status_code == 304
+    assert served.get("trains", "text/turtle", If_None_Match=tag).status_code == 200
+
+
+def test_the_etag_changes_when_a_label_ends_and_when_something_is_published(
+    served: Served,
+) -> None:
+    served.publish((quad("t1", "delay", '"5"'), SOON))
+    tags = [served.get("trains").headers["ETag"]]
+    served.clock.advance_to(SOON.end)
+    tags.append(served.get("trains").headers["ETag"])
+    served.publish((quad("t1", "delay", '"6"'), Expiration(NOON + timedelta(hours=1))))
+    tags.append(served.get("trains").headers["ETag"])
+    assert len(set(tags)) == 3
+
+
+def test_last_modified_makes_304_for_static_data_only(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Served(tmp_path_factory.mktemp("s"), STATIC, live=False) as served:
+        date = served.get("trains").headers["Last-Modified"]
+        assert served.get("trains", If_Modified_Since=date).status_code == 304
+    with Served(tmp_path_factory.mktemp("l"), STATIC) as served:
+        served.publish((quad("t1", "delay", '"5"'), SOON))
+        date = served.get("trains").headers["Last-Modified"]
+        # The date of the last batch cannot tell that a label has ended since.
+        assert served.get("trains", If_Modified_Since=date).status_code == 200
+
+
+def test_head_does_not_evaluate_the_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.publish((quad("t1", "delay", '"5"'), SOON))
+    static = served.dataset.static
+    assert static is not None
+    assert served.live is not None
+    for store in (static, served.live):
+        for name in ("count", "quads", "facts"):
+            if hasattr(store, name):
+                monkeypatch.setattr(type(store), name, lambda *_: pytest.fail("evaluated"))
+    assert served.request("HEAD", "trains").status_code == 200
+    tag = served.request("HEAD", "trains").headers["ETag"]
+    assert served.get("trains", If_None_Match=tag).status_code == 304
+
+
+def test_labels_travel_with_the_page(served: Served) -> None:
+    until = Interval(NOON - timedelta(seconds=5), NOON + timedelta(seconds=20))
+    served.publish(
+        (quad("t1", "delay", '"5"'), SOON),
+        (quad("t2", "delay", '"7"'), SOON),
+        (quad("t2", "platform", '"2"', "live"), until),
+    )
+    page = served.page("trains?limit=100")
+    fragment = BASE + "trains"
+    assert page.objects(TMP + "dynamicTriples", fragment) == ["3"]
+    assert page.objects(TMP + "annotationMethod", fragment) == ["plain"]
+    assert page.objects(TMP + "labelling", fragment) == ["expiration", "interval"]
+    assert page.objects(TMP + "evaluatedAt", fragment) == ["2015-12-08T12:00:00Z"]
+    assert page.objects(TMP + "plainView", fragment) == [BASE + "trains"]
+    nodes = {row.subject for row in page.metadata if row.predicate == f"<{TMP}predicate>"}
+    assert len(nodes) == 2
+    for node in nodes:
+        if page.objects(TMP + "predicate", node) == ["http://example.org/delay"]:
+            assert page.objects(TMP + "expiration", node) == ["2015-12-08T12:00:08.400000Z"]
+            assert len(page.objects(TMP + "subject", node)) == 2
+            assert page.objects(TMP + "graph", node) == []
+        else:
+            assert page.objects(TMP + "initial", node) == ["2015-12-08T11:59:55Z"]
+            assert page.objects(TMP + "final", node) == ["2015-12-08T12:00:20Z"]
+            assert page.objects(TMP + "graph", node) == ["http://example.org/live"]
+
+
+def test_page_labels_off_is_a_foreign_server(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("off")
+    with Served(folder, STATIC, dataset={"page_labels": False}) as served:
+        served.publish((quad("t1", "delay", '"5"'), SOON))
+        page = served.page("trains/named-graph?limit=100")
+        temporal = {row.predicate for row in page.metadata if TMP in row.predicate}
+        assert temporal == {f"<{TMP}evaluatedAt>"}
+        assert len(page.data) == len(STATIC) + 2
+
+
+def test_only_facts_valid_now_are_shown(served: Served) -> None:
+    later = Interval(NOON + timedelta(seconds=4), NOON + timedelta(seconds=9))
+    served.publish((quad("t1", "delay", '"5"'), SOON), (quad("t1", "platform", '"2"'), later))
+    delay, platform = quad("t1", "delay", '"5"'), quad("t1", "platform", '"2"')
+    for seconds, expected in ((0, [delay]), (4, [delay, platform]), (8.4, [platform]), (9, [])):
+        served.clock.advance_to(NOON + timedelta(seconds=seconds))
+        found = [row for row in served.fragment("trains") if row in (delay, platform)]
+        assert sorted(found) == sorted(expected), seconds
+
+
+def test_several_views_live_under_their_own_urls(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5"'), SOON))
+    extra = {}
+    for view in served.dataset.views:
+        rows = served.fragment(f"trains/{view}")
+        extra[view] = len(rows) - len(STATIC)
+        page = served.page(f"trains/{view}")
+        assert page.objects(TMP + "annotationMethod") == [view]
+        assert page.objects(TMP + "plainView") == [BASE + "trains"]
+    assert extra == {
+        "plain": 1, "singleton-property": 3, "named-graph": 2, "implicit-graph": 2,
+        "reification": 5, "rdf-1.2": 3,
+    }  # fmt: skip
+
+
+def test_the_implicit_graph_names_fragments_that_exist(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5 & 6"'), SOON))
+    rows = served.page("trains/implicit-graph?predicate=" + quote(TMP + "expiration", safe="")).data
+    (row,) = rows
+    url = row.subject.strip("<>")
+    assert served.page(url).data == [quad("t1", "delay", '"5 & 6"')]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "trains", 200), ("GET", "trains?page=0", 400), ("GET", "nothing", 404),
+        ("DELETE", "trains", 405), ("GET", "trains?page=1&snapshot=9.999", 400),
+        ("PROPFIND", "trains", 405), ("GET", "", 200), ("GET", "trains/no-view", 404),
+    ],
+)  # fmt: skip
+def test_cors_on_every_status(served: Served, method: str, path: str, status: int) -> None:
+    response = served.request(method, path)
+    assert response.status_code == status
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert response.headers["Date"] == "Tue, 08 Dec 2015 12:00:00 GMT"
+    assert 'rel="http://www.w3.org/ns/hydra/core#apiDocumentation"' in response.headers["Link"]
+
+
+def test_cors_never_for_writes(served: Served) -> None:
+    for response in (
+        served.post("", "expiration=2016-01-01T00:00:00Z"),
+        served.get("trains/facts"),
+    ):
+        assert "Access-Control-Allow-Origin" not in response.headers
+    preflight = served.request("OPTIONS", "trains/facts")
+    assert "POST" not in preflight.headers["Access-Control-Allow-Methods"]
+
+
+def test_errors_are_problems_html_or_rdf_as_negotiated(served: Served) -> None:
+    problem = served.get("nothing")
+    assert problem.headers["Content-Type"] == "application/problem+json"
+    assert problem.json()["status"] == 404
+    page = served.get("nothing", "text/html")
+    assert page.headers["Content-Type"].startswith("text/html")
+    assert "nothing" in page.text
+    rdf = served.get("nothing", "text/turtle")
+    assert any(row.object == '"404"^^<http://www.w3.org/2001/XMLSchema#integer>'
+               for row in parse(rdf.content, "text/turtle"))  # fmt: skip
+    assert {problem.status_code, page.status_code, rdf.status_code} == {404}
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"])
+def test_a_wrong_method_is_405_with_allow(served: Served, method: str) -> None:
+    response = served.request(method, "trains")
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_get_of_facts_is_405_with_allow(served: Served) -> None:
+    response = served.get("trains/facts")
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST, OPTIONS")
+
+
+def test_forged_host_and_forwarded_headers_change_nothing(served: Served) -> None:
+    honest = served.get("trains?page=1").text
+    forged = served.get(
+        "trains?page=1",
+        Host="evil.test",
+        Forwarded="host=evil.test;proto=https",
+        X_Forwarded_Host="evil.test",
+        X_Forwarded_Proto="https",
+        X_Forwarded_Prefix="/evil",
+    )
+    assert forged.text == honest
+
+
+def test_the_index_lists_the_datasets(served: Served) -> None:
+    rows = parse(served.get("", "text/turtle").content, "text/turtle")
+    assert f"<{BASE}trains#dataset>" in {
+        row.object for row in rows if row.predicate == f"<{HYDRA}member>"
+    }
+    assert 'href="http://server.test/trains"' in served.get("", "text/html").text
+
+
+@pytest.mark.parametrize("path", ["healthz", "readyz"])
+def test_health(served: Served, path: str) -> None:
+    assert served.get(path).status_code == 200
+    assert served.get(path).headers["Cache-Control"] == "no-store"
+
+
+def test_problem_details_are_json(served: Served) -> None:
+    document = json.loads(served.get("trains?subject=" + quote("_:x")).text)
+    assert set(document) == {"type", "title", "status", "detail"}
+    assert unquote(document["detail"]).startswith("subject: '_:x'")

@@ -1,0 +1,198 @@
+"""Publishing: who may, in which forms, and that a bad body changes nothing."""
+
+from datetime import timedelta
+
+import pytest
+
+from annotations.instants import format_instant
+from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.methods import METHODS, method_named
+from annotations.methods.base import Naming
+from annotations.terms import Quad
+from tests.support.served import BASE, NOON, TOKEN, Served, quad
+
+UNTIL = NOON + timedelta(minutes=1)
+IN_A_MINUTE = f"expiration={format_instant(UNTIL)}"
+DELAY = quad("t9", "delay", '"5"')
+LINE = '<http://example.org/t9> <http://example.org/delay> "5" .\n'
+LABELS: list[Label] = [Expiration(UNTIL), Interval(NOON - timedelta(minutes=1), UNTIL)]
+
+
+def delays(served: Served) -> list[Quad]:
+    return served.fragment("trains?predicate=http://example.org/delay")
+
+
+def test_plain_facts_with_the_label_in_the_query(served: Served) -> None:
+    response = served.post(LINE, IN_A_MINUTE)
+    assert response.status_code == 201
+    assert response.json() == {"sequence": 1, "added": 1, "replaced": 0, "repeated": False}
+    assert delays(served) == [DELAY]
+    served.clock.advance_to(UNTIL)
+    assert delays(served) == []
+
+
+def test_plain_facts_with_an_interval(served: Served) -> None:
+    start = NOON + timedelta(seconds=10)
+    query = f"initial={format_instant(start)}&final={format_instant(UNTIL)}"
+    assert served.post(LINE, query).status_code == 201
+    assert delays(served) == []
+    served.clock.advance_to(start)
+    assert delays(served) == [DELAY]
+
+
+@pytest.mark.parametrize("label", LABELS, ids=["expiration", "interval"])
+@pytest.mark.parametrize("named", [True, False], ids=["named", "detected"])
+@pytest.mark.parametrize("method", [method.name for method in METHODS])
+def test_facts_annotated_by_any_method(
+    served: Served, method: str, named: bool, label: Label
+) -> None:
+    naming = Naming("http://publisher.test/facts/", BASE + "trains")
+    facts = [Fact(DELAY, label), Fact(quad("t9", "platform", '"2"'), label)]
+    rows = [row for fact in facts for row in method_named(method).encode(fact, naming)]
+    body = "".join(f"{' '.join(term for term in row if term)} .\n" for row in rows)
+    response = served.post(body, f"annotation={method}" if named else "")
+    assert response.status_code == 201, response.text
+    assert response.json()["added"] == 2
+    assert delays(served) == [DELAY]
+    served.clock.advance_to(UNTIL)
+    assert delays(served) == []
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("text/turtle", "@prefix : <http://example.org/> . :t9 :delay '5' ."),
+        ("application/trig", "@prefix : <http://example.org/> . { :t9 :delay '5' }"),
+        (
+            "application/ld+json",
+            '{"@id": "http://example.org/t9", "http://example.org/delay": "5"}',
+        ),
+        ("application/n-triples; charset=utf-8", LINE),
+    ],
+)
+def test_any_rdf_format(served: Served, media_type: str, body: str) -> None:
+    assert served.post(body, IN_A_MINUTE, media_type).status_code == 201
+    assert delays(served) == [DELAY]
+
+
+def test_blank_nodes_of_two_bodies_are_different(served: Served) -> None:
+    for _ in range(2):
+        assert served.post('_:x <http://example.org/delay> "1" .', IN_A_MINUTE).status_code == 201
+    assert len({row.subject for row in delays(served)}) == 2
+
+
+def test_a_blank_node_that_was_shown_can_be_published_about(served: Served) -> None:
+    (row,) = served.page(
+        "trains?predicate=http://example.org/knows&object=http://example.org/t1"
+    ).data
+    body = f'{row.subject} <http://example.org/delay> "1" .'
+    assert served.post(body, IN_A_MINUTE).status_code == 201
+    assert served.page("trains?subject=" + row.subject[1:-1]).total == 2
+
+
+def test_a_new_version_replaces_the_old_one(served: Served) -> None:
+    served.post(LINE, IN_A_MINUTE)
+    receipt = served.post(LINE.replace('"5"', '"6"'), IN_A_MINUTE).json()
+    assert (receipt["sequence"], receipt["replaced"]) == (2, 1)
+    assert delays(served) == [quad("t9", "delay", '"6"')]
+
+
+def test_a_batch_with_an_identifier_counts_once(served: Served) -> None:
+    first = served.post(LINE, IN_A_MINUTE + "&batch=42")
+    second = served.post(LINE, IN_A_MINUTE + "&batch=42")
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert second.json()["repeated"] is True
+    assert second.json()["sequence"] == first.json()["sequence"] == 1
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x"])
+def test_a_missing_or_wrong_token_is_401(served: Served, token: str | None) -> None:
+    response = served.post(LINE, IN_A_MINUTE, token=token)
+    assert response.status_code == 401
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert delays(served) == []
+
+
+def test_off_without_a_token(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Served(tmp_path_factory.mktemp("x"), settings={"publish_token": ""}) as served:
+        response = served.post(LINE, IN_A_MINUTE)
+        assert (response.status_code, response.json()["title"]) == (403, "Forbidden")
+
+
+def test_a_static_dataset_takes_no_facts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Served(tmp_path_factory.mktemp("x"), live=False) as served:
+        assert served.post(LINE, IN_A_MINUTE).status_code == 403
+
+
+def test_a_dataset_may_have_its_own_token(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Served(tmp_path_factory.mktemp("x"), dataset={"token": "own"}) as served:
+        assert served.post(LINE, IN_A_MINUTE).status_code == 401
+        assert served.post(LINE, IN_A_MINUTE, token="own").status_code == 201
+
+
+def test_an_unknown_dataset_is_404(served: Served) -> None:
+    assert served.post(LINE, IN_A_MINUTE, path="nothing/facts").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "media_type", "status", "says"),
+    [
+        (LINE + LINE + "<a\n", IN_A_MINUTE, "application/n-quads", 400, "line 3"),
+        (b"\xff\xfe", IN_A_MINUTE, "application/n-quads", 400, "line 1"),
+        ("<a> <b> <c> .", IN_A_MINUTE, "text/turtle", 400, "line 1"),
+        (LINE, IN_A_MINUTE, "image/png", 415, "image/png"),
+        (LINE, IN_A_MINUTE, "", 415, "no Content-Type"),
+        (LINE, "", "application/n-quads", 422, "no label"),
+        (LINE, "expiration=yesterday", "application/n-quads", 400, "yesterday"),
+        (LINE, "expiration=2016-01-01T00:00:00", "application/n-quads", 400, "time zone"),
+        (LINE, "initial=2016-01-01T00:00:00Z", "application/n-quads", 400, "label"),
+        (
+            LINE,
+            "initial=2016-01-02T00:00:00Z&final=2016-01-01T00:00:00Z",
+            "application/n-quads",
+            400,
+            "end after",
+        ),
+        (LINE, "expiration=2015-12-08T11:59:59Z", "application/n-quads", 422, "t9"),
+        (LINE, IN_A_MINUTE + "&annotation=named-graph", "application/n-quads", 400, "both"),
+        (LINE, "annotation=nothing", "application/n-quads", 400, "named-graph"),
+        (LINE, "annotation=named-graph", "application/n-quads", 422, "t9"),
+        (LINE, IN_A_MINUTE + "&x=y", "application/n-quads", 400, "'x'"),
+        (LINE, IN_A_MINUTE + "&" + IN_A_MINUTE, "application/n-quads", 400, "twice"),
+        (LINE, IN_A_MINUTE + "&batch=", "application/n-quads", 400, "batch"),
+        (LINE + LINE.replace('"5"', '"6"'), IN_A_MINUTE, "application/n-quads", 422, "overlap"),
+    ],
+)
+def test_a_bad_body_is_refused_whole(
+    served: Served, body: str | bytes, query: str, media_type: str, status: int, says: str
+) -> None:
+    response = served.post(body, query, media_type)
+    assert response.status_code == status, response.text
+    assert says in response.json()["detail"]
+    assert delays(served) == []
+    assert served.live is not None
+    assert served.live.snapshot(NOON).sequence == 0
+
+
+def test_the_body_limit_is_enforced_while_reading(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with Served(tmp_path_factory.mktemp("x"), settings={"max_body": 1000}) as served:
+        sent = 0
+
+        def endless():  # type: ignore[no-untyped-def]
+            nonlocal sent
+            while sent < 100_000_000:
+                sent += 500
+                yield b" " * 500
+
+        chunked = served.request(
+            "POST",
+            f"trains/facts?{IN_A_MINUTE}",
+            data=endless(),
+            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/n-quads"},
+        )
+        assert chunked.status_code == 413
+        assert sent < 1_000_000
+        assert served.post(b" " * 1001, IN_A_MINUTE).status_code == 413
+        assert served.post(LINE, IN_A_MINUTE).status_code == 201
