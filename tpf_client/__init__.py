@@ -1,1 +1,32 @@
-"""The client: SPARQL 1.1 over Triple Pattern Fragments, once or continuously."""
+"""The client: SPARQL 1.1 over Triple Pattern Fragments, once or continuously.
+
+```python
+from tpf_client import Client
+```
+
+Names are imported when they are first used, so that a server which uses the parser and the
+dataflow does not load the HTTP stack.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpf_client.client import Client, Stream, Update
+    from tpf_client.solutions import Solution, Solutions
+
+_WHERE = {
+    "Client": "tpf_client.client",
+    "Stream": "tpf_client.client",
+    "Update": "tpf_client.client",
+    "Solution": "tpf_client.solutions",
+    "Solutions": "tpf_client.solutions",
+}
+
+__all__ = ["Client", "Solution", "Solutions", "Stream", "Update"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)

@@ -35,6 +35,11 @@ class Output:
         self._changes: dict[Solution, int] = {}
         upstream.connect(self._push)
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the rows have an order."""
+        return self._order is not None
+
     def _push(self, solution: Solution, count: int) -> None:
         total = self._rows.get(solution, 0) + count
         if total:

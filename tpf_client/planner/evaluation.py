@@ -165,7 +165,7 @@ class Evaluation:
         self.lookups: list[Lookups] = []
         self.warnings: dict[str, None] = {}
         self.freshness = freshness or Freshness()
-        self._fragments: dict[QuadPattern, LiveFragment] = {}
+        self._fragments: dict[tuple[Source, QuadPattern], LiveFragment] = {}
         self._later: deque[Callable[[], None]] = deque()
         self._errors: list[BaseException] = []
 
@@ -173,12 +173,17 @@ class Evaluation:
         """The fragments that somebody looks at."""
         return list(self._fragments.values())
 
-    def has(self, pattern: QuadPattern) -> bool:
+    def has(self, pattern: QuadPattern, source: Source) -> bool:
         """Whether this fragment is read anyway."""
-        return canonical(pattern) in self._fragments
+        return (source, canonical(pattern)) in self._fragments
 
     def subscribe(
-        self, pattern: QuadPattern, subscriber: Subscriber, *, dynamic: bool = False
+        self,
+        pattern: QuadPattern,
+        subscriber: Subscriber,
+        *,
+        dynamic: bool = False,
+        source: Source | None = None,
     ) -> LiveFragment:
         """Let `subscriber` have the content of a fragment, now and whenever it changes.
 
@@ -187,11 +192,12 @@ class Evaluation:
             subscriber: gets changes of quads.
             dynamic: whether it is known that its content changes over time, though perhaps nothing
                 matches now.
+            source: who answers; by default the source of the query.
         """
-        name = canonical(pattern)
+        name = (source or self.source, canonical(pattern))
         fragment = self._fragments.get(name)
         if fragment is None:
-            fragment = LiveFragment(name, self.source, dynamic=dynamic)
+            fragment = LiveFragment(name[1], name[0], dynamic=dynamic)
             self._fragments[name] = fragment
         fragment.subscribers.append(subscriber)
         present = [(quad, 1) for quad in fragment.quads()]
@@ -206,7 +212,7 @@ class Evaluation:
         """`subscriber` wants no more of it; a fragment that nobody wants is forgotten."""
         fragment.subscribers.remove(subscriber)
         if not fragment.subscribers:
-            self._fragments.pop(fragment.pattern, None)
+            self._fragments.pop((fragment.source, fragment.pattern), None)
 
     def when_running(self, action: Callable[[], object]) -> None:
         """Do this when work begins: not while the dataflow is still being built."""
@@ -312,7 +318,7 @@ class Evaluation:
             self._errors.append(error)
 
         self.driver.spawn(
-            self.source.read(fragment.pattern, at, fragment.grow if first else None),
+            fragment.source.read(fragment.pattern, at, fragment.grow if first else None),
             done,
             failed,
         )

@@ -16,7 +16,7 @@ from tpf_client.dataflow.node import Input, Meter, Node
 from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import Evaluation, QuadChanges, canonical
 from tpf_client.planner.lookup import FragmentLookup, LookupReport, extractor
-from tpf_client.planner.source import Estimate
+from tpf_client.planner.source import Estimate, Source
 from tpf_client.sparql.algebra import variables_of_quad
 
 UNKNOWN = float("inf")
@@ -46,10 +46,14 @@ class FragmentLeaves:
 
     Args:
         evaluation: the query.
+        source: who answers; by default the source of the query.
         explain: whether to count what comes out of each step.
     """
 
-    def __init__(self, evaluation: Evaluation, *, explain: bool = False) -> None:
+    def __init__(
+        self, evaluation: Evaluation, source: Source | None = None, *, explain: bool = False
+    ) -> None:
+        self._source = source or evaluation.source
         self.plan: list[Step] = []
         self._evaluation = evaluation
         self._explain = explain
@@ -71,7 +75,7 @@ class FragmentLeaves:
         errors: list[BaseException] = []
 
         def learn(name: QuadPattern) -> Task[None]:
-            self._estimates[name] = yield from self._evaluation.source.estimate(name)
+            self._estimates[name] = yield from self._source.estimate(name)
 
         for name in names:
             driver.spawn(learn(name), lambda _: None, errors.append)
@@ -135,7 +139,9 @@ class FragmentLeaves:
                     emit(row, count)
 
         evaluation.when_running(
-            lambda: evaluation.subscribe(pattern, receive, dynamic=bool(estimate.dynamic))
+            lambda: evaluation.subscribe(
+                pattern, receive, dynamic=bool(estimate.dynamic), source=self._source
+            )
         )
         return self._add(node, Step(pattern, "scan", estimate, None, None))
 
@@ -151,7 +157,7 @@ class FragmentLeaves:
         if star not in self._stars:
             self._stars[star] = _star(pattern, keys, others)
         ask = self._stars[star] if _by_subject(pattern, keys) else None
-        source = FragmentLookup(self._evaluation, pattern, keys, estimate, ask)
+        source = FragmentLookup(self._evaluation, pattern, keys, estimate, ask, self._source)
         join = LookupJoin(left, source, keys, source.schema, monotone=not self._evaluation.live)
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 

@@ -20,7 +20,7 @@ from tpf_client.dataflow.changes import (
 )
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.planner.evaluation import Evaluation, LiveFragment, QuadChanges, Subscriber
-from tpf_client.planner.source import Estimate, impossible, substitute
+from tpf_client.planner.source import Estimate, Source, impossible, substitute
 from tpf_client.sparql.algebra import variables_of_quad
 
 Deliver: TypeAlias = Callable[[Iterable[Change]], None]
@@ -96,6 +96,7 @@ class FragmentLookup:
         keys: its variables that make a key.
         estimate: how much matches the whole pattern.
         ask: the pattern that is asked in place of `pattern`; less specific (the star of a subject).
+        source: who answers; by default the source of the query.
     """
 
     def __init__(
@@ -105,7 +106,9 @@ class FragmentLookup:
         keys: Schema,
         estimate: Estimate,
         ask: QuadPattern | None = None,
+        source: Source | None = None,
     ) -> None:
+        self._source = source or evaluation.source
         self.schema: Schema = variables_of_quad(pattern)
         self.report = LookupReport(pattern, estimate)
         self._evaluation = evaluation
@@ -146,7 +149,7 @@ class FragmentLookup:
             return
         pages = self._estimate.pages
         if pages is not None and (
-            self._evaluation.has(self._pattern)
+            self._evaluation.has(self._pattern, self._source)
             or self.report.asked + len(self._waiting) >= max(pages, 1)
         ):
             self._read_whole()
@@ -164,7 +167,7 @@ class FragmentLookup:
         decode = self._evaluation.dictionary.decode
         for key, entry in list(self._waiting.items()):
             binding = {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
-            if self._evaluation.has(substitute(self._ask, binding)):
+            if self._evaluation.has(substitute(self._ask, binding), self._source):
                 del self._waiting[key]
                 self._look_up(key, entry)
 
@@ -199,11 +202,11 @@ class FragmentLookup:
                 self.report.rows += sum(count for _, count in delivered)
                 entry.deliver(delivered)
 
-        if not self._evaluation.has(asked):
+        if not self._evaluation.has(asked, self._source):
             self.report.asked += 1
         entry.subscriber = receive
         entry.fragment = self._evaluation.subscribe(
-            asked, receive, dynamic=bool(self._estimate.dynamic)
+            asked, receive, dynamic=bool(self._estimate.dynamic), source=self._source
         )
         if entry.fragment.loading:
             self._loading.append(entry.fragment)
@@ -229,7 +232,10 @@ class FragmentLookup:
             elif entry.rows:
                 index[key] = entry.rows
         self._evaluation.subscribe(
-            self._pattern, self._receive, dynamic=bool(self._estimate.dynamic)
+            self._pattern,
+            self._receive,
+            dynamic=bool(self._estimate.dynamic),
+            source=self._source,
         )
 
     def _receive(self, changes: QuadChanges) -> None:

@@ -18,7 +18,7 @@ class Schedule:
         jitter: up to this much is added at random, so that many clients do not come at once.
         retry: the first pause after a failure, doubled for each further one.
         max_retry: the longest pause after a failure.
-        random: where jitter comes from.
+        chance: where jitter comes from.
     """
 
     min_interval: timedelta = _ZERO
@@ -27,7 +27,7 @@ class Schedule:
     jitter: timedelta = _ZERO
     retry: timedelta = timedelta(seconds=1)
     max_retry: timedelta = timedelta(minutes=1)
-    random: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+    chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
 
     def next(self, evaluated_at: datetime, due: datetime | None) -> datetime | None:
         """The instant of the next evaluation; ``None``: never.
@@ -49,8 +49,9 @@ class Schedule:
 
     def pause(self, failures: int) -> timedelta:
         """How long to wait after so many failures in a row: a half of it at random."""
-        longest = min(self.retry * 2 ** min(failures - 1, 16), self.max_retry)
+        longest: timedelta = min(self.retry * 2 ** min(failures - 1, 16), self.max_retry)
         return longest / 2 + self._some(longest / 2)
 
     def _some(self, most: timedelta) -> timedelta:
-        return timedelta(seconds=most.total_seconds() * self.random.random())
+        part: float = self.chance.random()
+        return most * part

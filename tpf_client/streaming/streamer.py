@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from annotations.clock import Clock
 from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import Change, Solution
 from tpf_client.dataflow.output import Output
 from tpf_client.errors import ClosedError, SourceError
 from tpf_client.fragments.fetcher import Fetcher
@@ -16,8 +18,8 @@ from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.streaming.detection import Detected, detect
 from tpf_client.streaming.schedule import Schedule
 
-Row = tuple[Term | None, ...]
-Build = Callable[[FragmentLeaves, Evaluation], Output]
+Row: TypeAlias = tuple[Term | None, ...]
+Build: TypeAlias = Callable[[FragmentLeaves, Evaluation], Output]
 """Builds the dataflow of a query on its leaves."""
 
 
@@ -175,7 +177,7 @@ class Streamer:
         return self._clock.wait_until(instant, self._driver.cancelled)
 
     def _tick(self, running: "_Running", at: datetime, before: list[Row] | None) -> Tick:
-        changes = running.output.take_changes()
+        changes = running.take_changes()
         if before is None:
             added = [row for each, n in changes if n > 0 for row in [running.row(each)] * n]
             removed = [row for each, n in changes if n < 0 for row in [running.row(each)] * -n]
@@ -208,6 +210,7 @@ class _Running:
     evaluation: Evaluation
     leaves: FragmentLeaves
     output: Output
+    held_back: Counter[Solution] = field(default_factory=Counter)
 
     def now(self) -> datetime:
         """The present instant on the server's clock."""
@@ -217,6 +220,27 @@ class _Running:
         """A solution in terms."""
         decode = self.evaluation.dictionary.decode
         return tuple([decode(each) if each else None for each in solution])
+
+    def hold_back(self) -> None:
+        """Keep what a failed evaluation changed until one succeeds."""
+        for solution, count in self.output.take_changes():
+            self.held_back[solution] += count
+
+    def take_changes(self) -> list[Change]:
+        """What changed since it was last told."""
+        self.hold_back()
+        changes = [(solution, count) for solution, count in self.held_back.items() if count]
+        self.held_back.clear()
+        return changes
+
+    def told_rows(self) -> list[Row]:
+        """The whole answer as it was last told; where a failure interrupted it, in no order."""
+        changed = {solution: count for solution, count in self.held_back.items() if count}
+        if not changed:
+            return self.rows()
+        now = self.output.multiset()
+        now.subtract(changed)
+        return [self.row(each) for each, count in now.items() for _ in range(count)]
 
     def rows(self) -> list[Row]:
         """The whole answer."""

@@ -1,0 +1,354 @@
+"""The client: SPARQL over fragments, once or continuously."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import rdflib
+import requests
+
+from annotations.clock import Clock, SystemClock
+from annotations.instants import format_instant
+from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from annotations.terms import QuadPattern, Term, TriplePattern, Variable
+from tpf_client.dataflow.output import Output
+from tpf_client.errors import SourceError, UnsupportedQueryError
+from tpf_client.fragments.fetcher import Fetcher, Statistics
+from tpf_client.fragments.transport import Limits
+from tpf_client.planner.answer import Answer, Row
+from tpf_client.planner.driver import Driver, Task
+from tpf_client.planner.evaluation import Evaluation, Freshness
+from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.planner.planning import check, plan_query
+from tpf_client.planner.reading import together
+from tpf_client.planner.source import FragmentSource, Source
+from tpf_client.planner.union import UnionSource
+from tpf_client.solutions import Solution, Solutions, construct, table
+from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.parser import parse_query
+from tpf_client.streaming.schedule import Schedule
+from tpf_client.streaming.streamer import Streamer, Tick
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Client:
+    """Answers SPARQL queries over one or more datasets of fragments.
+
+    Use it as a context manager, or close it.
+
+    Args:
+        urls: the datasets; several are queried as one.
+        session: a requests session to use, for authentication, proxies or tests.
+        clock: the clock that waiting goes by.
+        parallelism: requests in flight per host; 0: one after the other in the caller's thread.
+        cache_bytes: memory for pages.
+        limits: timeouts, retries and sizes.
+        allowed_origins: further origins that links and redirects may lead to.
+        vocabulary: the namespace of time labels.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        session: requests.Session | None = None,
+        clock: Clock | None = None,
+        parallelism: int = 8,
+        cache_bytes: int = 64 * 2**20,
+        limits: Limits | None = None,
+        allowed_origins: Iterable[str] = (),
+        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+    ) -> None:
+        if not urls:
+            raise ValueError("a client needs the URL of a dataset")
+        self.urls = urls
+        self.clock = clock or SystemClock()
+        self.fetcher = Fetcher(
+            clock=self.clock,
+            session=session,
+            parallelism=parallelism,
+            cache_bytes=cache_bytes,
+            limits=limits,
+            allowed_origins=allowed_origins,
+            vocabulary=vocabulary,
+        )
+        self._vocabulary = vocabulary
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop everything, and let go of connections."""
+        self.fetcher.close()
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was requested so far."""
+        return replace(self.fetcher.statistics)
+
+    def query(
+        self, text: str, *, base: str | None = None, plan: list[Step] | None = None
+    ) -> "Solutions | bool | rdflib.Graph":
+        """Answer a query over the data as they are.
+
+        Args:
+            text: SPARQL 1.1 Query.
+            base: what relative IRIs are relative to.
+            plan: takes in the steps of the plan, for explanations.
+
+        Returns:
+            `Solutions` for SELECT, which come as they are iterated; a bool for ASK; an rdflib graph
+            for CONSTRUCT and DESCRIBE.
+
+        Raises:
+            QuerySyntaxError: the text is not a query.
+            UnsupportedQueryError: it cannot be answered here; no request was sent.
+            SourceError: a source failed; also while solutions are iterated.
+        """
+        query = parse_query(text, base)
+        check(query)
+        answer = self._answer(query, base, plan)
+        if query.form == "SELECT":
+            return Solutions(answer.variables, answer.rows(), answer.close)
+        if query.form == "ASK":
+            return any(True for _ in answer.rows())
+        if query.form == "CONSTRUCT":
+            return construct(query.template, answer.variables, answer.rows())
+        return self._describe(query, answer)
+
+    def select(self, text: str, *, base: str | None = None) -> Solutions:
+        """Like `query`, for SELECT queries only.
+
+        Raises:
+            UnsupportedQueryError: another form of query.
+        """
+        result = self.query(text, base=base)
+        if not isinstance(result, Solutions):
+            raise UnsupportedQueryError("not a SELECT query")
+        return result
+
+    def stream(
+        self,
+        text: str,
+        *,
+        base: str | None = None,
+        min_interval: float = 0.0,
+        max_interval: float | None = None,
+        every: float | None = None,
+        jitter: float = 0.0,
+        until: datetime | None = None,
+        static_recheck: float | None = 60.0,
+        keep_checking: float | None = None,
+        quiet: bool = False,
+    ) -> "Stream":
+        """Keep the answer of a SELECT query up to date.
+
+        Args:
+            text: SPARQL 1.1 Query.
+            base: what relative IRIs are relative to.
+            min_interval: seconds between two evaluations at least.
+            max_interval: seconds between two evaluations at most.
+            every: seconds between two evaluations, whatever expires.
+            jitter: seconds that are added to each pause, at most, at random.
+            until: the last instant to evaluate at, on the server's clock.
+            static_recheck: seconds after which what is not labelled is asked for again, where an
+                evaluation takes place anyway; ``None``: never.
+            keep_checking: seconds between looks at a dataset in which nothing is labelled;
+                ``None``: its answer is given once and the stream ends.
+            quiet: whether evaluations that changed nothing give an update, too.
+
+        Raises:
+            QuerySyntaxError: the text is not a query.
+            UnsupportedQueryError: it cannot be answered continuously.
+        """
+        query = parse_query(text, base)
+        if query.form != "SELECT":
+            raise UnsupportedQueryError(f"{query.form} queries cannot be kept up to date: SELECT")
+        check(query)
+        if len(self.urls) > 1:
+            raise UnsupportedQueryError("a continuous query reads one dataset")
+
+        def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
+            return plan_query(query, leaves, evaluation, evaluation.source.now(), base)
+
+        recheck = None if static_recheck is None else timedelta(seconds=static_recheck)
+        streamer = Streamer(
+            self.fetcher,
+            self.urls[0],
+            build,
+            self.clock,
+            schedule=Schedule(
+                min_interval=timedelta(seconds=min_interval),
+                max_interval=_seconds(max_interval),
+                every=_seconds(every),
+                jitter=timedelta(seconds=jitter),
+            ),
+            freshness=Freshness(static_recheck=recheck),
+            until=until,
+            keep_checking=_seconds(keep_checking),
+            quiet=quiet,
+        )
+        return Stream(streamer)
+
+    def _answer(
+        self,
+        query: Query,
+        base: str | None,
+        plan: list[Step] | None = None,
+    ) -> Answer:
+        evaluation = Evaluation(Driver(self.fetcher), self._source())
+        leaves = FragmentLeaves(evaluation, explain=plan is not None)
+        if plan is not None:
+            leaves.plan = plan
+        now = self.clock.now()
+        return Answer(
+            evaluation,
+            lambda on_change: plan_query(query, leaves, evaluation, now, base, on_change),
+        )
+
+    def _source(self) -> Source:
+        sources = [FragmentSource(self.fetcher, url) for url in self.urls]
+        return sources[0] if len(sources) == 1 else UnionSource(sources)
+
+    def _describe(self, query: Query, answer: Answer) -> rdflib.Graph:
+        """What is said of each resource, and of the blank nodes that this leads to."""
+        resources: dict[Term, None] = dict.fromkeys(query.described)
+        wanted = [answer.variables.index(name) for name in query.variables]
+        for row in answer.rows():
+            resources.update(dict.fromkeys(term for i in wanted if (term := row[i]) is not None))
+        source = self._source()
+        driver = Driver(self.fetcher)
+        template = (Variable("?s"), Variable("?p"), Variable("?o"))
+        seen: dict[Term, None] = {}
+        rows: list[Row] = []
+        while resources:
+
+            def read(names: list[Term]) -> Task[list[Any]]:
+                return together([source.read(QuadPattern(n, *template[1:])) for n in names])
+
+            names = [name for name in resources if not name.startswith('"')]
+            seen.update(resources)
+            resources = {}
+            for content in driver.run(read(names)):
+                for fact in content.facts:
+                    rows.append(fact.quad[:3])
+                    if fact.quad.object.startswith("_:") and fact.quad.object not in seen:
+                        resources[fact.quad.object] = None
+        return construct([TriplePattern(*template)], template, rows)
+
+
+def _seconds(value: float | None) -> timedelta | None:
+    return None if value is None else timedelta(seconds=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one evaluation of a continuous query found.
+
+    Args:
+        at: the instant of the evaluation, on the server's clock.
+        added: solutions that were not there before, each as often as it is new.
+        removed: solutions that are gone.
+        valid_until: the instant at which the first fact that was looked at expires; ``None`` where
+            none does.
+        error: why the evaluation failed; then nothing changed, and it will be tried again.
+        warnings: what is wrong in the data, each said once.
+        dynamic: whether the dataset can change at all.
+    """
+
+    at: datetime
+    added: tuple[Solution, ...]
+    removed: tuple[Solution, ...]
+    valid_until: datetime | None
+    error: SourceError | None
+    warnings: tuple[str, ...]
+    dynamic: bool
+    _tick: Tick
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables, without their question marks."""
+        return tuple(name[1:] for name in self._tick.variables)
+
+    @property
+    def results(self) -> list[Solution]:
+        """The whole answer as of the stream's newest update, with multiplicities."""
+        return [Solution(self._tick.variables, row) for row in self._tick.answer()]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The whole answer as a table."""
+        return table(self.variables, self.results)
+
+    def to_json(self) -> dict[str, Any]:
+        """The update as a JSON object: instants in ISO 8601, solutions as SPARQL JSON bindings."""
+        result: dict[str, Any] = {
+            "at": format_instant(self.at),
+            "added": [solution.to_json() for solution in self.added],
+            "removed": [solution.to_json() for solution in self.removed],
+            "valid_until": None if self.valid_until is None else format_instant(self.valid_until),
+        }
+        if self.error is not None:
+            result["error"] = str(self.error)
+        if self.warnings:
+            result["warnings"] = list(self.warnings)
+        return result
+
+
+class Stream:
+    """A continuous query: iterate over its updates, hand them to a callback, or `async for`.
+
+    Leaving the loop, `close`, or closing the client stops all its requests.
+    """
+
+    def __init__(self, streamer: Streamer) -> None:
+        self.streamer = streamer
+        self._updates: Iterator[Update] | None = None
+
+    def __iter__(self) -> Iterator[Update]:
+        """The updates; the first one holds the whole answer.
+
+        Raises:
+            SourceError: the first evaluation failed. Later failures are updates with an error.
+        """
+        if self._updates is None:
+            self._updates = self._iterate()
+        return self._updates
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop, from whatever thread."""
+        self.streamer.close()
+
+    def _iterate(self) -> Iterator[Update]:
+        for tick in self.streamer.ticks():
+            yield Update(
+                tick.at,
+                tuple(Solution(tick.variables, row) for row in tick.added),
+                tuple(Solution(tick.variables, row) for row in tick.removed),
+                tick.valid_until,
+                tick.error,
+                tick.warnings,
+                tick.dynamic,
+                tick,
+            )

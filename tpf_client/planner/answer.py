@@ -1,0 +1,84 @@
+"""One evaluation of a query: its solutions as they become known."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.output import Output
+from tpf_client.dataflow.slice import Slice
+from tpf_client.errors import ClosedError
+from tpf_client.planner.evaluation import Evaluation
+
+Row: TypeAlias = tuple[Term | None, ...]
+
+
+class Answer:
+    """The solutions of a query that is evaluated once.
+
+    Solutions come while requests are still under way, where the query allows it; what a LIMIT
+    makes needless is not asked for.
+
+    Args:
+        evaluation: the query.
+        build: makes its dataflow, with a callback for changes of the output.
+    """
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        build: Callable[[Callable[[Solution, int], None]], Output],
+    ) -> None:
+        self._evaluation = evaluation
+        self._ready: deque[Solution] = deque()
+        self._streams = False
+        self._output = build(self._arrive)
+        self._streams = self._output.node.monotone and not self._output.ordered
+        self.variables: tuple[Variable, ...] = self._output.variables
+
+    def close(self) -> None:
+        """Stop all requests."""
+        self._evaluation.driver.close()
+
+    def rows(self) -> Iterator[Row]:
+        """The solutions, each as often as it occurs.
+
+        Raises:
+            SourceError: a fragment could not be read: what came before may be a part only.
+            ClosedError: closed meanwhile.
+        """
+        try:
+            if not self._streams:
+                while self._advance():
+                    pass
+                self._ready.extend(self._output.rows())
+                yield from self._drain()
+                return
+            while self._advance():
+                yield from self._drain()
+            yield from self._drain()
+        finally:
+            self.close()
+
+    def _advance(self) -> bool:
+        """Do some work; ``False`` where there is nothing left to do."""
+        node = self._output.node
+        if isinstance(node, Slice) and node.monotone and node.satisfied:
+            return False
+        if self._evaluation.driver.cancelled.is_set():
+            raise ClosedError("the query was closed")
+        if self._evaluation.work():
+            return True
+        self._evaluation.dataflow.flush()
+        return self._evaluation.unsettled
+
+    def _arrive(self, solution: Solution, count: int) -> None:
+        if self._streams:
+            self._ready.extend([solution] * count)
+
+    def _drain(self) -> Iterator[Row]:
+        decode = self._evaluation.dictionary.decode
+        while self._ready:
+            solution = self._ready.popleft()
+            yield tuple([decode(each) if each else None for each in solution])

@@ -1,0 +1,111 @@
+"""From a query to the dataflow that answers it over fragments."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from annotations.instants import utc
+from annotations.terms import QuadPattern, Term, iri_value
+from tpf_client.dataflow.builder import build_query
+from tpf_client.dataflow.changes import Solution, TermDictionary
+from tpf_client.dataflow.node import Dataflow, Input, Node
+from tpf_client.dataflow.output import Output
+from tpf_client.planner.evaluation import Evaluation
+from tpf_client.planner.leaves import FragmentLeaves
+from tpf_client.planner.source import FragmentSource
+from tpf_client.sparql.algebra import BGP, Query, Service, variables_of_bgp
+from tpf_client.sparql.expressions.compiler import Environment
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+
+
+def plan_query(
+    query: Query,
+    leaves: FragmentLeaves,
+    evaluation: Evaluation,
+    now: datetime,
+    base: str | None = None,
+    on_change: Callable[[Solution, int], None] | None = None,
+) -> Output:
+    """Build the dataflow of a query, after one round of requests that tells how much there is.
+
+    Args:
+        query: what to answer.
+        leaves: the leaves to use.
+        evaluation: takes in the dataflow.
+        now: what NOW() gives.
+        base: what relative IRIs are relative to.
+        on_change: see `Output`.
+
+    Raises:
+        UnsupportedQueryError: the query cannot be answered; no request was sent.
+        SourceError: a fragment could not be had.
+    """
+    services: dict[Term, FragmentLeaves] = {}
+
+    def service(endpoint: Term) -> FragmentLeaves:
+        if endpoint not in services:
+            source = FragmentSource(evaluation.driver.fetcher, iri_value(endpoint))
+            services[endpoint] = FragmentLeaves(evaluation, source)
+            services[endpoint].plan = leaves.plan
+        return services[endpoint]
+
+    check(query)
+    if not query.dataset:
+        leaves.prepare(patterns_of(query.pattern))
+    environment = Environment(TypedTerms(evaluation.dictionary), _now(now), base)
+    return build_query(
+        query,
+        leaves,
+        evaluation.dataflow,
+        environment,
+        services=service,
+        on_change=on_change,
+    )
+
+
+class _NoFragments:
+    """Leaves that ask nobody, to find out whether a query can be built."""
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self._dataflow = dataflow
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
+        """An input that stays empty."""
+        return self._dataflow.add(Input(variables_of_bgp(tuple(patterns))))
+
+
+def check(query: Query) -> None:
+    """Find out whether a query can be answered, without any request.
+
+    Raises:
+        UnsupportedQueryError: it cannot.
+    """
+    dictionary = TermDictionary()
+    dataflow = Dataflow(dictionary)
+    nothing = _NoFragments(dataflow)
+    now = DateTime(2000, 1, 1, 0, 0, Decimal(0), 0)
+    environment = Environment(TypedTerms(dictionary), now)
+    build_query(query, nothing, dataflow, environment, services=lambda _: nothing)
+
+
+def patterns_of(value: Any) -> Iterator[QuadPattern]:
+    """The quad patterns of a pattern or expression, those inside EXISTS included."""
+    if isinstance(value, BGP):
+        yield from value.patterns
+    elif isinstance(value, Service):
+        return
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from patterns_of(each)
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from patterns_of(getattr(value, each.name))
+
+
+def _now(instant: datetime) -> DateTime:
+    at = utc(instant)
+    second = Decimal(at.second) + Decimal(at.microsecond) / 1_000_000
+    return DateTime(at.year, at.month, at.day, at.hour, at.minute, second, 0)

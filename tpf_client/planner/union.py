@@ -1,0 +1,99 @@
+"""Several sources as one: the merge of what they hold."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from annotations.labels import Fact
+from annotations.terms import QuadPattern
+from tpf_client.planner.driver import Task
+from tpf_client.planner.reading import Content, together
+from tpf_client.planner.source import Estimate, Source
+
+
+class UnionSource:
+    """The quads of all these sources, each once; a `Source`.
+
+    Instants are those of the first one's clock.
+
+    Args:
+        sources: at least one.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.url = sources[0].url
+        self._sources = tuple(sources)
+
+    def now(self) -> datetime:
+        """The present instant on the first source's clock."""
+        return self._sources[0].now()
+
+    def wake_at(self, instant: datetime) -> datetime:
+        """The instant of our clock at which every source's has surely reached `instant`."""
+        ours = self._sources[0]
+        return max(
+            source.wake_at(instant + (source.now() - ours.now())) for source in self._sources
+        )
+
+    def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
+        """How much there is in all."""
+        estimates = yield from together([source.estimate(pattern) for source in self._sources])
+        return Estimate(
+            _total([each.count for each in estimates]),
+            _total([each.pages for each in estimates]),
+            sum(each.dynamic or 0 for each in estimates),
+        )
+
+    def read(
+        self,
+        pattern: QuadPattern,
+        at: datetime | None = None,
+        on_page: Callable[[Sequence[Fact]], None] | None = None,
+    ) -> Task[Content]:
+        """All matches; what several sources hold comes once."""
+        ours = self._sources[0]
+        shifts = [source.now() - ours.now() for source in self._sources]
+        contents = yield from together(
+            [
+                source.read(pattern, None if at is None else at + shift, on_page)
+                for source, shift in zip(self._sources, shifts, strict=True)
+            ]
+        )
+        aligned = [
+            _shifted(content, source, ours)
+            for content, source in zip(contents, self._sources, strict=True)
+        ]
+        facts = {fact.quad: fact for content in aligned for fact in content.facts}
+        expiries = [content.expires for content in aligned if content.expires is not None]
+        return Content(
+            list(facts.values()),
+            max(content.evaluated_at for content in aligned),
+            min(content.fresh_until for content in aligned),
+            min(expiries, default=None),
+            any(content.dynamic for content in aligned),
+            tuple(warning for content in aligned for warning in content.warnings),
+        )
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _shifted(content: Content, source: Source, ours: Source) -> Content:
+    shift = ours.now() - source.now()
+    if not shift:
+        return content
+
+    def moved(instant: datetime) -> datetime:
+        try:
+            return instant + shift
+        except OverflowError:
+            return instant
+
+    return replace(
+        content,
+        evaluated_at=moved(content.evaluated_at),
+        fresh_until=moved(content.fresh_until),
+        expires=None if content.expires is None else moved(content.expires),
+    )
