@@ -21,6 +21,7 @@ is dropped can be met again. Positions are never given twice.
 """
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
@@ -58,18 +59,23 @@ def inline_integer(value: int) -> TermId | None:
 
 
 def inline_decimal(value: Decimal) -> TermId | None:
-    """The integer of an ``xsd:decimal`` with exactly these digits; ``None`` where it does not fit.
+    """The integer of a computed ``xsd:decimal``; ``None`` where it does not fit.
 
-    A value with a positive exponent is written out (``1E+2`` is ``100``).
+    Its text is canonical: no exponent and no trailing zeros.
     """
     sign, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int):
+    if not isinstance(exponent, int) or len(digits) + max(exponent, 0) > 40:
         return None
-    unscaled = int("".join(map(str, digits)))
+    unscaled = 0
+    for digit in digits:
+        unscaled = unscaled * 10 + digit
+    while exponent < 0 and not unscaled % 10:
+        unscaled //= 10
+        exponent += 1
     if exponent > 0:
         unscaled *= 10**exponent
         exponent = 0
-    if unscaled >= _MOST_UNSCALED or exponent < -17 or (sign and not unscaled):
+    if unscaled >= _MOST_UNSCALED or exponent < -17:
         return None
     return (((-unscaled if sign else unscaled) << _SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
 
@@ -136,6 +142,7 @@ class InliningDictionary(TermDictionary):
         self._texts: dict[TermId, Term] = {}
         self._last_used: dict[TermId, int] = {}
         self._next = 1
+        self._forgetters: list[Callable[[list[TermId]], None]] = []
 
     def encode(self, term: Term) -> TermId:
         """The integer of a term, a new one where it is new."""
@@ -155,6 +162,13 @@ class InliningDictionary(TermDictionary):
         self._numbers[term] = found
         self._texts[found] = term
         if self.now is not None:
+            self._last_used[found] = self.now
+        return found
+
+    def known(self, term: str) -> TermId | None:
+        """The integer of a term that is in the table, marked as used; else ``None``."""
+        found = self._numbers.get(term)  # type: ignore[call-overload]
+        if found is not None and found in self._last_used and self.now is not None:
             self._last_used[found] = self.now
         return found
 
@@ -187,4 +201,11 @@ class InliningDictionary(TermDictionary):
         for number in stale:
             del self._last_used[number]
             del self._numbers[self._texts.pop(number)]
+        if stale:
+            for forget in self._forgetters:
+                forget(stale)
         return len(stale)
+
+    def on_forget(self, forget: Callable[[list[TermId]], None]) -> None:
+        """Call `forget` with the integers of terms that are dropped."""
+        self._forgetters.append(forget)

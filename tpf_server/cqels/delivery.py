@@ -1,0 +1,219 @@
+"""From the changes of a dataflow's result to what a reader of a query gets."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from annotations.terms import Term, Triple, Variable
+from tpf_client.dataflow.changes import Schema, Solution, TermDictionary, projection
+from tpf_client.sparql.algebra import Query
+from tpf_server.cqels.errors import BacklogError, ContinuousError
+from tpf_server.cqels.semantics import Semantics
+
+Row = tuple[Term | None, ...]
+
+
+class Emission(NamedTuple):
+    """What one arrival made a query emit.
+
+    Args:
+        sequence: the number of the arrival in the engine, from 1.
+        at: the stream time, in milliseconds since 1970.
+        rows: solutions in the order of the query's variables (``None``: unbound), triples for a
+            CONSTRUCT query, the empty row for an ASK query that is true; repeated by multiplicity.
+        removed: whether these are rows that left the result (DStream).
+    """
+
+    sequence: int
+    at: int
+    rows: tuple[Row, ...]
+    removed: bool = False
+
+
+Callback = Callable[[Emission], None]
+
+
+class Reader(Protocol):
+    """Whoever takes emissions."""
+
+    def deliver(self, emission: Emission) -> None:
+        """Take an emission."""
+
+
+class Results:
+    """Emissions of a query, kept until somebody takes them.
+
+    Args:
+        limit: how many emissions are kept at most.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: deque[Emission] = deque()
+        self._error: ContinuousError | None = None
+
+    def deliver(self, emission: Emission) -> None:
+        """Keep an emission; one too many, and the reader is cut off."""
+        if self._error is not None:
+            return
+        if len(self._kept) >= self._limit:
+            self._kept.clear()
+            self.fail(BacklogError(f"more than {self._limit} results waited to be taken"))
+            return
+        self._kept.append(emission)
+
+    def fail(self, error: ContinuousError) -> None:
+        """Let the reader meet this error after what is kept."""
+        self._error = error
+
+    def __len__(self) -> int:
+        """How many emissions wait."""
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Emission]:
+        """What waits now, each emission once.
+
+        Raises:
+            ContinuousError: the query was stopped, or the reader was too slow.
+        """
+        while self._kept:
+            yield self._kept.popleft()
+        if self._error is not None:
+            raise self._error
+
+
+class RowMaker:
+    """Makes rows of terms from solutions.
+
+    Args:
+        query: its form, variables and template.
+        schema: the variables of the solutions.
+        dictionary: the terms.
+    """
+
+    def __init__(self, query: Query, schema: Schema, dictionary: TermDictionary) -> None:
+        self._decode = dictionary.decode
+        self._template = query.template if query.form == "CONSTRUCT" else None
+        wanted: Sequence[Variable] = query.variables if query.form == "SELECT" else ()
+        if self._template is not None:
+            wanted = tuple(
+                dict.fromkeys(
+                    Variable(term) for each in self._template for term in each if term[0] == "?"
+                )
+            )
+        self._wanted = tuple(wanted)
+        self._visible = projection(schema, self._wanted)
+        self._nodes = 0
+
+    def rows(self, solutions: Sequence[tuple[Solution, int]]) -> tuple[Row, ...]:
+        """The rows of solutions, in their order, repeated by their counts."""
+        if self._template is not None:
+            return tuple(row for each in solutions for row in self._constructed(*each))
+        visible, decode = self._visible, self._decode
+        result: list[Row] = []
+        for solution, count in solutions:
+            row = tuple([decode(value) if value else None for value in visible(solution)])
+            if count == 1:
+                result.append(row)
+            else:
+                result.extend([row] * count)
+        return tuple(result)
+
+    def _constructed(self, solution: Solution, count: int) -> Iterator[Triple]:
+        decode = self._decode
+        values: dict[str, Term | None] = {
+            name: decode(value) if value else None
+            for name, value in zip(self._wanted, self._visible(solution), strict=True)
+        }
+        assert self._template is not None
+        for _ in range(count):
+            fresh: dict[str, Term] = {}
+            for pattern in self._template:
+                terms: list[Term] = []
+                for place in pattern:
+                    term: Term | None
+                    if place[0] == "?":
+                        term = values[place]
+                    elif place[0] == "_":
+                        if place not in fresh:
+                            self._nodes += 1
+                            fresh[place] = Term(f"_:made{self._nodes}")
+                        term = fresh[place]
+                    else:
+                        term = Term(place)
+                    if term is None:
+                        break
+                    terms.append(term)
+                else:
+                    if terms[0][0] != '"' and terms[1][0] == "<":
+                        yield Triple(*terms)
+
+
+class Delivery:
+    """The sink at the end of a dataflow: collects what an arrival changes.
+
+    Args:
+        semantics: what of it is emitted.
+        wake: is called with this delivery when there is something to emit.
+
+    Attributes:
+        inserting: whether rows that come now were derived from the arrival.
+        silent: whether nothing is emitted where there are no rows.
+    """
+
+    def __init__(self, semantics: Semantics, wake: Callable[["Delivery"], None]) -> None:
+        self._wake = wake
+        self._changes: dict[Solution, int] = {}
+        self._derived: list[tuple[Solution, int]] = []
+        self._whole: dict[Solution, int] = {}
+        self._relation = semantics.relation
+        self.inserting = False
+        self.awake = False
+        self.silent = semantics.relation != "rstream"
+        if semantics.output == "difference":
+            self.push: Callable[[Solution, int], None] = self._push_change
+        elif semantics.relation == "dstream":
+            self.push = self._push_gone
+        else:
+            self.push = self._push_derived
+
+    def _push_derived(self, solution: Solution, count: int) -> None:
+        if count > 0 and self.inserting:
+            if not self.awake:
+                self.awake = True
+                self._wake(self)
+            self._derived.append((solution, count))
+
+    def _push_gone(self, solution: Solution, count: int) -> None:
+        if count < 0 and not self.inserting:
+            if not self.awake:
+                self.awake = True
+                self._wake(self)
+            self._derived.append((solution, -count))
+
+    def _push_change(self, solution: Solution, count: int) -> None:
+        if not self.awake:
+            self.awake = True
+            self._wake(self)
+        self._changes[solution] = self._changes.get(solution, 0) + count
+
+    def take(self) -> tuple[list[tuple[Solution, int]], bool]:
+        """What is to be emitted now, and whether it left the result."""
+        self.awake = False
+        if self._derived:
+            derived, self._derived = self._derived, []
+            return derived, self._relation == "dstream"
+        changes, self._changes = self._changes, {}
+        match self._relation:
+            case "istream":
+                return [(row, count) for row, count in changes.items() if count > 0], False
+            case "dstream":
+                return [(row, -count) for row, count in changes.items() if count < 0], True
+        whole = self._whole
+        for row, count in changes.items():
+            total = whole.get(row, 0) + count
+            if total:
+                whole[row] = total
+            else:
+                whole.pop(row, None)
+        return list(whole.items()), False

@@ -1,0 +1,203 @@
+"""The leaves of a continuous query: joins of windows and static caches."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from annotations.terms import QuadPattern, Variable, is_variable
+from tpf_client.dataflow.changes import Schema
+from tpf_client.dataflow.node import Node
+from tpf_client.sparql.algebra import BGP, Call, Exists, Expression, variables_in
+from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.multiway_join import JoinCondition, JoinInput, MultiwayJoin
+from tpf_server.cqels.occurrences import basic_graph_patterns, counts_whole_rows, occurrences
+from tpf_server.cqels.parser import ContinuousQuery, WindowClause
+from tpf_server.cqels.row_index import RowBag
+from tpf_server.cqels.semantics import Semantics
+from tpf_server.cqels.static_bgp import components
+from tpf_server.cqels.static_cache import INSTANCE, StaticCache
+from tpf_server.cqels.static_data import Dataset
+from tpf_server.cqels.windows.matchers import PatternKey, is_star, number_variables
+from tpf_server.cqels.windows.specification import Triples
+from tpf_server.cqels.windows.window_input import WindowInput
+
+
+class Windows(Protocol):
+    """Who has the windows."""
+
+    def window_input(
+        self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput]
+    ) -> WindowInput:
+        """An input for these patterns that is none of `taken`, shared with other queries."""
+
+
+class ContinuousLeaves:
+    """Makes the leaves of one query.
+
+    Args:
+        query: the query; what it says elsewhere decides which variables a leaf must give.
+        windows: where the windows are.
+        dataset: the static data.
+        environment: for conditions.
+        dictionary: the integers of terms.
+        semantics: whether static sub-queries are distinct.
+        lifted: variables that stand for the constants of instances.
+        add: is told of each join that is made.
+
+    Attributes:
+        joins: every join that was made.
+        caches: every static cache.
+        subscriptions: the windows that were taken, and what listens to them.
+    """
+
+    def __init__(
+        self,
+        query: ContinuousQuery,
+        windows: Windows,
+        dataset: Dataset,
+        environment: Environment,
+        dictionary: InliningDictionary,
+        semantics: Semantics,
+        lifted: frozenset[Variable],
+        add: Callable[[MultiwayJoin], None],
+    ) -> None:
+        self.joins: list[MultiwayJoin] = []
+        self.caches: list[StaticCache] = []
+        self.subscriptions: list[tuple[WindowInput, JoinInput]] = []
+        self.instance_bags: list[tuple[RowBag, Schema, JoinInput]] = []
+        self._query = query
+        self._windows = windows
+        self._dataset = dataset
+        self._environment = environment
+        self._dictionary = dictionary
+        self._distinct = semantics.static == "distinct"
+        self._lifted = lifted
+        self._add = add
+        self._all = occurrences(query.query)
+        self._known = set(basic_graph_patterns(query.query))
+        self._everything = counts_whole_rows(query.query)
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
+        """A node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
+
+        A seed is not used: windows and caches are at hand, and a join follows.
+        """
+        return self.join(patterns, ())
+
+    def join(
+        self, patterns: Sequence[QuadPattern], conditions: Sequence[Expression]
+    ) -> MultiwayJoin:
+        """The solutions of these patterns that meet these conditions."""
+        here = occurrences((tuple(patterns), tuple(conditions)))
+        outside = frozenset(
+            name
+            for name in here
+            if self._everything
+            or BGP(tuple(patterns)) not in self._known
+            or self._all[name] > here[name]
+        )
+        clauses: dict[str, list[QuadPattern]] = {}
+        static: list[QuadPattern] = []
+        for pattern in patterns:
+            if self._query.window_of(pattern.graph) is not None:
+                clauses.setdefault(pattern.graph, []).append(pattern)
+            else:
+                static.append(pattern)
+        parts = components(static)
+        inner: list[list[Expression]] = [[] for _ in parts]
+        rest: list[Expression] = []
+        for condition in conditions:
+            for place, part in enumerate(parts):
+                if set(variables_in(condition)) <= set(occurrences(tuple(part))):
+                    inner[place].append(condition)
+                    break
+            else:
+                rest.append(condition)
+
+        inputs: list[JoinInput] = []
+        for graph, members in clauses.items():
+            inputs += self._window_inputs(graph, members)
+        for part, own in zip(parts, inner, strict=True):
+            within = occurrences((tuple(part), tuple(own)))
+            needed = frozenset(n for n in within if n in outside or here[n] > within[n])
+            cache = StaticCache(
+                self._dataset,
+                part,
+                [self._condition(condition) for condition in own],
+                needed,
+                self._dictionary,
+                distinct=self._distinct,
+                lifted=self._lifted,
+            )
+            self.caches.append(cache)
+            inputs.append(cache.join_input)
+        instance = self._instance_input(inputs)
+        if instance is not None:
+            inputs.append(instance)
+        if self._lifted:
+            outside |= {INSTANCE}
+        join = MultiwayJoin(inputs, [self._condition(each) for each in rest], outside)
+        self.joins.append(join)
+        self._add(join)
+        return join
+
+    def _condition(self, expression: Expression) -> JoinCondition:
+        names = tuple(sorted(variables_in(expression)))
+        check = Compiler(self._environment, names).condition(expression)
+        return JoinCondition(names, check)
+
+    def _window_inputs(self, graph: str, members: list[QuadPattern]) -> list[JoinInput]:
+        clause = self._query.window_of(graph)
+        assert clause is not None
+        result = []
+        for group in _stars(members, self._dictionary, whole=not isinstance(clause.window, Triples)):
+            key, names = number_variables(group, self._dictionary)
+            taken = [window for window, _ in self.subscriptions]
+            window = self._windows.window_input(clause, key, taken)
+            text = " . ".join(" ".join(pattern[:3]) for pattern in group)
+            label = f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
+            entry = JoinInput(label, names, lambda window=window: window.bag)
+            self.subscriptions.append((window, entry))
+            result.append(entry)
+        return result
+
+    def _instance_input(self, inputs: Sequence[JoinInput]) -> JoinInput | None:
+        """The table of instances, where windows have constants that differ between them."""
+        names = [n for each in inputs for n in each.variables if n in self._lifted]
+        if not names and (not self._lifted or any(INSTANCE in each.variables for each in inputs)):
+            return None
+        schema = (*dict.fromkeys(names), INSTANCE)
+        bag = RowBag(len(schema))
+        entry = JoinInput("instances", schema, lambda: bag)
+        self.instance_bags.append((bag, schema, entry))
+        return entry
+
+
+def _stars(
+    members: list[QuadPattern], dictionary: InliningDictionary, *, whole: bool
+) -> list[list[QuadPattern]]:
+    """Patterns in groups that one input can take: stars of a subject, and single patterns."""
+    subjects: dict[str, list[QuadPattern]] = {}
+    result: list[list[QuadPattern]] = []
+    for pattern in dict.fromkeys(members):
+        if whole and not is_variable(pattern.predicate):
+            subjects.setdefault(pattern.subject, []).append(pattern)
+        else:
+            result.append([pattern])
+    for group in subjects.values():
+        group.sort(key=lambda pattern: pattern.predicate)
+        key, _ = number_variables(group, dictionary)
+        if is_star(key):
+            result.append(group)
+        else:
+            result += [[pattern] for pattern in group]
+    return result
+
+
+def pushable(expression: Expression) -> bool:
+    """Whether a condition may be checked inside a join: no EXISTS, the same value every time."""
+    if isinstance(expression, Exists):
+        return False
+    if isinstance(expression, Call):
+        return not is_volatile(expression) and all(map(pushable, expression.arguments))
+    return True

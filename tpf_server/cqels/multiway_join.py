@@ -1,0 +1,233 @@
+"""The join of windows and static caches: every arriving row finds its own way through the others.
+
+There is no tree of joins and there are no intermediate results. Every input is a bag of rows with
+hash indexes; a row that arrives at one input probes the others one after the other, along a route.
+The route of each input is a generated function of nested loops. Its order is chosen greedily: next
+comes the input with the fewest expected partners for what is bound so far (rows over distinct keys),
+connected ones first, the smaller one where two are equal; conditions are checked as soon as their
+variables are bound. `adapt` looks at the cardinalities as they are now and makes a new route where
+another order has become better.
+
+Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); paper 001, section 3.2
+(indexed buffers).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Schema, Solution
+from tpf_client.dataflow.node import Node
+from tpf_server.cqels.row_index import Columns, RowBag, columns_text, compiled
+
+Condition = Callable[[Solution], bool]
+# A route is changed only for a clear gain, because making one costs.
+_GAIN: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCondition:
+    """A condition on a joined row.
+
+    Args:
+        variables: what it needs.
+        check: takes the values of exactly these variables, in this order.
+    """
+
+    variables: tuple[Variable, ...]
+    check: Condition
+
+
+class JoinInput:
+    """One input of a join: its variables, its rows, and the route of rows that arrive at it.
+
+    Attributes:
+        label: what it is, for people.
+        takes_expired: whether rows that go must be routed too.
+        route: takes a row and how many copies came (positive) or went (negative). Rows must be in
+            `bag` before they are routed, and out of it before they are routed as gone.
+        order: the inputs in the order in which `route` visits them.
+    """
+
+    def __init__(self, label: str, variables: Schema, bag: Callable[[], RowBag]) -> None:
+        self.label = label
+        self.variables = variables
+        self.takes_expired = True
+        self.route: Callable[[Solution, int], None] = _unbuilt
+        self.order: tuple[int, ...] = ()
+        self.wanted: list[tuple[int, Columns]] = []
+        self._bag = bag
+
+    @property
+    def bag(self) -> RowBag:
+        """The rows that are there."""
+        return self._bag()
+
+
+def _unbuilt(_row: Solution, _count: int) -> None:
+    raise AssertionError("rows arrived before the join was started")
+
+
+class MultiwayJoin(Node):
+    """The joined rows.
+
+    Args:
+        inputs: what is joined, at least one.
+        conditions: on variables of the inputs.
+        needed: the variables that somebody needs of the result; the others are not in its schema.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[JoinInput],
+        conditions: Sequence[JoinCondition],
+        needed: frozenset[Variable],
+    ) -> None:
+        names = dict.fromkeys(name for each in inputs for name in each.variables)
+        schema = tuple(name for name in names if name in needed)
+        super().__init__(schema, frozenset(schema))
+        self.inputs = tuple(inputs)
+        self.rerouted = 0
+        self._conditions = tuple(conditions)
+        self._started = False
+
+    def start(self) -> None:
+        """Make the first routes; to be called when all sinks are connected."""
+        self._started = True
+        for place in range(len(self.inputs)):
+            self._reroute(place, self._best_order(place))
+
+    def stop(self) -> None:
+        """Give the indexes back."""
+        for each in self.inputs:
+            self._release(each)
+
+    def adapt(self) -> bool:
+        """Choose the routes anew; whether any changed."""
+        changed = False
+        for place, each in enumerate(self.inputs):
+            order = self._best_order(place)
+            if order != each.order and self._clearly_better(place, order, each.order):
+                self._reroute(place, order)
+                self.rerouted += 1
+                changed = True
+        return changed
+
+    def explain(self) -> list[dict[str, Any]]:
+        """The inputs with their present cardinalities and routes."""
+        return [
+            {
+                "input": each.label,
+                "variables": [name for name in each.variables if not name.startswith("?.")],
+                "rows": each.bag.size if len(self.inputs) > 1 else None,
+                "route": [self.inputs[other].label for other in each.order],
+            }
+            for each in self.inputs
+        ]
+
+    # ------------------------------------------------------------------------------- order
+
+    def _best_order(self, start: int) -> tuple[int, ...]:
+        bound = set(self.inputs[start].variables)
+        rest = [place for place in range(len(self.inputs)) if place != start]
+        order = []
+        while rest:
+            following = min(rest, key=lambda place: self._cost(place, bound))
+            rest.remove(following)
+            order.append(following)
+            bound |= set(self.inputs[following].variables)
+        return tuple(order)
+
+    def _cost(self, place: int, bound: set[Variable]) -> tuple[bool, float, int]:
+        """Whether it is a cross product, the expected partners of a row, and all rows."""
+        each = self.inputs[place]
+        columns = _bound_columns(each, bound)
+        rows = each.bag.size
+        return not columns, rows / max(1, each.bag.distinct(columns)), rows
+
+    def _clearly_better(self, start: int, new: tuple[int, ...], old: tuple[int, ...]) -> bool:
+        bound = set(self.inputs[start].variables)
+        for one, other in zip(new, old, strict=True):
+            if one != other:
+                here, there = self._cost(one, bound), self._cost(other, bound)
+                if here[0] != there[0]:
+                    return True
+                if here[1] * _GAIN < there[1]:
+                    return True
+                return here[1] <= there[1] and here[2] * _GAIN < there[2]
+            bound |= set(self.inputs[one].variables)
+        return False
+
+    # ------------------------------------------------------------------------------ routes
+
+    def _release(self, each: JoinInput) -> None:
+        for place, columns in each.wanted:
+            self.inputs[place].bag.release(columns)
+        each.wanted = []
+
+    def _reroute(self, start: int, order: tuple[int, ...]) -> None:
+        each = self.inputs[start]
+        old = each.wanted
+        each.wanted = []
+        each.order = order
+        each.route = self._generated(start, order)
+        for place, columns in old:
+            self.inputs[place].bag.release(columns)
+
+    def _generated(self, start: int, order: tuple[int, ...]) -> Callable[[Solution, int], None]:
+        each = self.inputs[start]
+        names: dict[str, Any] = {"emit": self.emit}
+        numbers: dict[Variable, int] = {}
+        for name in each.variables:
+            numbers[name] = len(numbers)
+        lines = ["def route(row, count):"]
+        if each.variables:
+            lines.append(f"    {', '.join(f'v{n}' for n in range(len(numbers)))}, = row")
+        waiting = list(self._conditions)
+        copies = ["count"]
+        indent = "    "
+
+        def check(leave: str) -> None:
+            for condition in list(waiting):
+                if all(name in numbers for name in condition.variables):
+                    waiting.remove(condition)
+                    function = f"c{len(names)}"
+                    names[function] = condition.check
+                    values = "".join(f"v{numbers[name]}, " for name in condition.variables)
+                    lines.append(f"{indent}if not {function}(({values})):")
+                    lines.append(f"{indent}    {leave}")
+
+        check("return")
+        leave = "return"
+        for step, place in enumerate(order):
+            other = self.inputs[place]
+            columns = _bound_columns(other, set(numbers))
+            rest = other.bag.rest(columns)
+            each.wanted.append((place, columns))
+            names[f"get{step}"] = other.bag.want(columns).get
+            key = columns_text(
+                (numbers[other.variables[column]] for column in columns), prefix="v"
+            )
+            lines.append(f"{indent}found{step} = get{step}({key})")
+            lines.append(f"{indent}if not found{step}:")
+            lines.append(f"{indent}    {leave}")
+            if not rest:
+                copies.append(f"found{step}")
+                continue
+            new = [other.variables[column] for column in rest]
+            for name in new:
+                numbers[name] = len(numbers)
+            targets = columns_text((numbers[name] for name in new), prefix="v")
+            lines.append(f"{indent}for {targets}, times{step} in found{step}.items():")
+            indent += "    "
+            copies.append(f"times{step}")
+            leave = "continue"
+            check(leave)
+        values = "".join(f"v{numbers[name]}, " for name in self.schema)
+        lines.append(f"{indent}emit(({values}), {' * '.join(copies)})")
+        return compiled("\n".join(lines), "route", names)
+
+
+def _bound_columns(each: JoinInput, bound: set[Variable]) -> Columns:
+    return tuple(place for place, name in enumerate(each.variables) if name in bound)

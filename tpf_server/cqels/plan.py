@@ -1,0 +1,234 @@
+"""The plan of a query (or of several that differ in constants only): its dataflow and its sources."""
+
+from collections.abc import Callable
+from typing import Any
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.builder import Builder
+from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.exists_builder import conjuncts
+from tpf_client.dataflow.extend import Extend
+from tpf_client.dataflow.filter import Filter
+from tpf_client.dataflow.node import Dataflow, Node
+from tpf_client.dataflow.project import Project
+from tpf_client.dataflow.union import Union
+from tpf_client.sparql import algebra
+from tpf_client.sparql.expressions.compiler import Environment, is_volatile
+from tpf_server.cqels.delivery import Delivery
+from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.grouping import build_group, emitting_group
+from tpf_server.cqels.leaves import ContinuousLeaves, Windows, pushable
+from tpf_server.cqels.multiway_join import MultiwayJoin
+from tpf_server.cqels.parser import ContinuousQuery
+from tpf_server.cqels.semantics import Semantics
+from tpf_server.cqels.static_cache import INSTANCE, Instance
+from tpf_server.cqels.static_data import Dataset
+
+# These keep nothing of what went through them, so they need not hear of rows that go.
+_STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend)
+
+
+class PlanBuilder(Builder):
+    """Builds the dataflow; conditions on a basic graph pattern become part of its join."""
+
+    leaves: ContinuousLeaves
+
+    def __init__(
+        self,
+        leaves: ContinuousLeaves,
+        flow: Dataflow,
+        environment: Environment,
+        emitting: algebra.Group | None,
+    ) -> None:
+        super().__init__(leaves, flow, environment)
+        self._emitting = emitting
+
+    def build(self, pattern: algebra.Pattern, seed: Node | None) -> Node:
+        """The node of a pattern's solutions."""
+        conditions: list[algebra.Expression] = []
+        inner = pattern
+        while isinstance(inner, algebra.Filter):
+            conditions += conjuncts(inner.condition)
+            inner = inner.input
+        if not conditions or not isinstance(inner, algebra.BGP) or not inner.patterns or self.outer:
+            return super().build(pattern, seed)
+        scope = set(algebra.in_scope(inner))
+        inside = [c for c in conditions if pushable(c) and algebra.variables_in(c) <= scope]
+        node: Node = self.leaves.join(inner.patterns, inside)
+        for condition in conditions:
+            if condition not in inside:
+                node = self.filtered(node, condition)
+        return node
+
+    def _group(self, pattern: algebra.Group, seed: Node | None) -> Node:
+        if self._emitting is not None and pattern == self._emitting:
+            return build_group(self, pattern, self.build(pattern.input, None))
+        return super()._group(pattern, seed)
+
+
+class Plan:
+    """A running dataflow.
+
+    Args:
+        query: what it computes.
+        windows: where its windows come from.
+        dataset: its static data.
+        dictionary: the integers of terms.
+        environment: for expressions.
+        semantics: what is emitted.
+        delivery: takes the changes of the result.
+        lifted: variables that stand for constants of instances; then the result has the column
+            `INSTANCE`.
+    """
+
+    def __init__(
+        self,
+        query: ContinuousQuery,
+        windows: Windows,
+        dataset: Dataset,
+        dictionary: InliningDictionary,
+        environment: Environment,
+        semantics: Semantics,
+        delivery: Delivery,
+        lifted: frozenset[Variable] = frozenset(),
+    ) -> None:
+        self.query = query
+        self.delivery = delivery
+        self.lifted = lifted
+        self.instances: dict[int, Instance] = {}
+        self.flow = Dataflow(dictionary)
+        self.leaves = ContinuousLeaves(
+            query,
+            windows,
+            dataset,
+            environment,
+            dictionary,
+            semantics,
+            lifted,
+            lambda join: self.flow.add(join) and None,
+        )
+        emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
+        builder = PlanBuilder(self.leaves, self.flow, environment, emitting)
+        pattern: algebra.Pattern = query.query.pattern
+        if query.query.form == "ASK":
+            pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
+        node, _, self.order = builder.modified(pattern, None)
+        self.schema = node.schema
+        node.connect(delivery.push)
+        self.stateless = semantics.relation == "istream" and all(
+            isinstance(each, _STATELESS) for each in self.flow.nodes
+        )
+        if semantics.output == "difference" or _volatile(query.query):
+            self.stateless = False
+        self.holding = [each for each in self.flow.nodes if type(each).flush is not Node.flush]
+        for _, entry in self.leaves.subscriptions:
+            entry.takes_expired = not self.stateless
+
+    def start(self) -> None:
+        """Make the routes, let windows and static data in."""
+        for join in self.leaves.joins:
+            join.start()
+        for window, entry in self.leaves.subscriptions:
+            window.consumers.append(entry)
+        if not self.lifted:
+            for cache in self.leaves.caches:
+                cache.refresh(None)
+        else:
+            for cache in self.leaves.caches:
+                if not cache.per_instance:
+                    cache.refresh(None)
+        self.flush()
+        for join in self.leaves.joins:
+            join.adapt()
+
+    def add_instance(self, instance: Instance) -> None:
+        """One more query that differs in its constants only."""
+        self.instances[instance.number] = instance
+        for cache in self.leaves.caches:
+            cache.refresh(instance)
+        encode = self.flow.dictionary.encode
+        for bag, schema, entry in self.leaves.instance_bags:
+            row = tuple(
+                instance.number if name == INSTANCE else encode(instance.constants[name])
+                for name in schema
+            )
+            bag.change(row, 1)
+            entry.route(row, 1)
+        self.flush()
+
+    def drop_instance(self, number: int) -> None:
+        """That query is gone."""
+        instance = self.instances.pop(number)
+        for cache in self.leaves.caches:
+            cache.drop(number)
+        encode = self.flow.dictionary.encode
+        for bag, schema, entry in self.leaves.instance_bags:
+            row = tuple(
+                number if name == INSTANCE else encode(instance.constants[name]) for name in schema
+            )
+            bag.change(row, -1)
+            entry.route(row, -1)
+        self.flush()
+
+    def refresh(self, graph: Term) -> None:
+        """A static graph has changed."""
+        for cache in self.leaves.caches:
+            if cache.reads(graph):
+                if cache.per_instance:
+                    for instance in self.instances.values():
+                        cache.refresh(instance)
+                else:
+                    cache.refresh(None)
+        self.flush()
+
+    def flush(self) -> None:
+        """Let the operators send what they held back."""
+        holding = self.holding
+        if not holding:
+            return
+        while True:
+            for node in holding:
+                node.flush()
+            if not any([node.pending for node in holding]):
+                return
+
+    def stop(self) -> None:
+        """Let go of the windows and indexes."""
+        for window, entry in self.leaves.subscriptions:
+            window.consumers.remove(entry)
+        for join in self.leaves.joins:
+            join.stop()
+
+    def adapt(self) -> bool:
+        """Choose routes anew; whether any changed."""
+        return any([join.adapt() for join in self.leaves.joins])
+
+    def explain(self) -> dict[str, Any]:
+        """The joins with their routes and cardinalities, the windows and the caches."""
+        return {
+            "operators": [type(node).__name__ for node in self.flow.nodes],
+            "joins": [
+                {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
+            ],
+            "caches": [
+                {"patterns": cache.join_input.label, "rows": cache.bag.size}
+                for cache in self.leaves.caches
+            ],
+            "instances": len(self.instances) or 1,
+        }
+
+    def ordered(self, solutions: list[tuple[Solution, int]]) -> list[tuple[Solution, int]]:
+        """Solutions in the order of the query, if it has one."""
+        order: Callable[[Solution], Any] | None = self.order
+        if order is not None:
+            solutions.sort(key=lambda each: order(each[0]))
+        return solutions
+
+
+
+def _volatile(query: algebra.Query) -> bool:
+    """Whether some BIND gives another value each time, which its node must remember."""
+    return any(
+        isinstance(each, algebra.Extend) and is_volatile(each.expression)
+        for each in algebra.walk(query.pattern)
+    )

@@ -1,0 +1,159 @@
+"""Bags of rows with hash indexes over their columns; the code that maintains them is generated.
+
+An index over the columns K maps the values of K to what the other columns hold, with counts. Where
+K is all columns an entry is a count alone (the one-way index of paper 001, section 3.2.2); otherwise
+it is a dictionary from the rest to its count (the ring index: retrieval by key). Keys and rests of
+one column are the bare identifier, of more a tuple, of none the empty tuple.
+
+An index is made when a route first wants it, and dropped when no route wants it any more, so that
+a change costs no more than what is used.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from tpf_client.dataflow.changes import Solution
+
+Columns: TypeAlias = tuple[int, ...]
+Table: TypeAlias = dict[Any, Any]
+
+
+def columns_text(columns: Iterable[int], prefix: str = "r") -> str:
+    """The expression for the values of these columns: bare, or a tuple."""
+    names = [f"{prefix}{column}" for column in columns]
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def compiled(source: str, name: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """The function `name` of generated source text that sees these names."""
+    space = dict(names)
+    # The text is made from column numbers alone, never from a query's or a stream's text.
+    exec(compile(source, f"<generated {name}>", "exec"), space)  # noqa: S102
+    function: Callable[..., Any] = space[name]
+    return function
+
+
+class RowBag:
+    """A bag of rows of the same width.
+
+    Attributes:
+        width: the number of columns.
+        size: how many rows there are, copies counted.
+        change: adds `count` copies of a row (negative: takes them away); looked up at every use,
+            because it is generated anew when an index comes or goes.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.size = 0
+        self._all: Columns = tuple(range(width))
+        self._tables: dict[Columns, Table] = {self._all: {}}
+        self._users: dict[Columns, int] = {}
+        self.change: Callable[[Solution, int], None] = self._generated()
+
+    def want(self, columns: Columns) -> Table:
+        """The table of the index over these columns, filled; made where it is new."""
+        self._users[columns] = self._users.get(columns, 0) + 1
+        if columns not in self._tables:
+            size = self.size
+            rows = list(self.rows())
+            idle = self._tables
+            table: Table = {}
+            self._tables = {columns: table}
+            fill = self._generated()
+            for row, count in rows:
+                fill(row, count)
+            self._tables = {**idle, **self._tables}
+            self.size = size
+            self._drop_idle()
+        return self._tables[columns]
+
+    def release(self, columns: Columns) -> None:
+        """One user of this index less; where it was the last, the index goes."""
+        self._users[columns] -= 1
+        if not self._users[columns]:
+            del self._users[columns]
+            self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        # One index must stay, because it holds the rows.
+        for columns in list(self._tables):
+            if columns not in self._users and len(self._tables) > 1:
+                del self._tables[columns]
+        self.change = self._generated()
+
+    def rows(self) -> Iterator[tuple[Solution, int]]:
+        """Every distinct row with its count."""
+        for columns, table in self._tables.items():
+            rest = self.rest(columns)
+            order = [(columns + rest).index(column) for column in self._all]
+            for key, entry in table.items():
+                key_part = key if len(columns) != 1 else (key,)
+                found = entry.items() if rest else (((), entry),)
+                for rest_key, count in found:
+                    values = key_part + (rest_key if len(rest) != 1 else (rest_key,))
+                    yield tuple([values[place] for place in order]), count
+            return
+
+    def rest(self, columns: Columns) -> Columns:
+        """The columns that are not among these."""
+        return tuple(column for column in self._all if column not in columns)
+
+    def distinct(self, columns: Columns) -> int:
+        """How many different values these columns have (an estimate where there is no index)."""
+        table = self._tables.get(columns)
+        if table is not None:
+            return len(table)
+        if not columns or not self.size:
+            return 1
+        seen = set()
+        number = 0
+        for row, _ in self.rows():
+            seen.add(tuple([row[column] for column in columns]))
+            number += 1
+            if number == 256:
+                break
+        return max(1, round(len(seen) * self.distinct_rows / number)) if number else 1
+
+    @property
+    def distinct_rows(self) -> int:
+        """How many different rows there are (an upper bound where no index tells)."""
+        table = self._tables.get(self._all)
+        return self.size if table is None else len(table)
+
+    def _generated(self) -> Callable[[Solution, int], None]:
+        names: dict[str, Any] = {"bag": self}
+        lines = ["def change(row, count):"]
+        if self.width:
+            lines.append(f"    {', '.join(f'r{c}' for c in self._all)}, = row")
+        lines.append("    bag.size += count")
+        for number, columns in enumerate(self._tables):
+            names[f"t{number}"] = self._tables[columns]
+            key = columns_text(columns)
+            rest = self.rest(columns)
+            if not rest:
+                lines += [
+                    f"    key = {key}",
+                    f"    total = t{number}.get(key, 0) + count",
+                    "    if total:",
+                    f"        t{number}[key] = total",
+                    "    else:",
+                    f"        t{number}.pop(key, None)",
+                ]
+                continue
+            lines += [
+                f"    key = {key}",
+                f"    rest = {columns_text(rest)}",
+                f"    bucket = t{number}.get(key)",
+                "    if bucket is None:",
+                f"        t{number}[key] = {{rest: count}}",
+                "    else:",
+                "        total = bucket.get(rest, 0) + count",
+                "        if total:",
+                "            bucket[rest] = total",
+                "        else:",
+                "            bucket.pop(rest, None)",
+                "            if not bucket:",
+                f"                del t{number}[key]",
+            ]
+        return compiled("\n".join(lines), "change", names)

@@ -1,0 +1,137 @@
+"""A sub-query over static data, evaluated once and kept with indexes; refreshed on change.
+
+Source: paper 000, section 4.3.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
+from tpf_client.dataflow.changes import Schema, Solution, TermDictionary, TermId
+from tpf_server.cqels.multiway_join import JoinCondition, JoinInput
+from tpf_server.cqels.row_index import RowBag
+from tpf_server.cqels.static_bgp import evaluate
+from tpf_server.cqels.static_data import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One of several queries that differ in constants only.
+
+    Args:
+        number: tells its rows from those of the others; in the column `Instances.column`.
+        constants: its constants, by the variables that stand for them in the common text.
+    """
+
+    number: TermId
+    constants: dict[Variable, Term]
+
+
+INSTANCE = Variable("?.instance")
+"""The column that tells the rows of an instance from those of others."""
+
+
+class StaticCache:
+    """The rows of connected static patterns, for one query or for each of its instances.
+
+    Args:
+        dataset: the static data as the query sees it.
+        patterns: connected by their variables.
+        conditions: on these variables alone.
+        needed: which variables to keep.
+        distinct: whether equal rows count once.
+        lifted: variables that stand for constants of the instances; where these patterns have any,
+            the rows get the column `INSTANCE` and are evaluated for each instance.
+        dictionary: the integers of terms.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        patterns: Sequence[QuadPattern],
+        conditions: Sequence[JoinCondition],
+        needed: frozenset[Variable],
+        dictionary: TermDictionary,
+        *,
+        distinct: bool,
+        lifted: frozenset[Variable] = frozenset(),
+    ) -> None:
+        self._dataset = dataset
+        self.patterns = tuple(patterns)
+        self._conditions = tuple(conditions)
+        self._distinct = distinct
+        self._dictionary = dictionary
+        names = dict.fromkeys(Variable(t) for p in patterns for t in p if is_variable(t))
+        self.per_instance = any(name in lifted for name in names)
+        kept = [name for name in names if name in needed and name not in lifted]
+        self._kept: Schema = tuple(kept)
+        self.schema: Schema = (*kept, INSTANCE) if self.per_instance else self._kept
+        self.bag = RowBag(len(self.schema))
+        self._rows: dict[TermId, Counter[Solution]] = {}
+        self.join_input = JoinInput(self._label(), self.schema, lambda: self.bag)
+        self.graphs = frozenset(pattern.graph for pattern in patterns)
+
+    def _label(self) -> str:
+        return " . ".join(" ".join(str(term) for term in p if term) for p in self.patterns)
+
+    def reads(self, graph: Term) -> bool:
+        """Whether a change of this graph may change the rows."""
+        return graph in self.graphs or any(
+            is_variable(name) or name == DEFAULT_GRAPH for name in self.graphs
+        )
+
+    def refresh(self, instance: Instance | None) -> None:
+        """Evaluate (for an instance, where rows are per instance) and send what changed."""
+        number = instance.number if instance is not None and self.per_instance else 0
+        if number == 0 and self.per_instance:
+            return
+        new = self._evaluated(instance, number)
+        self._replace(number, new)
+
+    def drop(self, number: TermId) -> None:
+        """Take out the rows of an instance."""
+        if self.per_instance:
+            self._replace(number, Counter())
+            self._rows.pop(number, None)
+
+    def _replace(self, number: TermId, new: Counter[Solution]) -> None:
+        old = self._rows.get(number, Counter())
+        self._rows[number] = new
+        for row in old.keys() | new.keys():
+            change = new[row] - old[row]
+            if change:
+                self.bag.change(row, change)
+                self.join_input.route(row, change)
+
+    def _evaluated(self, instance: Instance | None, number: TermId) -> Counter[Solution]:
+        patterns: Sequence[QuadPattern] = self.patterns
+        if number:
+            assert instance is not None
+            constants = instance.constants
+            patterns = [
+                QuadPattern(*(constants.get(Variable(term), term) for term in pattern))
+                for pattern in patterns
+            ]
+        schema, rows = evaluate(self._dataset, patterns)
+        encode = self._dictionary.encode
+        tests: list[tuple[list[int], Callable[[Solution], bool]]] = [
+            ([schema.index(name) for name in condition.variables], condition.check)
+            for condition in self._conditions
+        ]
+        places = [schema.index(name) for name in self._kept]
+        suffix = (number,) if number else ()
+        result: Counter[Solution] = Counter()
+        numbers: dict[Term, TermId] = {}
+        for terms in rows:
+            row = []
+            for term in terms:
+                found = numbers.get(term)
+                if found is None:
+                    found = numbers[term] = encode(term)
+                row.append(found)
+            if all(check(tuple([row[at] for at in columns])) for columns, check in tests):
+                result[(*[row[place] for place in places], *suffix)] += 1
+        if self._distinct:
+            return Counter(dict.fromkeys(result, 1))
+        return result

@@ -1,0 +1,142 @@
+"""Streams: who is interested in which triples, found by predicates and constants.
+
+An arriving triple is looked up by its predicate, and by each combination of constants that some
+pattern has. So the cost of an arrival follows the patterns that match, not those that are there.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import TermId
+from tpf_server.cqels.windows.matchers import EncodedTriple, StarMatcher, TripleMatcher
+from tpf_server.cqels.windows.window_input import WindowInput
+
+_Key = tuple[TermId | None, TermId | None, TermId | None]
+
+
+class Stream:
+    """A stream of elements, each a sequence of triples, and the inputs that listen to it.
+
+    Attributes:
+        name: its IRI, as a term.
+        elements: how many came.
+        triples: how many triples came; the last one has this number.
+        inputs: the windows over it, in the order in which they take an element.
+    """
+
+    def __init__(self, name: Term) -> None:
+        self.name = name
+        self.elements = 0
+        self.triples = 0
+        self.inputs: list[WindowInput] = []
+        self.counting: list[WindowInput] = []
+        self._times: deque[tuple[int, int]] = deque()
+        self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[WindowInput]]] = {}
+        self._only_predicates: dict[TermId, list[WindowInput]] = {}
+        self._stars: dict[TermId, list[WindowInput]] = {}
+
+    def listen(self, entry: WindowInput) -> None:
+        """Let an input take further elements."""
+        self.inputs.append(entry)
+        self._index()
+
+    def leave(self, entry: WindowInput) -> None:
+        """An input wants no more elements."""
+        self.inputs.remove(entry)
+        self._index()
+
+    def _index(self) -> None:
+        self._by_mask = {}
+        self._only_predicates = {}
+        self._stars = {}
+        self.counting = [entry for entry in self.inputs if entry.by_count]
+        for entry in self.inputs:
+            matcher = entry.matcher
+            if isinstance(matcher, StarMatcher):
+                for predicate in matcher.predicates:
+                    self._stars.setdefault(predicate, []).append(entry)
+                continue
+            subject, predicate_, object_ = matcher.mask
+            if predicate_ is not None and subject is None and object_ is None:
+                self._only_predicates.setdefault(predicate_, []).append(entry)
+            else:
+                mask = (subject is not None, predicate_ is not None, object_ is not None)
+                key = (subject, predicate_, object_)
+                self._by_mask.setdefault(mask, {}).setdefault(key, []).append(entry)
+
+    def expire_counted(self, coming: int) -> None:
+        """Let windows that count triples let go what `coming` more triples push out."""
+        for entry in self.counting:
+            entry.expire(self.triples + coming)
+
+    def deliver(self, at: int, triples: Sequence[EncodedTriple]) -> None:
+        """Give an element to everybody who is interested, in the order of the inputs."""
+        self.elements += 1
+        first = self.triples + 1
+        self.triples += len(triples)
+        if self.counting:
+            self._times.append((self.triples, at))
+        if len(triples) == 1 and not self._stars:
+            triple = triples[0]
+            entries = self._interested(triple)
+            for entry in entries:
+                matcher = entry.matcher
+                assert isinstance(matcher, TripleMatcher)
+                row = matcher.row(triple)
+                if row is not None:
+                    entry.arrive_row(first if entry.by_count else at, row)
+            return
+        calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]] = []
+        for offset, triple in enumerate(triples):
+            for entry in self._interested(triple):
+                calls.append((entry.number, first + offset, entry, (triple,)))
+        if self._stars:
+            self._call_stars(triples, calls)
+        calls.sort(key=lambda call: call[:2])
+        for _, number, entry, matching in calls:
+            if entry.by_count and number <= self.triples - entry.by_count:
+                continue
+            entry.arrive(number if entry.by_count else at, matching)
+
+    def _call_stars(
+        self,
+        triples: Sequence[EncodedTriple],
+        calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]],
+    ) -> None:
+        subjects: dict[TermId, list[EncodedTriple]] = {}
+        for triple in triples:
+            subjects.setdefault(triple[0], []).append(triple)
+        for place, group in enumerate(subjects.values()):
+            interested: dict[int, WindowInput] = {}
+            for _, predicate, _ in group:
+                for entry in self._stars.get(predicate, ()):
+                    interested[entry.number] = entry
+            for number, entry in interested.items():
+                calls.append((number, place, entry, group))
+
+    def _interested(self, triple: EncodedTriple) -> list[WindowInput]:
+        entries = self._only_predicates.get(triple[1])
+        if not self._by_mask:
+            return entries or []
+        found = list(entries or ())
+        subject, predicate, object_ = triple
+        for mask, table in self._by_mask.items():
+            key = (
+                subject if mask[0] else None,
+                predicate if mask[1] else None,
+                object_ if mask[2] else None,
+            )
+            found += table.get(key, ())
+        found.sort(key=lambda entry: entry.number)
+        return found
+
+    def oldest_counted(self) -> int | None:
+        """The time of the oldest element that a window counting triples may hold."""
+        if not self.counting:
+            self._times.clear()
+            return None
+        longest = max(entry.by_count for entry in self.counting)
+        while self._times and self._times[0][0] <= self.triples - longest:
+            self._times.popleft()
+        return self._times[0][1] if self._times else None

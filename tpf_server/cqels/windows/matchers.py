@@ -1,0 +1,130 @@
+"""From the triples of an element to the rows of a pattern."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from annotations.terms import Variable, is_variable
+from tpf_client.dataflow.changes import Solution, TermDictionary, TermId
+
+EncodedTriple = tuple[TermId, TermId, TermId]
+Place = int  # a column of the row (0 and up), or the complement of a position in the constants
+
+
+@dataclass(frozen=True, slots=True)
+class PatternKey:
+    """Triple patterns with their variables numbered: equal for patterns that differ in names only.
+
+    Each position is ``(True, column)`` or ``(False, term identifier)``.
+    """
+
+    patterns: tuple[tuple[tuple[bool, int], ...], ...]
+
+
+def number_variables(
+    patterns: Sequence[Sequence[str]], dictionary: TermDictionary
+) -> tuple[PatternKey, tuple[Variable, ...]]:
+    """The key of triple patterns, and the variables of its columns."""
+    columns: dict[str, int] = {}
+    keyed = tuple(
+        tuple(
+            (True, columns.setdefault(term, len(columns)))
+            if is_variable(term)
+            else (False, dictionary.encode(term))  # type: ignore[arg-type]
+            for term in pattern[:3]
+        )
+        for pattern in patterns
+    )
+    return PatternKey(keyed), tuple(Variable(name) for name in columns)
+
+
+class TripleMatcher:
+    """One triple pattern: a triple gives at most one row.
+
+    Attributes:
+        width: the number of columns of a row.
+        mask: subject, predicate, object where they are constants, else ``None``.
+    """
+
+    def __init__(self, key: PatternKey) -> None:
+        (positions,) = key.patterns
+        self.mask = tuple(None if variable else value for variable, value in positions)
+        self.width = len({value for variable, value in positions if variable})
+        takes: list[int] = []
+        self._same: list[tuple[int, int]] = []
+        for place, (variable, column) in enumerate(positions):
+            if not variable:
+                continue
+            if column < len(takes):
+                self._same.append((takes[column], place))
+            else:
+                takes.append(place)
+        self.takes = tuple(takes)
+        self.simple = not self._same
+
+    def row(self, triple: EncodedTriple) -> Solution | None:
+        """The row of a triple whose constants fit; ``None`` where repeated variables differ."""
+        for one, other in self._same:
+            if triple[one] != triple[other]:
+                return None
+        return tuple([triple[place] for place in self.takes])
+
+
+class StarMatcher:
+    """Several patterns with the same subject and constant, different predicates.
+
+    Attributes:
+        width: the number of columns of a row.
+        predicates: of the patterns, in their order.
+    """
+
+    def __init__(self, key: PatternKey) -> None:
+        self.subject = key.patterns[0][0]
+        self.predicates = tuple(pattern[1][1] for pattern in key.patterns)
+        self.objects = tuple(pattern[2] for pattern in key.patterns)
+        places = [self.subject, *self.objects]
+        self.width = len({value for variable, value in places if variable})
+        # Where each column is first met: -1 is the subject, else the number of the pattern.
+        first: dict[int, int] = {}
+        self._same: list[tuple[int, int]] = []
+        for at, (variable, column) in enumerate(places, start=-1):
+            if not variable:
+                continue
+            if column in first:
+                self._same.append((first[column], at))
+            else:
+                first[column] = at
+        self._sources = tuple(first[column] for column in range(self.width))
+
+    def row(self, subject: TermId, values: Sequence[TermId]) -> Solution | None:
+        """The row of one object for each pattern; ``None`` where repeated variables differ."""
+        for one, other in self._same:
+            left = subject if one < 0 else values[one]
+            if left != values[other]:
+                return None
+        return tuple([subject if at < 0 else values[at] for at in self._sources])
+
+    def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[TermId]]:
+        """The objects that these triples of `subject` have for each pattern."""
+        variable, wanted = self.subject
+        if not variable and wanted != subject:
+            return [[] for _ in self.predicates]
+        return [
+            [
+                value
+                for _, predicate, value in triples
+                if predicate == own and (free or value == constant)
+            ]
+            for own, (free, constant) in zip(self.predicates, self.objects, strict=True)
+        ]
+
+
+def is_star(key: PatternKey) -> bool:
+    """Whether these patterns (two or more) are what a `StarMatcher` takes."""
+    subjects = {pattern[0] for pattern in key.patterns}
+    predicates = [pattern[1] for pattern in key.patterns]
+    return (
+        len(key.patterns) > 1
+        and len(subjects) == 1
+        and all(not variable for variable, _ in predicates)
+        and len(set(predicates)) == len(predicates)
+    )

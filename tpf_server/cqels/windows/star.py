@@ -1,0 +1,107 @@
+"""What a window holds of a star: rows, and how they come and go with the elements.
+
+Usually one element carries the whole star of a subject, and no other element in the window has
+anything of that subject. Such a row stands for itself. Only where several elements add to the same
+subject, or an element carries a part of the star, the objects are kept pattern by pattern, and a row
+is there once for each combination of them (elements are a bag, so equal triples of two elements
+count twice).
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_server.cqels.windows.matchers import StarMatcher
+
+Parts = list[list[TermId]]
+Emit = Callable[[Solution, int], None]
+
+
+class _Mixed:
+    """The objects of one subject, pattern by pattern, with counts."""
+
+    __slots__ = ("objects",)
+
+    def __init__(self, patterns: int) -> None:
+        self.objects: list[dict[TermId, int]] = [{} for _ in range(patterns)]
+
+
+class StarContent:
+    """The rows of a star in a window.
+
+    Args:
+        matcher: the patterns.
+        emit: is told of each row that comes (1) or goes (-1), or of several copies.
+    """
+
+    def __init__(self, matcher: StarMatcher, emit: Emit) -> None:
+        self._matcher = matcher
+        self._emit = emit
+        self._live: dict[TermId, Solution | _Mixed] = {}
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def insert(self, subject: TermId, parts: Parts) -> None:
+        """The objects of `subject` that one element brings."""
+        content = self._live.get(subject)
+        if content is None:
+            row = self._single(subject, parts)
+            if row is not None:
+                self._live[subject] = row
+                self._emit(row, 1)
+                return
+            content = self._live[subject] = _Mixed(len(parts))
+        elif not isinstance(content, _Mixed):
+            content = self._live[subject] = self._unfolded(content)
+        self._change(subject, content, parts, 1)
+
+    def expire(self, subject: TermId, parts: Parts) -> None:
+        """Those objects go again."""
+        content = self._live[subject]
+        if not isinstance(content, _Mixed):
+            del self._live[subject]
+            self._emit(content, -1)
+            return
+        self._change(subject, content, parts, -1)
+        if not any(content.objects):
+            del self._live[subject]
+
+    def _single(self, subject: TermId, parts: Parts) -> Solution | None:
+        if any(len(values) != 1 for values in parts):
+            return None
+        return self._matcher.row(subject, [values[0] for values in parts])
+
+    def _unfolded(self, row: Solution) -> _Mixed:
+        mixed = _Mixed(len(self._matcher.predicates))
+        for objects, (variable, value) in zip(mixed.objects, self._matcher.objects, strict=True):
+            objects[row[value] if variable else value] = 1
+        return mixed
+
+    def _change(self, subject: TermId, content: _Mixed, parts: Parts, sign: int) -> None:
+        for pattern, values in enumerate(parts):
+            own = content.objects[pattern]
+            for value in values:
+                total = own.get(value, 0) + sign
+                if total:
+                    own[value] = total
+                else:
+                    del own[value]
+                for row, count in self._rows(subject, content, pattern, value):
+                    self._emit(row, sign * count)
+
+    def _rows(
+        self, subject: TermId, content: _Mixed, pattern: int, value: TermId
+    ) -> Iterator[tuple[Solution, int]]:
+        """The rows in which `value` is the object of `pattern`."""
+        choices = [
+            [(value, 1)] if place == pattern else list(objects.items())
+            for place, objects in enumerate(content.objects)
+        ]
+        for choice in product(*choices):
+            row = self._matcher.row(subject, [each for each, _ in choice])
+            if row is not None:
+                count = 1
+                for _, times in choice:
+                    count *= times
+                yield row, count

@@ -1,0 +1,193 @@
+"""A pattern over a window of a stream: where rows enter the joins of all queries that have it.
+
+The window decides when rows come and go; the pattern decides which rows an element brings. Both
+are hidden behind three calls: `arrive` for the triples of an element, `expire` and `admit` for the
+passing of time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_server.cqels.row_index import RowBag
+from tpf_server.cqels.windows.matchers import (
+    EncodedTriple,
+    PatternKey,
+    StarMatcher,
+    TripleMatcher,
+)
+from tpf_server.cqels.windows.specification import All, Now, Range, Triples, Window
+from tpf_server.cqels.windows.star import StarContent
+
+
+class Consumer(Protocol):
+    """A join that starts at a window."""
+
+    takes_expired: bool
+    """Whether it wants to hear of rows that go."""
+    route: Callable[[Solution, int], None]
+    """Takes a row that came or went (looked up at every use)."""
+
+
+class WindowInput:
+    """Rows of a triple pattern or a star in a window.
+
+    Args:
+        window: which elements count.
+        key: the patterns: one, or several that make a star.
+        number: the place in the order in which all inputs of an engine take an element. An input
+            stores a row before its consumers hear of it, so that of several new rows that join
+            exactly one, the last, finds all others.
+
+    Attributes:
+        used: whether any element came since it was made.
+        consumers: who hears of rows.
+    """
+
+    def __init__(self, window: Window, key: PatternKey, number: int) -> None:
+        self.window = window
+        self.key = key
+        self.number = number
+        self.used = False
+        self.consumers: list[Consumer] = []
+        self._bag: RowBag | None = None
+        self._log: deque[tuple[int, Any]] = deque()
+        self._waiting: deque[tuple[int, Any]] = deque()
+        self.rows = 0
+        self.keeps_log = not isinstance(window, All)
+        self.by_count = window.count if isinstance(window, Triples) else 0
+        self._width = 0 if isinstance(window, Now) else getattr(window, "width", 0)
+        self._slide = window.slide if isinstance(window, Range) else None
+        self._boundary: int | None = None
+        if len(key.patterns) == 1:
+            self.matcher: TripleMatcher | StarMatcher = TripleMatcher(key)
+            self._star: StarContent | None = None
+        else:
+            self.matcher = StarMatcher(key)
+            self._star = StarContent(self.matcher, self._changed)
+
+    @property
+    def bag(self) -> RowBag:
+        """The rows with their indexes; made when first asked for, which must be before any row."""
+        if self._bag is None:
+            self._bag = RowBag(self.matcher.width)
+            assert not self.rows, "an input that is in use gets no new kind of consumer"
+        return self._bag
+
+    @property
+    def slides(self) -> bool:
+        """Whether rows wait for a boundary before they enter."""
+        return self._slide is not None
+
+    @property
+    def held(self) -> int:
+        """How many entries the window holds, for the limit on memory."""
+        return len(self._log) + len(self._waiting) + (0 if self.keeps_log else self.rows)
+
+    @property
+    def oldest(self) -> int | None:
+        """The number (or time) of the oldest entry; ``None`` where there is none."""
+        if self._log:
+            return self._log[0][0]
+        return self._waiting[0][0] if self._waiting else None
+
+    # ---------------------------------------------------------------------------- arrivals
+
+    def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
+        """Take the triples of an element that fit the constants of the pattern.
+
+        Args:
+            at: the element's timestamp, or, for a window that counts triples, the number of the
+                first triple (the others follow).
+            triples: for a star all triples of one subject, otherwise those that match.
+        """
+        self.used = True
+        matcher = self.matcher
+        if self._star is not None:
+            subject = triples[0][0]
+            parts = matcher.values(subject, triples)  # type: ignore[union-attr]
+            if any(parts):
+                self._enter(at, (subject, parts))
+            return
+        for triple in triples:
+            row = matcher.row(triple)  # type: ignore[union-attr]
+            if row is not None:
+                self._enter(at, row)
+
+    def arrive_row(self, at: int, row: Solution) -> None:
+        """Take the row of a single triple."""
+        self.used = True
+        if self._slide is not None:
+            self._enter(at, row)
+            return
+        if self.keeps_log:
+            self._log.append((at, row))
+        self._changed(row, 1)
+
+    def _enter(self, at: int, item: Any) -> None:
+        if self._slide is not None and (self._boundary is None or at > self._boundary):
+            self._waiting.append((at, item))
+            return
+        if self.keeps_log:
+            self._log.append((at, item))
+        self._insert(item)
+
+    def _insert(self, item: Any) -> None:
+        if self._star is None:
+            self._changed(item, 1)
+        else:
+            self._star.insert(*item)
+
+    def _changed(self, row: Solution, count: int) -> None:
+        self.rows += count
+        if self._bag is not None:
+            self._bag.change(row, count)
+        if count > 0:
+            for consumer in self.consumers:
+                consumer.route(row, count)
+        else:
+            for consumer in self.consumers:
+                if consumer.takes_expired:
+                    consumer.route(row, count)
+
+    # -------------------------------------------------------------------------------- time
+
+    def expire(self, now: int) -> None:
+        """Let go what the window at `now` (a time, or the number of the last triple) lacks."""
+        if not self.keeps_log:
+            return
+        if self.by_count:
+            first = now - self.by_count + 1
+        elif self._slide is not None:
+            first = now // self._slide * self._slide - self._width
+        else:
+            first = now - self._width
+        log = self._log
+        star = self._star
+        while log and log[0][0] < first:
+            item = log.popleft()[1]
+            if star is None:
+                self._changed(item, -1)
+            else:
+                star.expire(*item)
+
+    def admit(self, now: int) -> None:
+        """Let in what has waited for the slide, if a boundary has passed."""
+        if self._slide is None:
+            return
+        boundary = now // self._slide * self._slide
+        if boundary == self._boundary:
+            return
+        self._boundary = boundary
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= boundary:
+            at, item = waiting.popleft()
+            if at >= boundary - self._width:
+                self._log.append((at, item))
+                self._insert(item)
+
+
+def only_subject(subject: TermId, triples: Sequence[EncodedTriple]) -> bool:
+    """Whether all these triples have this subject."""
+    return all(triple[0] == subject for triple in triples)
