@@ -1,4 +1,4 @@
-"""Leaves over quads in memory, which may change: by scanning, or by looking up what a seed asks for."""
+"""Leaves over quads in memory, which may change: scanned, or looked up as the seed asks."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -128,17 +128,19 @@ class LookupLeaves:
                     leaf.push(solution, count)
             for source in self._sources:
                 for found in source.solutions([quad]):
-                    if (
-                        source.key(found) in source.wanted
-                        and source.key(found) not in source.waiting
-                    ):
-                        source.wanted[source.key(found)]([(found, count)])
-            while any([source.answer() for source in self._sources]):
+                    key = source.key(found)
+                    if key in source.wanted and key not in source.waiting:
+                        source.wanted[key]([(found, count)])
+            while self._answer():
                 pass
 
     def settle(self) -> None:
         """Answer all requests, and those that follow from the answers, and flush."""
         while True:
             self.flow.flush()
-            if not any([source.answer() for source in self._sources]):
+            if not self._answer():
                 return
+
+    def _answer(self) -> bool:
+        answered = [source.answer() for source in self._sources]
+        return any(answered)

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Protocol
 
-from annotations.namespaces import XSD
-from annotations.terms import is_literal, literal, literal_parts
 from tpf_client.dataflow.changes import UNBOUND, TermId
 from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
+from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import EvaluationError, Single, Value
 from tpf_client.sparql.ordering import value_key
@@ -179,7 +178,7 @@ class Sample:
 
 
 class GroupConcat:
-    """GROUP_CONCAT: the lexical forms, in the order of their first arrival."""
+    """GROUP_CONCAT: the lexical forms (or IRIs), in the order of their first arrival."""
 
     def __init__(self, typed: TypedTerms, separator: str) -> None:
         self._typed = typed
@@ -196,23 +195,16 @@ class GroupConcat:
 
     def result(self) -> TermId:
         """See `Accumulator`."""
-        decode, encode = self._typed.dictionary.decode, self._typed.dictionary.encode
+        decode = self._typed.dictionary.decode
         texts: list[str] = []
-        languages: set[str | None] = set()
-        for identifier, count in self._counts.items():
-            if not identifier:
-                return UNBOUND
-            term = decode(identifier)
-            if not is_literal(term):
-                return UNBOUND
-            parts = literal_parts(term)
-            if parts.language is None and parts.datatype != XSD + "string":
-                languages.add(None)
-            else:
-                languages.add(parts.language)
-            texts += [parts.lexical] * count
-        language = next(iter(languages)) if len(languages) == 1 else None
-        return encode(literal(self._separator.join(texts), language))
+        try:
+            for identifier, count in self._counts.items():
+                if not identifier:
+                    return UNBOUND
+                texts += [lexical_form(decode(identifier))] * count
+        except EvaluationError:
+            return UNBOUND
+        return self._typed.encode(self._separator.join(texts))
 
 
 class Median:

@@ -13,6 +13,7 @@ from annotations.terms import Term, Variable, is_variable
 from tpf_client.dataflow.aggregates import accumulator
 from tpf_client.dataflow.changes import UNBOUND, Solution, projection
 from tpf_client.dataflow.dataset import restrict
+from tpf_client.dataflow.describe_builder import build_description
 from tpf_client.dataflow.distinct import Distinct
 from tpf_client.dataflow.exists_builder import attach_exists, conjuncts, first_exists
 from tpf_client.dataflow.extend import Extend
@@ -51,8 +52,8 @@ def build_query(
     """The dataflow of a query.
 
     Args:
-        query: SELECT, or the solutions that ASK, CONSTRUCT and DESCRIBE need (for ASK there is an
-            answer where the output is not empty).
+        query: SELECT gives its solutions, CONSTRUCT those for its template, ASK a solution where
+            the answer is yes, DESCRIBE the triples as solutions of three variables.
         leaves: who provides the matches of basic graph patterns; adds its nodes to `flow`.
         flow: takes in the nodes.
         environment: what expressions depend on.
@@ -66,6 +67,8 @@ def build_query(
     pattern = restrict(query.pattern, query.dataset, builder.fresh)
     if query.form == "ASK":
         pattern = algebra.Slice(pattern, 0, 1)
+    if query.form == "DESCRIBE":
+        return Output(*build_description(builder, query, pattern), None, on_change)
     node, variables, order = builder.modified(pattern, None)
     return Output(node, variables, order, on_change)
 

@@ -10,8 +10,8 @@ means any named graph, never the default graph*.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from annotations.terms import (
     DEFAULT_GRAPH,
@@ -46,6 +46,7 @@ class Call:
 
     `name` is the operator's sign (``=``, ``&&``, ``!``, ``+``, ``neg`` for the unary minus, ``IN``,
     ``NOT IN``), the builtin's name in upper case (``STRLEN``), or an IRI in angle brackets.
+    ``IRI`` has the base IRI as its second argument, where there is one.
     """
 
     name: str
@@ -467,3 +468,22 @@ def expressions_of(pattern: Pattern) -> tuple[Expression, ...]:
             return tuple(condition.expression for condition in conditions)
         case _:
             return ()
+
+
+T = TypeVar("T")
+
+
+def renamed(value: T, old: Variable, new: Variable) -> T:
+    """A pattern or expression with one variable in place of another everywhere."""
+    result: Any = value
+    if value == old:
+        result = new
+    elif isinstance(value, tuple):
+        parts = [renamed(each, old, new) for each in value]
+        result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    elif is_dataclass(value) and not isinstance(value, type):
+        result = replace(
+            value,
+            **{each.name: renamed(getattr(value, each.name), old, new) for each in fields(value)},
+        )
+    return result  # type: ignore[no-any-return]

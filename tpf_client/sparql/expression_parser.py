@@ -177,7 +177,11 @@ class ExpressionParser(Cursor):
         if len(arguments) < fewest or (most is not None and len(arguments) > most):
             wanted = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             self.fail(f"{name} takes {wanted} argument(s), not {len(arguments)}", token.position)
-        return Call({"URI": "IRI", "ISURI": "ISIRI"}.get(name, name), arguments)
+        name = {"URI": "IRI", "ISURI": "ISIRI"}.get(name, name)
+        if name == "IRI" and self.base is not None:
+            # The base that is in force here is part of what IRI() means.
+            arguments = (*arguments, Constant(Term(f"<{self.base}>")))
+        return Call(name, arguments)
 
     def _exists_pattern(self) -> Pattern:
         allowed, self._aggregates_allowed = self._aggregates_allowed, False

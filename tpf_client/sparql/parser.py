@@ -5,12 +5,14 @@ errors must point at the place, several threads parse at the same time, and the 
 continuous queries extend this grammar. It takes well below a millisecond; `parse_query` remembers.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 from annotations.terms import Term, TermOrVariable, TriplePattern, Variable, is_variable
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
+    NOTHING,
     Aggregate,
     Call,
     Dataset,
@@ -19,6 +21,8 @@ from tpf_client.sparql.algebra import (
     Extend,
     Filter,
     Group,
+    Join,
+    Minus,
     OrderBy,
     OrderCondition,
     PathExpression,
@@ -27,12 +31,16 @@ from tpf_client.sparql.algebra import (
     Query,
     Reduced,
     Slice,
+    Union,
+    Values,
     VariableRef,
+    always_bound,
     in_scope,
+    mentioned,
+    renamed,
     variables_in,
-    walk,
 )
-from tpf_client.sparql.pattern_parser import PatternParser, join
+from tpf_client.sparql.pattern_parser import PatternParser, graph_names, join
 
 
 @lru_cache(maxsize=512)
@@ -99,32 +107,43 @@ class QueryParser(PatternParser):
     def sub_select(self) -> Pattern:
         """A SELECT inside a group, with the VALUES behind it."""
         graph = self._graph
-        start = self.token.position
-        pattern, variables, _ = self._select_query(outermost=False)
-        if is_variable(graph) and graph not in variables:
-            pattern = self._per_graph(pattern, Variable(graph), start)
-        return pattern
+        if not is_variable(graph):
+            return self._select_query(outermost=False)[0]
+        # Inside, ?g is another variable than that of GRAPH ?g, unless it is selected.
+        start, hidden, outer = self.token.position, self.fresh("g"), Variable(graph)
+        with self._inside(hidden):
+            pattern, variables, _ = self._select_query(outermost=False)
+        pattern = self._per_graph(pattern, hidden, start)
+        names = graph_names(hidden, self.fresh)
+        if hidden not in always_bound(pattern):
+            pattern = Join(names, pattern)
+        if outer not in mentioned(pattern):
+            return renamed(pattern, hidden, outer)
+        if outer in variables:
+            return Join(pattern, Extend(names, outer, VariableRef(hidden)))
+        return Project(Extend(pattern, outer, VariableRef(hidden)), (*variables, outer))
 
     def _per_graph(self, pattern: Pattern, graph: Variable, start: int) -> Pattern:
-        """Let the graph of an enclosing GRAPH ?g out of a sub-select that does not select it."""
-        rest = pattern
-        inner: list[Pattern] = []
-        while isinstance(rest, (Distinct, Reduced)):
-            inner.append(rest)
-            rest = rest.input
-        simple = isinstance(rest, Project) and not any(
-            isinstance(each, (Slice, Group)) for each in walk(rest)
-        )
-        if not simple or not isinstance(rest, Project):
-            line = self.text.count("\n", 0, start) + 1
-            raise UnsupportedQueryError(
-                f"line {line}: a sub-select with groups or a limit inside GRAPH {graph}"
-                f" must select {graph}"
-            )
-        result: Pattern = Project(rest.input, (*rest.variables, graph))
-        for each in reversed(inner):
-            result = type(each)(result)  # type: ignore[call-arg, arg-type]
-        return result
+        """Solution modifiers as they apply to each named graph by itself."""
+        match pattern:
+            case Slice():
+                line = self.text.count("\n", 0, start) + 1
+                raise UnsupportedQueryError(f"line {line}: a limit for each graph of GRAPH ?g")
+            case Project(inner, variables) if graph not in variables:
+                return Project(self._per_graph(inner, graph, start), (*variables, graph))
+            case Distinct(inner) | Reduced(inner) | OrderBy(inner) | Extend(inner) | Filter(inner):
+                return replace(pattern, input=self._per_graph(inner, graph, start))
+            case Join(left, Values() as data):
+                return Join(self._per_graph(left, graph, start), data)
+            case Group(inner, keys, aggregates):
+                grouped = Group(inner, (*keys, (graph, VariableRef(graph))), aggregates)
+                if keys:
+                    return grouped
+                # A graph without solutions has one group too, of nothing.
+                rest = Minus(graph_names(graph, self.fresh), Project(grouped, (graph,)))
+                return Union(grouped, Join(rest, Group(NOTHING, (), aggregates)))
+            case _:
+                return pattern
 
     def _ask(self) -> Query:
         self.expect_word("ASK")

@@ -57,6 +57,12 @@ def join(left: Pattern, right: Pattern) -> Pattern:
     return Join(left, right)
 
 
+def graph_names(name: Variable, fresh: Callable[[], Variable]) -> Pattern:
+    """The names of all named graphs."""
+    quad = QuadPattern(fresh(), fresh(), fresh(), name)
+    return Distinct(Project(BGP((quad,)), (name,)))
+
+
 class PatternParser(ExpressionParser):
     """Reads graph patterns into algebra."""
 
@@ -160,8 +166,7 @@ class PatternParser(ExpressionParser):
         if is_variable(graph):
             name = Variable(graph)
             if name not in always_bound(pattern):
-                quad = QuadPattern(self.fresh(), self.fresh(), self.fresh(), name)
-                pattern = join(Distinct(Project(BGP((quad,)), (name,))), pattern)
+                pattern = join(graph_names(name, self.fresh), pattern)
         return pattern
 
     def inline_data(self) -> Values:

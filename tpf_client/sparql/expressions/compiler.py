@@ -38,13 +38,11 @@ class Environment:
     Args:
         typed: the values of term identifiers.
         now: what NOW() gives.
-        base: what IRI() resolves relative IRIs against.
         random: where RAND, UUID and STRUUID come from.
     """
 
     typed: TypedTerms
     now: DateTime
-    base: str | None = None
     random: Random = field(default_factory=SystemRandom)
     nodes: dict[tuple[Any, ...], int] = field(default_factory=dict)
     """Blank nodes that BNODE(label) has made, by the row and the label."""

@@ -19,7 +19,7 @@ from annotations.terms import (
     literal,
     literal_parts,
 )
-from tpf_client.sparql.algebra import Expression
+from tpf_client.sparql.algebra import Constant, Expression
 from tpf_client.sparql.expressions.operators import is_number
 from tpf_client.sparql.expressions.values import EvaluationError, Iri, Value
 from tpf_client.sparql.iris import is_absolute, resolve
@@ -145,7 +145,10 @@ def _datatype(term: Term) -> Iri:
 
 
 def _iri(compiler: "Compiler", arguments: Arguments) -> ValueOf:
-    base = compiler.environment.base
+    base: str | None = None
+    if len(arguments) > 1:
+        assert isinstance(arguments[1], Constant)
+        base = arguments[1].term[1:-1]
 
     def make(term: Term) -> Iri:
         if is_iri(term):

@@ -1,0 +1,73 @@
+"""The W3C SPARQL 1.1 evaluation and syntax tests, on the dataflow over graphs in memory."""
+
+import csv
+import io
+
+import pytest
+
+from annotations.terms import DEFAULT_GRAPH
+from tests.support.evaluation import evaluate
+from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
+from tests.support.w3c import SUITE, Case, cases, expected_solutions, read_quads, same_rows
+from tpf_client.errors import QuerySyntaxError
+from tpf_client.sparql.parser import parse_query
+from tpf_client.sparql.results import construct, to_csv
+
+pytestmark = pytest.mark.skipif(
+    not SUITE.is_dir(), reason="the W3C tests are not in ../shared/data"
+)
+
+SKIPPED: dict[str, str] = {}
+
+CASES = cases() if SUITE.is_dir() else []
+QUERIES = [case for case in CASES if case.kind in ("QueryEvaluationTest", "CSVResultFormatTest")]
+NEGATIVE = [case for case in CASES if case.kind.startswith("NegativeSyntax")]
+POSITIVE = [case for case in CASES if case.kind.startswith("PositiveSyntax")]
+
+
+def test_no_kind_of_test_is_forgotten() -> None:
+    assert len(QUERIES) + len(NEGATIVE) + len(POSITIVE) == len(CASES)
+    assert SKIPPED.keys() <= {case.name for case in CASES}
+
+
+@pytest.mark.parametrize("kind", [ScanningLeaves, LookupLeaves])
+@pytest.mark.parametrize("case", QUERIES, ids=lambda case: case.name)
+def test_evaluation(case: Case, kind: type[ScanningLeaves]) -> None:
+    if case.name in SKIPPED:
+        pytest.skip(SKIPPED[case.name])
+    assert case.result is not None
+    query = parse_query(case.query.read_text(encoding="utf-8"), case.base)
+    evaluation = evaluate(query, case.quads(), kind, case.base)
+    rows = evaluation.rows()
+    if query.form == "CONSTRUCT":
+        made = set(construct(query.template, evaluation.variables, rows))
+        wanted = {quad.triple for quad in read_quads(case.result, DEFAULT_GRAPH)}
+        assert same_rows(sorted(made), sorted(wanted)), made
+        return
+    if case.result.suffix == ".csv":
+        made_text = to_csv(evaluation.variables, rows)
+        made_rows = sorted(csv.reader(io.StringIO(made_text)))
+        assert made_rows == sorted(csv.reader(case.result.open(encoding="utf-8", newline="")))
+        return
+    expected = expected_solutions(case.result)
+    if isinstance(expected, bool):
+        assert query.form == "ASK"
+        assert bool(rows) == expected
+        return
+    names, wanted_rows = expected
+    assert {name[1:] for name in evaluation.variables} == set(names)
+    places = [evaluation.variables.index(f"?{name}") for name in names]
+    assert same_rows([tuple(row[p] for p in places) for row in rows], wanted_rows), rows
+
+
+@pytest.mark.parametrize("case", NEGATIVE, ids=lambda case: case.name)
+def test_negative_syntax(case: Case) -> None:
+    with pytest.raises(QuerySyntaxError) as error:
+        parse_query(case.query.read_text(encoding="utf-8"), case.base)
+    assert error.value.line >= 1
+    assert error.value.pointed.endswith("^")
+
+
+@pytest.mark.parametrize("case", POSITIVE, ids=lambda case: case.name)
+def test_positive_syntax(case: Case) -> None:
+    parse_query(case.query.read_text(encoding="utf-8"), case.base)

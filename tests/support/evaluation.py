@@ -1,0 +1,61 @@
+"""Queries over quads in memory, once and under changes."""
+
+from collections.abc import Iterable
+
+from annotations.terms import Quad, Term
+from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
+from tpf_client.dataflow.builder import build_query
+from tpf_client.dataflow.changes import TermDictionary
+from tpf_client.dataflow.node import Dataflow
+from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.expressions.compiler import Environment
+from tpf_client.sparql.expressions.dates import DateTime, read_date_time
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.parser import parse_query
+
+NOW = read_date_time("2026-01-01T00:00:00Z")
+assert isinstance(NOW, DateTime)
+
+Row = tuple[Term | None, ...]
+
+
+class Evaluation:
+    """A query that is kept up to date over changing quads."""
+
+    def __init__(
+        self,
+        query: str | Query,
+        kind: type[ScanningLeaves] | type[LookupLeaves] = LookupLeaves,
+        base: str | None = None,
+    ) -> None:
+        self.query = parse_query(query, base) if isinstance(query, str) else query
+        self.flow = Dataflow(TermDictionary())
+        self.leaves = kind(self.flow)
+        environment = Environment(TypedTerms(self.flow.dictionary), NOW)
+        self.output = build_query(self.query, self.leaves, self.flow, environment)
+        self.variables = self.output.variables
+
+    def change(self, added: Iterable[Quad] = (), removed: Iterable[Quad] = ()) -> None:
+        """One tick."""
+        self.leaves.change(removed, -1)
+        self.leaves.change(added, 1)
+        if isinstance(self.leaves, LookupLeaves):
+            self.leaves.settle()
+        self.flow.flush()
+
+    def rows(self) -> list[Row]:
+        """The present result."""
+        decode = self.flow.dictionary.decode
+        return [tuple(decode(i) if i else None for i in row) for row in self.output.rows()]
+
+
+def evaluate(
+    query: str | Query,
+    quads: Iterable[Quad],
+    kind: type[ScanningLeaves] | type[LookupLeaves] = LookupLeaves,
+    base: str | None = None,
+) -> Evaluation:
+    """A query evaluated once."""
+    evaluation = Evaluation(query, kind, base)
+    evaluation.change(quads)
+    return evaluation

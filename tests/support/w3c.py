@@ -1,0 +1,196 @@
+"""The W3C SPARQL 1.1 evaluation tests: manifests, data, expected results and their comparison."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyoxigraph as ox
+
+from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_blank_node
+from tpf_client.sparql.expressions.values import NUMERIC_TYPES, Opaque, lexical_of, value_of
+
+SUITE = Path(__file__).parents[3] / "shared" / "data" / "w3c-sparql11"
+
+MF = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#"
+QT = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#"
+RS = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#"
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+BASE = "http://www.w3.org/2009/sparql/docs/tests/data-sparql11/"
+
+
+class Case(NamedTuple):
+    """One test of a manifest."""
+
+    name: str
+    kind: str
+    query: Path
+    data: Path | None
+    graphs: tuple[tuple[str, Path], ...]
+    result: Path | None
+
+    @property
+    def base(self) -> str:
+        return BASE + str(self.query.relative_to(SUITE))
+
+    def quads(self) -> list[Quad]:
+        found = [] if self.data is None else list(read_quads(self.data, DEFAULT_GRAPH))
+        for name, path in self.graphs:
+            found += read_quads(path, Term(f"<{name}>"))
+        return found
+
+
+def read_quads(path: Path, graph: Term) -> Iterator[Quad]:
+    """The triples of a file, in a graph; blank nodes are told apart by file."""
+    name = path.stem.replace("-", "")
+    form = ox.RdfFormat.from_extension(path.suffix[1:])
+    assert form is not None
+    base = BASE + str(path.relative_to(SUITE))
+    for quad in ox.parse(path=str(path), format=form, base_iri=base):
+        terms = [str(each) for each in (quad.subject, quad.predicate, quad.object)]
+        terms = [f"_:{name}{each[2:]}" if is_blank_node(each) else each for each in terms]
+        yield Quad(*(Term(each) for each in terms), graph)
+
+
+def cases() -> list[Case]:
+    """All query tests of all manifests."""
+    found: list[Case] = []
+    for manifest in sorted(SUITE.glob("*/manifest.ttl")):
+        base = f"{BASE}{manifest.parent.name}/"
+        store = ox.Store()
+        store.load(path=str(manifest), base_iri=base + "manifest.ttl")
+        rows = store.query(
+            f"""PREFIX mf: <{MF}> PREFIX qt: <{QT}> PREFIX rdf: <{RDF}> PREFIX rdfs: <{RDFS}>
+            SELECT ?test ?kind ?query ?data ?result ?action {{
+              ?list rdf:first ?test . ?test a ?kind ; mf:action ?action .
+              OPTIONAL {{ ?action qt:query ?q . OPTIONAL {{ ?action qt:data ?data }} }}
+              BIND(COALESCE(?q, ?action) AS ?query)
+              OPTIONAL {{ ?test mf:result ?result }} }}"""
+        )
+        for row in rows:
+            graphs = store.query(
+                f"""PREFIX mf: <{MF}> PREFIX qt: <{QT}> PREFIX rdfs: <{RDFS}>
+                SELECT ?file ?name {{ {row["test"]} mf:action/qt:graphData ?g .
+                  OPTIONAL {{ ?g qt:graph ?inner ; rdfs:label ?label }}
+                  BIND(COALESCE(?inner, ?g) AS ?file)
+                  BIND(COALESCE(?label, STR(?file)) AS ?name) }}"""
+            )
+            folder = manifest.parent
+
+            def local(term: ox.NamedNode | None, base: str = base, folder: Path = folder):
+                return None if term is None else folder / term.value.removeprefix(base)
+
+            found.append(
+                Case(
+                    f"{folder.name}/{row['test'].value.rpartition('#')[2]}",
+                    row["kind"].value.removeprefix(MF),
+                    local(row["query"]),
+                    local(row["data"]),
+                    tuple(
+                        (_absolute(each["name"].value, base), local(each["file"]))
+                        for each in graphs
+                    ),
+                    local(row["result"]),
+                )
+            )
+    return found
+
+
+def _absolute(name: str, base: str) -> str:
+    return name if ":" in name else base + name
+
+
+Row = tuple[Term | None, ...]
+
+
+def expected_solutions(path: Path) -> tuple[list[str], list[Row]] | bool:
+    """The result that a file states: variables and rows, or a truth value."""
+    if path.suffix in (".ttl", ".rdf"):
+        return _result_set(path)
+    form = ox.QueryResultsFormat.from_extension(path.suffix[1:])
+    results = ox.parse_query_results(path=str(path), format=form)
+    if isinstance(results, ox.QueryBoolean):
+        return bool(results)
+    names = [each.value for each in results.variables]
+    rows = [
+        tuple(None if each[n] is None else Term(str(each[n])) for n in names) for each in results
+    ]
+    return names, rows
+
+
+def _result_set(path: Path) -> tuple[list[str], list[Row]]:
+    store = ox.Store()
+    store.load(path=str(path), base_iri=BASE + str(path.relative_to(SUITE)))
+    names = [
+        each["n"].value
+        for each in store.query(f"PREFIX rs: <{RS}> SELECT ?n {{ ?s rs:resultVariable ?n }}")
+    ]
+    rows = []
+    for each in store.query(f"PREFIX rs: <{RS}> SELECT ?r {{ ?s rs:solution ?r }}"):
+        values = {
+            binding["n"].value: Term(str(binding["v"]))
+            for quad in store.quads_for_pattern(each["r"], ox.NamedNode(RS + "binding"), None)
+            for binding in [
+                {
+                    "n": next(
+                        store.quads_for_pattern(quad.object, ox.NamedNode(RS + "variable"), None)
+                    ).object,
+                    "v": next(
+                        store.quads_for_pattern(quad.object, ox.NamedNode(RS + "value"), None)
+                    ).object,
+                }
+            ]
+        }
+        rows.append(tuple(values.get(name) for name in names))
+    return names, rows
+
+
+def by_value(term: Term | None) -> Term | None:
+    """A number in canonical form, so that ``1.0`` and ``1`` are the same decimal."""
+    if term is None or not term.startswith('"'):
+        return term
+    value = value_of(term)
+    datatype = term.rpartition("^^<")[2][:-1]
+    if isinstance(value, Opaque) or datatype not in NUMERIC_TYPES:
+        return term
+    return Term(f'"{lexical_of(value)[0]}"^^<{datatype}>')
+
+
+def same_rows(left: Sequence[Row], right: Sequence[Row]) -> bool:
+    """Whether two multisets of rows are equal up to a renaming of blank nodes and number forms."""
+    one = [tuple(map(by_value, row)) for row in left]
+    other = [tuple(map(by_value, row)) for row in right]
+    if len(one) != len(other):
+        return False
+    if Counter(map(_shape, one)) != Counter(map(_shape, other)):
+        return False
+    # Rows with few candidates first, so that a wrong guess shows early.
+    one.sort(key=lambda row: sum(_shape(row) == _shape(each) for each in other))
+    return _matches(one, other, {}, {})
+
+
+def _shape(row: Row) -> Row:
+    return tuple(None if t is None else Term("_:") if is_blank_node(t) else t for t in row)
+
+
+def _matches(
+    one: list[Row], other: list[Row], there: dict[Term, Term], back: dict[Term, Term]
+) -> bool:
+    if not one:
+        return True
+    row, rest = one[0], one[1:]
+    tried = set()
+    for place, candidate in enumerate(other):
+        if candidate in tried or _shape(candidate) != _shape(row):
+            continue
+        tried.add(candidate)
+        forward, backward = dict(there), dict(back)
+        fits = all(
+            forward.setdefault(a, b) == b and backward.setdefault(b, a) == a
+            for a, b in zip(row, candidate, strict=True)
+            if a is not None and b is not None and is_blank_node(a)
+        )
+        if fits and _matches(rest, other[:place] + other[place + 1 :], forward, backward):
+            return True
+    return False

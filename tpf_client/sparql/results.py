@@ -1,0 +1,262 @@
+"""What becomes of solutions: triples, rdflib terms, and the four result formats.
+
+Sources: SPARQL 1.1 Query Language, section 16.2 (CONSTRUCT); SPARQL 1.1 Query Results JSON Format,
+XML Format (second edition), CSV and TSV Formats; triple terms as in the drafts of SPARQL 1.2.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+from xml.sax.saxutils import escape, quoteattr
+
+from rdflib import BNode, Literal, URIRef
+from rdflib.term import Identifier
+
+from annotations.namespaces import XSD
+from annotations.terms import (
+    Term,
+    TermOrVariable,
+    Triple,
+    TriplePattern,
+    Variable,
+    is_blank_node,
+    is_iri,
+    is_literal,
+    is_variable,
+    literal_parts,
+    triple_of_term,
+)
+from tpf_client.errors import ClientError
+
+Row: TypeAlias = Sequence[Term | None]
+"""The terms of a solution in the order of the variables, ``None`` where unbound."""
+
+
+class ResultError(ClientError, ValueError):
+    """A result that cannot be expressed in the form that was asked for."""
+
+
+# ---------------------------------------------------------------------------- CONSTRUCT
+
+
+def construct(
+    template: Sequence[TriplePattern], variables: Sequence[Variable], rows: Iterable[Row]
+) -> Iterator[Triple]:
+    """The triples of a CONSTRUCT template, repetitions included.
+
+    Blank nodes of the template are new for every row; a triple that would not be RDF (an unbound
+    variable, a literal as subject, no IRI as predicate) is left out.
+    """
+    for number, row in enumerate(rows):
+        values = dict(zip(variables, row, strict=True))
+        for pattern in template:
+            terms = [_instance(each, values, number) for each in pattern]
+            if _is_triple(*terms):
+                yield Triple(*terms)  # type: ignore[arg-type]
+
+
+def _instance(
+    part: TermOrVariable, values: Mapping[Variable, Term | None], number: int
+) -> Term | None:
+    if is_variable(part):
+        return values.get(Variable(part))
+    if is_blank_node(part):
+        return Term(f"_:c{number}-{part[2:]}")
+    return Term(part)
+
+
+def _is_triple(subject: Term | None, predicate: Term | None, object_: Term | None) -> bool:
+    return (
+        subject is not None
+        and predicate is not None
+        and object_ is not None
+        and (is_iri(subject) or is_blank_node(subject))
+        and is_iri(predicate)
+    )
+
+
+# ------------------------------------------------------------------------------- rdflib
+
+
+def rdflib_term(term: Term) -> Identifier:
+    """The rdflib term of a term, its lexical form as it stands.
+
+    Raises:
+        ResultError: a triple term, which rdflib does not have.
+    """
+    if is_iri(term):
+        return URIRef(term[1:-1])
+    if is_blank_node(term):
+        return BNode(term[2:])
+    if not is_literal(term):
+        raise ResultError(f"rdflib has no triple terms: {term}")
+    lexical, language, datatype = literal_parts(term)
+    if language is not None:
+        return Literal(lexical, lang=language.partition("--")[0])
+    # rdflib distinguishes plain literals from typed strings; RDF 1.1 does not.
+    if datatype == XSD + "string":
+        return Literal(lexical)
+    return Literal(lexical, datatype=URIRef(datatype), normalize=False)
+
+
+# -------------------------------------------------------------------------- result formats
+
+
+def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
+    """SPARQL JSON results of solutions."""
+    bindings = [json_binding(variables, row) for row in rows]
+    document = {"head": {"vars": _names(variables)}, "results": {"bindings": bindings}}
+    return json.dumps(document, ensure_ascii=False)
+
+
+def json_binding(variables: Sequence[Variable], row: Row) -> dict[str, Any]:
+    """One solution as the object that SPARQL JSON results contain."""
+    return {
+        name[1:]: _json_term(term)
+        for name, term in zip(variables, row, strict=True)
+        if term is not None
+    }
+
+
+def _json_term(term: Term) -> dict[str, Any]:
+    if is_iri(term):
+        return {"type": "uri", "value": term[1:-1]}
+    if is_blank_node(term):
+        return {"type": "bnode", "value": term[2:]}
+    if not is_literal(term):
+        parts = zip(("subject", "predicate", "object"), triple_of_term(term), strict=True)
+        return {"type": "triple", "value": {name: _json_term(part) for name, part in parts}}
+    lexical, language, datatype = literal_parts(term)
+    result = {"type": "literal", "value": lexical}
+    if language is not None:
+        result["xml:lang"], _, direction = language.partition("--")
+        if direction:
+            result["its:dir"] = direction
+    elif datatype != XSD + "string":
+        result["datatype"] = datatype
+    return result
+
+
+def to_xml(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
+    """SPARQL XML results of solutions.
+
+    Raises:
+        ResultError: a character that XML cannot express.
+    """
+    head = "".join(f"<variable name={quoteattr(name)}/>" for name in _names(variables))
+    results = "".join(
+        "<result>"
+        + "".join(
+            f"<binding name={quoteattr(name[1:])}>{_xml_term(term)}</binding>"
+            for name, term in zip(variables, row, strict=True)
+            if term is not None
+        )
+        + "</result>"
+        for row in rows
+    )
+    return _xml(head, f"<results>{results}</results>")
+
+
+def _xml(head: str, body: str) -> str:
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        '<sparql xmlns="http://www.w3.org/2005/sparql-results#" '
+        'xmlns:its="http://www.w3.org/2005/11/its" its:version="2.0">'
+        f"<head>{head}</head>{body}</sparql>\n"
+    )
+
+
+def _xml_text(text: str) -> str:
+    for character in text:
+        if character < " " and character not in "\t\n\r":
+            raise ResultError(f"XML cannot hold the character U+{ord(character):04X}")
+    # A parser would turn a bare carriage return into a line feed.
+    return escape(text, {"\r": "&#13;"})
+
+
+def _xml_term(term: Term) -> str:
+    if is_iri(term):
+        return f"<uri>{_xml_text(term[1:-1])}</uri>"
+    if is_blank_node(term):
+        return f"<bnode>{_xml_text(term[2:])}</bnode>"
+    if not is_literal(term):
+        parts = zip(("subject", "predicate", "object"), triple_of_term(term), strict=True)
+        inside = "".join(f"<{name}>{_xml_term(part)}</{name}>" for name, part in parts)
+        return f"<triple>{inside}</triple>"
+    lexical, language, datatype = literal_parts(term)
+    attributes = ""
+    if language is not None:
+        tag, _, direction = language.partition("--")
+        attributes = f" xml:lang={quoteattr(tag)}"
+        if direction:
+            attributes += f" its:dir={quoteattr(direction)}"
+    elif datatype != XSD + "string":
+        attributes = f" datatype={quoteattr(datatype)}"
+    return f"<literal{attributes}>{_xml_text(lexical)}</literal>"
+
+
+def to_csv(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
+    """SPARQL CSV results of solutions: the bare values."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(_names(variables))
+    for row in rows:
+        values = ["" if term is None else _csv_value(term) for term in row]
+        # A lone empty value must not look like a row without values.
+        if values == [""]:
+            text.write("\r\n")
+        else:
+            writer.writerow(values)
+    return text.getvalue()
+
+
+def _csv_value(term: Term) -> str:
+    if is_iri(term):
+        return term[1:-1]
+    return literal_parts(term).lexical if is_literal(term) else term
+
+
+def to_tsv(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
+    """SPARQL TSV results of solutions: terms as in Turtle."""
+    lines = ["\t".join(variables)]
+    lines += ["\t".join("" if term is None else term for term in row) for row in rows]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _names(variables: Sequence[Variable]) -> list[str]:
+    return [name[1:] for name in variables]
+
+
+def boolean_to_json(value: bool) -> str:
+    """SPARQL JSON results of ASK."""
+    return json.dumps({"head": {}, "boolean": value})
+
+
+def boolean_to_xml(value: bool) -> str:
+    """SPARQL XML results of ASK."""
+    return _xml("", f"<boolean>{'true' if value else 'false'}</boolean>")
+
+
+WRITERS: dict[str, Callable[[Sequence[Variable], Iterable[Row]], str]] = {
+    "json": to_json,
+    "xml": to_xml,
+    "csv": to_csv,
+    "tsv": to_tsv,
+}
+"""Formats of SELECT results by name."""
+
+BOOLEAN_WRITERS: dict[str, Callable[[bool], str]] = {
+    "json": boolean_to_json,
+    "xml": boolean_to_xml,
+}
+"""Formats of ASK results by name; CSV and TSV have none."""
+
+MEDIA_TYPES: dict[str, str] = {
+    "json": "application/sparql-results+json",
+    "xml": "application/sparql-results+xml",
+    "csv": "text/csv",
+    "tsv": "text/tab-separated-values",
+}
+"""The media types of the formats."""
