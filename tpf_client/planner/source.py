@@ -89,11 +89,19 @@ class FragmentSource:
         form: its form where it is known already.
         strict: whether what is kept counts only if it was read at the wanted instant or later, for
             servers that say nothing about labels in their freshness.
+        changing: whether everything is taken to change when its freshness by HTTP ends.
     """
 
     def __init__(
-        self, fetcher: Fetcher, url: str, form: Form | None = None, *, strict: bool = False
+        self,
+        fetcher: Fetcher,
+        url: str,
+        form: Form | None = None,
+        *,
+        strict: bool = False,
+        changing: bool = False,
     ) -> None:
+        self._changing = changing
         self._strict = strict
         self.url = url
         self._fetcher = fetcher
@@ -164,7 +172,11 @@ class FragmentSource:
                 on_page([fact for fact in facts if accepts(fact)])
 
         content = yield from read_pages(url, at, tell, strict=self._strict)
-        return replace(content, facts=[fact for fact in content.facts if accepts(fact)])
+        return replace(
+            content,
+            facts=[fact for fact in content.facts if accepts(fact)],
+            dynamic=self._changing or content.dynamic,
+        )
 
     def _nowhere(self, pattern: QuadPattern, form: Form) -> bool:
         """Whether nothing can match, so that the server need not be asked."""

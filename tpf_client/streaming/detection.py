@@ -30,12 +30,13 @@ class Detected:
 
     Args:
         source: who answers patterns with facts.
-        how: ``labels`` (they travel with the pages), ``rewriting`` or ``static``.
+        how: ``labels`` (they travel with the pages), ``rewriting``, ``freshness`` (the data change,
+            but only HTTP tells for how long a page holds) or ``static``.
         annotations: the ways of annotation that were found, for ``rewriting``.
     """
 
     source: Source
-    how: Literal["labels", "rewriting", "static"]
+    how: Literal["labels", "rewriting", "freshness", "static"]
     annotations: tuple[Annotation, ...] = ()
 
     def like(self, other: "Detected") -> bool:
@@ -67,6 +68,8 @@ def detect(
     annotations = yield from _annotations(base, vocabulary, graphs=about.form.graph is not None)
     if annotations:
         return Detected(AnnotatedSource(base, annotations), "rewriting", annotations)
+    if about.evaluated_at is not None:
+        return Detected(FragmentSource(fetcher, url, about.form, changing=True), "freshness")
     return Detected(FragmentSource(fetcher, url, about.form), "static")
 
 
