@@ -1,0 +1,246 @@
+"""`tpf-query`: SPARQL over fragments from the command line."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from typing import Annotated, NoReturn
+
+import rdflib
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from tpf_client.board import Board, solution_table
+from tpf_client.client import Client, Update
+from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
+from tpf_client.planner.explain import explain_plan
+from tpf_client.planner.leaves import Step
+from tpf_client.solutions import Solutions
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+class Format(StrEnum):
+    """Formats of answers."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    TSV = "tsv"
+    XML = "xml"
+    NDJSON = "ndjson"
+    TTL = "ttl"
+    NT = "nt"
+
+
+@app.command(no_args_is_help=True)
+def query(
+    urls: Annotated[list[str], typer.Argument(help="URLs of datasets", metavar="URL...")],
+    text: Annotated[str | None, typer.Option("-q", "--query", help="the query")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "-f", "--file", help="file with the query; - for standard input", allow_dash=True
+        ),
+    ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="keep the answer up to date: a table on a terminal, "
+            "else one JSON object per update",
+        ),
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(min=0, help="stop after so many seconds")] = None,
+    min_interval: Annotated[
+        float, typer.Option(min=0, help="with --watch: seconds between two evaluations, at least")
+    ] = 0.0,
+    keep_checking: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="with --watch: seconds between looks at a dataset in which "
+            "nothing is labelled; by default it is answered once",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="print the plan on standard error")
+    ] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="print a JSON line on standard error at the end")
+    ] = False,
+    format: Annotated[  # noqa: A002 - the name of the flag
+        Format | None, typer.Option("--format", help="format of the answer")
+    ] = None,
+) -> None:
+    """Answer a SPARQL query over Triple Pattern Fragments, once or continuously."""
+    if (text is None) == (file is None):
+        raise typer.BadParameter("give the query with -q or with -f")
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
+    sparql = text if text is not None else _read(file)
+    started = monotonic()
+    count = 0
+    plan: list[Step] | None = [] if explain else None
+    with Client(*urls) as client:
+        try:
+            if watch:
+                count = _watch(client, sparql, seconds, min_interval, keep_checking, explain)
+            else:
+                with _time_limit(seconds, client):
+                    count = _answer(client, sparql, format, plan)
+        except QuerySyntaxError as error:
+            _fail(f"{error}\n{error.pointed}")
+        except ClosedError:
+            _fail(f"no complete answer within {seconds} s")
+        except ClientError as error:
+            _fail(str(error))
+        if plan is not None and not watch:
+            sys.stderr.write(explain_plan(plan) + "\n")
+        if stats:
+            done = client.statistics
+            line = {
+                "requests": done.requests,
+                "bytes": done.bytes,
+                "results": count,
+                "seconds": round(monotonic() - started, 3),
+                **{k: v for k, v in asdict(done).items() if k not in ("requests", "bytes")},
+            }
+            sys.stderr.write(json.dumps(line) + "\n")
+
+
+def _read(file: Path | None) -> str:
+    assert file is not None
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        _fail(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
+
+
+def _fail(message: str) -> NoReturn:
+    sys.stderr.write(f"tpf-query: {message}\n")
+    raise typer.Exit(1)
+
+
+@contextmanager
+def _time_limit(seconds: float | None, client: Client) -> Iterator[None]:
+    timer = None if seconds is None else threading.Timer(seconds, client.close)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _answer(client: Client, sparql: str, form: Format | None, plan: list[Step] | None) -> int:
+    """Print the answer; the number of its solutions or triples."""
+    answer = client.query(sparql, plan=plan)
+    out = sys.stdout
+    if isinstance(answer, bool):
+        document = {"head": {}, "boolean": answer}
+        out.write((json.dumps(document) if form is Format.JSON else str(answer).lower()) + "\n")
+        return 1
+    if isinstance(answer, rdflib.Graph):
+        out.write(answer.serialize(format="nt" if form is Format.NT else "turtle"))
+        return len(answer)
+    if form is None:
+        form = Format.TABLE if out.isatty() else Format.JSON
+    count = _solutions(answer, form)
+    out.flush()
+    return count
+
+
+def _solutions(answer: Solutions, form: Format) -> int:
+    out = sys.stdout
+    count = 0
+    if form is Format.NDJSON:
+        for solution in answer:
+            count += 1
+            out.write(json.dumps(solution.to_json(), ensure_ascii=False) + "\n")
+            out.flush()
+    elif form is Format.TABLE:
+        console = Console()
+        with console.status("asking…") if console.is_terminal else nullcontext():
+            rows = list(answer)
+        console.print(solution_table(answer.variables, rows))
+        count = len(rows)
+    elif form in (Format.TTL, Format.NT):
+        _fail(f"a SELECT query has no answer in {form.value}: json, xml, csv, tsv, ndjson or table")
+    else:
+        rows = list(answer)
+        out.write(answer.serialize(form.value).rstrip("\n") + "\n")
+        count = len(rows)
+    return count
+
+
+def _watch(
+    client: Client,
+    sparql: str,
+    seconds: float | None,
+    min_interval: float,
+    keep_checking: float | None,
+    explain: bool,
+) -> int:
+    """Show updates until the time is over or somebody presses Ctrl-C; how many there were."""
+    stream = client.stream(
+        sparql,
+        min_interval=min_interval,
+        keep_checking=keep_checking,
+        quiet=sys.stdout.isatty(),
+    )
+    timer = None if seconds is None else threading.Timer(seconds, stream.close)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    count = 0
+    try:
+        if sys.stdout.isatty():
+            console = Console()
+            board = Board(console.height - 6)
+            with Live(console=console, auto_refresh=False) as live:
+                for update in stream:
+                    count += 1
+                    wakes_at = update.valid_until
+                    live.update(board.render(update, client.statistics, wakes_at), refresh=True)
+        else:
+            for update in stream:
+                count += 1
+                sys.stdout.write(json.dumps(update.to_json(), ensure_ascii=False) + "\n")
+                sys.stdout.flush()
+                if count == 1 and explain:
+                    _explain_stream(stream.streamer.plan, stream.streamer.detected)
+                _say_static(update)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        stream.close()
+        if timer is not None:
+            timer.cancel()
+    return count
+
+
+def _explain_stream(plan: list[Step], detected: object) -> None:
+    how = getattr(detected, "how", "?")
+    sys.stderr.write(f"labels: {how}\n{explain_plan(plan)}\n")
+
+
+def _say_static(update: Update) -> None:
+    if not update.dynamic:
+        sys.stderr.write(
+            "tpf-query: nothing in this dataset is labelled: its answer cannot change\n"
+        )
+
+
+def main() -> None:
+    """The command `tpf-query`."""
+    app()
