@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from annotations.terms import Term, Triple, Variable
+from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Schema, Solution, TermDictionary, projection
 from tpf_client.sparql.algebra import Query
 from tpf_server.cqels.errors import BacklogError, ContinuousError
@@ -82,6 +82,15 @@ class Results:
             raise self._error
 
 
+def wanted_variables(query: Query) -> tuple[Variable, ...]:
+    """The variables that the rows of a query are made from."""
+    if query.form == "SELECT":
+        return query.variables
+    return tuple(
+        dict.fromkeys(Variable(term) for each in query.template for term in each if term[0] == "?")
+    )
+
+
 class RowMaker:
     """Makes rows of terms from solutions.
 
@@ -94,59 +103,55 @@ class RowMaker:
     def __init__(self, query: Query, schema: Schema, dictionary: TermDictionary) -> None:
         self._decode = dictionary.decode
         self._template = query.template if query.form == "CONSTRUCT" else None
-        wanted: Sequence[Variable] = query.variables if query.form == "SELECT" else ()
-        if self._template is not None:
-            wanted = tuple(
-                dict.fromkeys(
-                    Variable(term) for each in self._template for term in each if term[0] == "?"
-                )
-            )
-        self._wanted = tuple(wanted)
+        self._wanted = wanted_variables(query)
         self._visible = projection(schema, self._wanted)
         self._nodes = 0
 
     def rows(self, solutions: Sequence[tuple[Solution, int]]) -> tuple[Row, ...]:
         """The rows of solutions, in their order, repeated by their counts."""
-        if self._template is not None:
-            return tuple(row for each in solutions for row in self._constructed(*each))
         visible, decode = self._visible, self._decode
+        make = None if self._template is None else self._constructed
         result: list[Row] = []
         for solution, count in solutions:
             row = tuple([decode(value) if value else None for value in visible(solution)])
-            if count == 1:
+            if make is not None:
+                for _ in range(count):
+                    result += make(row)
+            elif count == 1:
                 result.append(row)
             else:
-                result.extend([row] * count)
+                result += [row] * count
         return tuple(result)
 
-    def _constructed(self, solution: Solution, count: int) -> Iterator[Triple]:
-        decode = self._decode
-        values: dict[str, Term | None] = {
-            name: decode(value) if value else None
-            for name, value in zip(self._wanted, self._visible(solution), strict=True)
-        }
+    def _constructed(self, row: Row) -> list[Row]:
+        """The triples of the template with the values of a row; what is no triple is left out."""
         assert self._template is not None
-        for _ in range(count):
-            fresh: dict[str, Term] = {}
-            for pattern in self._template:
-                terms: list[Term] = []
-                for place in pattern:
-                    term: Term | None
-                    if place[0] == "?":
-                        term = values[place]
-                    elif place[0] == "_":
-                        if place not in fresh:
-                            self._nodes += 1
-                            fresh[place] = Term(f"_:made{self._nodes}")
-                        term = fresh[place]
-                    else:
-                        term = Term(place)
-                    if term is None:
-                        break
-                    terms.append(term)
-                else:
-                    if terms[0][0] != '"' and terms[1][0] == "<":
-                        yield Triple(*terms)
+        values: dict[str, Term | None] = dict(zip(self._wanted, row, strict=True))
+        triples: list[Row] = []
+        for pattern in self._template:
+            terms = tuple([values[t] if t[0] == "?" else self._own(t, values) for t in pattern])
+            subject, predicate, object_ = terms
+            if subject and predicate and object_ and subject[0] != '"' and predicate[0] == "<":
+                triples.append(terms)
+        return triples
+
+    def _own(self, place: str, values: dict[str, Term | None]) -> Term | None:
+        """A constant of the template; a blank node is a new one for each solution."""
+        if place[0] != "_":
+            return Term(place)
+        if place not in values:
+            self._nodes += 1
+            values[place] = Term(f"_:made{self._nodes}")
+        return values[place]
+
+
+class Phase:
+    """What an engine is doing: whether rows that come now were derived from the arrival."""
+
+    __slots__ = ("inserting",)
+
+    def __init__(self) -> None:
+        self.inserting = False
 
 
 class Delivery:
@@ -155,19 +160,21 @@ class Delivery:
     Args:
         semantics: what of it is emitted.
         wake: is called with this delivery when there is something to emit.
+        phase: of the engine.
 
     Attributes:
-        inserting: whether rows that come now were derived from the arrival.
         silent: whether nothing is emitted where there are no rows.
     """
 
-    def __init__(self, semantics: Semantics, wake: Callable[["Delivery"], None]) -> None:
+    def __init__(
+        self, semantics: Semantics, wake: Callable[["Delivery"], None], phase: Phase
+    ) -> None:
+        self._phase = phase
         self._wake = wake
         self._changes: dict[Solution, int] = {}
         self._derived: list[tuple[Solution, int]] = []
         self._whole: dict[Solution, int] = {}
         self._relation = semantics.relation
-        self.inserting = False
         self.awake = False
         self.silent = semantics.relation != "rstream"
         if semantics.output == "difference":
@@ -178,14 +185,14 @@ class Delivery:
             self.push = self._push_derived
 
     def _push_derived(self, solution: Solution, count: int) -> None:
-        if count > 0 and self.inserting:
+        if count > 0 and self._phase.inserting:
             if not self.awake:
                 self.awake = True
                 self._wake(self)
             self._derived.append((solution, count))
 
     def _push_gone(self, solution: Solution, count: int) -> None:
-        if count < 0 and not self.inserting:
+        if count < 0 and not self._phase.inserting:
             if not self.awake:
                 self.awake = True
                 self._wake(self)

@@ -9,6 +9,7 @@ The engine has one thread and no clock: time is what the elements say, and what 
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,7 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.values import value_of
-from tpf_server.cqels.delivery import Callback, Delivery, Emission, Results, RowMaker
+from tpf_server.cqels.delivery import Callback, Delivery, Emission, Phase, Results, RowMaker
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.errors import (
     ContinuousError,
@@ -53,6 +54,7 @@ from tpf_server.cqels.windows.matchers import EncodedTriple, PatternKey
 from tpf_server.cqels.windows.window_input import WindowInput
 
 _HOUSEKEEPING: Final = 64
+_ADAPTATION: Final = 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Element = Sequence[Sequence[str]]
@@ -171,7 +173,7 @@ class Engine:
         self._latest: int | None = None
         self._order = itertools.count()
         self._numbers = itertools.count(1)
-        self._timed: list[WindowInput] = []
+        self._timed: list[tuple[deque[tuple[int, Any]], int, WindowInput]] = []
         self._sliding: list[WindowInput] = []
         self._plans: list[Plan] = []
         self._holding: list[Plan] = []
@@ -180,10 +182,11 @@ class Engine:
         self._shared: dict[object, list[WindowInput]] = {}
         self._templates: dict[object, list[tuple[Template, tuple[int, ...], Plan]]] = {}
         self._awake: list[Delivery] = []
-        self._inserting = False
+        self._phase = Phase()
         self._feeds: dict[str, Term] = {}
         self._fed: list[tuple[Term, list[EncodedTriple]]] = []
         self._until_housekeeping = 1
+        self._next_adaptation = 0
         self._swept = 0
         self._closed = False
         self.static.on_change(self._refresh)
@@ -335,7 +338,7 @@ class Engine:
         policy: Semantics,
         lifted: frozenset[Any],
     ) -> Plan:
-        delivery = Delivery(policy, self._awake.append)
+        delivery = Delivery(policy, self._awake.append, self._phase)
         dataset = query.query.dataset
         plan = Plan(
             query,
@@ -438,7 +441,7 @@ class Engine:
         share.append(window)
         self.stream(clause.stream).listen(window)
         if window.keeps_log and not window.by_count:
-            self._timed.append(window)
+            self._timed.append((window.log, window.width, window))
             if window.slides:
                 self._sliding.append(window)
         return window
@@ -447,7 +450,8 @@ class Engine:
         for stream in self.streams.values():
             if window in stream.inputs:
                 stream.leave(window)
-        for windows in (self._timed, self._sliding, *self._shared.values()):
+        self._timed = [each for each in self._timed if each[2] is not window]
+        for windows in (self._sliding, *self._shared.values()):
             if window in windows:
                 windows.remove(window)
 
@@ -557,7 +561,7 @@ class Engine:
         if self._holding:
             for plan in self._holding:
                 plan.flush()
-        self._set_inserting(True)
+        self._phase.inserting = True
         if self._sliding:
             for window in self._sliding:
                 window.admit(at)
@@ -565,7 +569,7 @@ class Engine:
         if self._holding:
             for plan in self._holding:
                 plan.flush()
-        self._set_inserting(False)
+        self._phase.inserting = False
         if self._awake:
             self._emit()
         self._until_housekeeping -= 1
@@ -575,22 +579,19 @@ class Engine:
     def _expire(self, at: int) -> None:
         self.time = at
         self.dictionary.now = at
-        for window in self._timed:
-            window.expire(at)
+        for log, width, window in self._timed:
+            if log and log[0][0] < at - width:
+                window.expire(at)
 
     def _admit(self, at: int) -> None:
         for plan in self._holding:
             plan.flush()
-        self._set_inserting(True)
+        self._phase.inserting = True
         for window in self._sliding:
             window.admit(at)
         for plan in self._holding:
             plan.flush()
-        self._set_inserting(False)
-
-    def _set_inserting(self, inserting: bool) -> None:
-        for plan in self._plans:
-            plan.delivery.inserting = inserting
+        self._phase.inserting = False
 
     def _emit(self) -> None:
         awake = self._awake[:]
@@ -636,7 +637,8 @@ class Engine:
     def _keep_house(self) -> None:
         # Often at first, when windows fill and routes settle; then rarely.
         self._until_housekeeping = min(_HOUSEKEEPING, self.arrivals + 1)
-        if self.arrivals < 1024 or self.arrivals % 1024 < _HOUSEKEEPING:
+        if self.arrivals >= self._next_adaptation:
+            self._next_adaptation = self.arrivals + min(self.arrivals, _ADAPTATION)
             for plan in self._plans:
                 plan.adapt()
         for plan in tuple(self._plans):

@@ -8,6 +8,7 @@ from tpf_client.dataflow.changes import Schema
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql.algebra import BGP, Call, Exists, Expression, variables_in
 from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_server.cqels.delivery import wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.multiway_join import JoinCondition, JoinInput, MultiwayJoin
 from tpf_server.cqels.occurrences import basic_graph_patterns, counts_whole_rows, occurrences
@@ -119,12 +120,12 @@ class ContinuousLeaves:
             inputs += self._window_inputs(graph, members)
         for part, own in zip(parts, inner, strict=True):
             within = occurrences((tuple(part), tuple(own)))
-            needed = frozenset(n for n in within if n in outside or here[n] > within[n])
+            kept = frozenset(n for n in within if n in outside or here[n] > within[n])
             cache = StaticCache(
                 self._dataset,
                 part,
                 [self._condition(condition) for condition in own],
-                needed,
+                kept,
                 self._dictionary,
                 distinct=self._distinct,
                 lifted=self._lifted,
@@ -134,9 +135,12 @@ class ContinuousLeaves:
         instance = self._instance_input(inputs)
         if instance is not None:
             inputs.append(instance)
+        # In the order of the result, so that often nothing need be projected.
+        first = [name for name in wanted_variables(self._query.query) if name in outside]
+        needed = tuple(dict.fromkeys((*first, *(name for name in here if name in outside))))
         if self._lifted:
-            outside |= {INSTANCE}
-        join = MultiwayJoin(inputs, [self._condition(each) for each in rest], outside)
+            needed = tuple(dict.fromkeys((*needed, INSTANCE)))
+        join = MultiwayJoin(inputs, [self._condition(each) for each in rest], needed)
         self.joins.append(join)
         self._add(join)
         return join
@@ -156,7 +160,7 @@ class ContinuousLeaves:
             window = self._windows.window_input(clause, key, taken)
             text = " . ".join(" ".join(pattern[:3]) for pattern in group)
             label = f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
-            entry = JoinInput(label, names, lambda window=window: window.bag)
+            entry = JoinInput(label, names, lambda window=window: window.bag, lambda window=window: tuple(window.recent))
             self.subscriptions.append((window, entry))
             result.append(entry)
         return result

@@ -3,10 +3,11 @@
 There is no tree of joins and there are no intermediate results. Every input is a bag of rows with
 hash indexes; a row that arrives at one input probes the others one after the other, along a route.
 The route of each input is a generated function of nested loops. Its order is chosen greedily: next
-comes the input with the fewest expected partners for what is bound so far (rows over distinct keys),
-connected ones first, the smaller one where two are equal; conditions are checked as soon as their
-variables are bound. `adapt` looks at the cardinalities as they are now and makes a new route where
-another order has become better.
+comes the input with the fewest expected partners for what is bound so far, connected ones first, the
+smaller one where two are equal; conditions are checked as soon as their variables are bound. How many
+partners a row has is measured with the rows that arrived last, where they bind what is asked for,
+and otherwise taken as rows over distinct keys. `adapt` looks at the cardinalities as they are now and
+makes a new route where another order has become better.
 
 Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); paper 001, section 3.2
 (indexed buffers).
@@ -48,15 +49,23 @@ class JoinInput:
         route: takes a row and how many copies came (positive) or went (negative). Rows must be in
             `bag` before they are routed, and out of it before they are routed as gone.
         order: the inputs in the order in which `route` visits them.
+        recent: gives some rows that arrived lately.
     """
 
-    def __init__(self, label: str, variables: Schema, bag: Callable[[], RowBag]) -> None:
+    def __init__(
+        self,
+        label: str,
+        variables: Schema,
+        bag: Callable[[], RowBag],
+        recent: Callable[[], Sequence[Solution]] = tuple,
+    ) -> None:
         self.label = label
         self.variables = variables
         self.takes_expired = True
         self.route: Callable[[Solution, int], None] = _unbuilt
         self.order: tuple[int, ...] = ()
         self.wanted: list[tuple[int, Columns]] = []
+        self.recent = recent
         self._bag = bag
 
     @property
@@ -75,28 +84,27 @@ class MultiwayJoin(Node):
     Args:
         inputs: what is joined, at least one.
         conditions: on variables of the inputs.
-        needed: the variables that somebody needs of the result; the others are not in its schema.
+        needed: the variables that somebody needs of the result, in the order of its schema.
     """
 
     def __init__(
         self,
         inputs: Sequence[JoinInput],
         conditions: Sequence[JoinCondition],
-        needed: frozenset[Variable],
+        needed: Schema,
     ) -> None:
-        names = dict.fromkeys(name for each in inputs for name in each.variables)
-        schema = tuple(name for name in names if name in needed)
+        names = {name for each in inputs for name in each.variables}
+        schema = tuple(name for name in needed if name in names)
         super().__init__(schema, frozenset(schema))
         self.inputs = tuple(inputs)
         self.rerouted = 0
         self._conditions = tuple(conditions)
-        self._started = False
 
     def start(self) -> None:
         """Make the first routes; to be called when all sinks are connected."""
-        self._started = True
+        costs = _Costs(self.inputs)
         for place in range(len(self.inputs)):
-            self._reroute(place, self._best_order(place))
+            self._reroute(place, self._best_order(place, costs))
 
     def stop(self) -> None:
         """Give the indexes back."""
@@ -106,9 +114,12 @@ class MultiwayJoin(Node):
     def adapt(self) -> bool:
         """Choose the routes anew; whether any changed."""
         changed = False
+        if len(self.inputs) < 3:
+            return changed
+        costs = _Costs(self.inputs)
         for place, each in enumerate(self.inputs):
-            order = self._best_order(place)
-            if order != each.order and self._clearly_better(place, order, each.order):
+            order = self._best_order(place, costs)
+            if order != each.order and self._clearly_better(place, order, each.order, costs):
                 self._reroute(place, order)
                 self.rerouted += 1
                 changed = True
@@ -128,32 +139,25 @@ class MultiwayJoin(Node):
 
     # ------------------------------------------------------------------------------- order
 
-    def _best_order(self, start: int) -> tuple[int, ...]:
+    def _best_order(self, start: int, costs: "_Costs") -> tuple[int, ...]:
         bound = set(self.inputs[start].variables)
         rest = [place for place in range(len(self.inputs)) if place != start]
         order = []
         while rest:
-            following = min(rest, key=lambda place: self._cost(place, bound))
+            following = min(rest, key=lambda place: costs.of(start, place, bound))
             rest.remove(following)
             order.append(following)
             bound |= set(self.inputs[following].variables)
         return tuple(order)
 
-    def _cost(self, place: int, bound: set[Variable]) -> tuple[bool, float, int]:
-        """Whether it is a cross product, the expected partners of a row, and all rows."""
-        each = self.inputs[place]
-        columns = _bound_columns(each, bound)
-        rows = each.bag.size
-        return not columns, rows / max(1, each.bag.distinct(columns)), rows
-
-    def _clearly_better(self, start: int, new: tuple[int, ...], old: tuple[int, ...]) -> bool:
+    def _clearly_better(
+        self, start: int, new: tuple[int, ...], old: tuple[int, ...], costs: "_Costs"
+    ) -> bool:
         bound = set(self.inputs[start].variables)
         for one, other in zip(new, old, strict=True):
             if one != other:
-                here, there = self._cost(one, bound), self._cost(other, bound)
-                if here[0] != there[0]:
-                    return True
-                if here[1] * _GAIN < there[1]:
+                here, there = costs.of(start, one, bound), costs.of(start, other, bound)
+                if here[0] != there[0] or here[1] * _GAIN < there[1]:
                     return True
                 return here[1] <= there[1] and here[2] * _GAIN < there[2]
             bound |= set(self.inputs[one].variables)
@@ -227,6 +231,39 @@ class MultiwayJoin(Node):
         values = "".join(f"v{numbers[name]}, " for name in self.schema)
         lines.append(f"{indent}emit(({values}), {' * '.join(copies)})")
         return compiled("\n".join(lines), "route", names)
+
+
+class _Costs:
+    """What the next step of a route costs, by the rows as they are now."""
+
+    def __init__(self, inputs: Sequence[JoinInput]) -> None:
+        self._inputs = inputs
+        self._sizes: dict[int, int] = {}
+        self._partners: dict[tuple[int, Columns], dict[Any, int]] = {}
+        self._recent: dict[int, Sequence[Solution]] = {}
+
+    def of(self, start: int, place: int, bound: set[Variable]) -> tuple[bool, float, int]:
+        """Whether it is a cross product, the expected partners of a row, and all rows."""
+        each = self._inputs[place]
+        if place not in self._sizes:
+            self._sizes[place] = each.bag.size
+        size = self._sizes[place]
+        columns = _bound_columns(each, bound)
+        if not columns or not size:
+            return not columns, size, size
+        if (place, columns) not in self._partners:
+            self._partners[place, columns] = each.bag.partners(columns)
+        partners = self._partners[place, columns]
+        first = self._inputs[start]
+        names = [each.variables[column] for column in columns]
+        if start not in self._recent:
+            self._recent[start] = first.recent()
+        sample = self._recent[start]
+        if sample and all(name in first.variables for name in names):
+            at = [first.variables.index(name) for name in names]
+            keys = [row[at[0]] if len(at) == 1 else tuple([row[p] for p in at]) for row in sample]
+            return False, sum([partners.get(key, 0) for key in keys]) / len(sample), size
+        return False, size / len(partners), size
 
 
 def _bound_columns(each: JoinInput, bound: set[Variable]) -> Columns:

@@ -14,7 +14,7 @@ from tpf_client.dataflow.project import Project
 from tpf_client.dataflow.union import Union
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import Environment, is_volatile
-from tpf_server.cqels.delivery import Delivery
+from tpf_server.cqels.delivery import Delivery, wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.grouping import build_group, emitting_group
 from tpf_server.cqels.leaves import ContinuousLeaves, Windows, pushable
@@ -112,6 +112,8 @@ class Plan:
         pattern: algebra.Pattern = query.query.pattern
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
+        elif query.query.form == "CONSTRUCT" and isinstance(pattern, algebra.Project):
+            pattern = algebra.Project(pattern.input, wanted_variables(query.query))
         node, _, self.order = builder.modified(pattern, None)
         self.schema = node.schema
         node.connect(delivery.push)
@@ -129,7 +131,7 @@ class Plan:
         for join in self.leaves.joins:
             join.start()
         for window, entry in self.leaves.subscriptions:
-            window.consumers.append(entry)
+            window.connect(entry)
         if not self.lifted:
             for cache in self.leaves.caches:
                 cache.refresh(None)
@@ -195,7 +197,7 @@ class Plan:
     def stop(self) -> None:
         """Let go of the windows and indexes."""
         for window, entry in self.leaves.subscriptions:
-            window.consumers.remove(entry)
+            window.disconnect(entry)
         for join in self.leaves.joins:
             join.stop()
 

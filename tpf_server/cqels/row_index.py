@@ -38,14 +38,12 @@ class RowBag:
 
     Attributes:
         width: the number of columns.
-        size: how many rows there are, copies counted.
         change: adds `count` copies of a row (negative: takes them away); looked up at every use,
             because it is generated anew when an index comes or goes.
     """
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.size = 0
         self._all: Columns = tuple(range(width))
         self._tables: dict[Columns, Table] = {self._all: {}}
         self._users: dict[Columns, int] = {}
@@ -55,7 +53,6 @@ class RowBag:
         """The table of the index over these columns, filled; made where it is new."""
         self._users[columns] = self._users.get(columns, 0) + 1
         if columns not in self._tables:
-            size = self.size
             rows = list(self.rows())
             idle = self._tables
             table: Table = {}
@@ -64,7 +61,6 @@ class RowBag:
             for row, count in rows:
                 fill(row, count)
             self._tables = {**idle, **self._tables}
-            self.size = size
             self._drop_idle()
         return self._tables[columns]
 
@@ -81,6 +77,15 @@ class RowBag:
             if columns not in self._users and len(self._tables) > 1:
                 del self._tables[columns]
         self.change = self._generated()
+
+    @property
+    def size(self) -> int:
+        """How many rows there are, copies counted (counted when asked for)."""
+        for columns, table in self._tables.items():
+            if not self.rest(columns):
+                return sum(table.values())
+            return sum([sum(bucket.values()) for bucket in table.values()])
+        return 0
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
         """Every distinct row with its count."""
@@ -99,34 +104,25 @@ class RowBag:
         """The columns that are not among these."""
         return tuple(column for column in self._all if column not in columns)
 
-    def distinct(self, columns: Columns) -> int:
-        """How many different values these columns have (an estimate where there is no index)."""
+    def partners(self, columns: Columns) -> dict[Any, int]:
+        """How many rows there are for each value of these columns."""
         table = self._tables.get(columns)
         if table is not None:
-            return len(table)
-        if not columns or not self.size:
-            return 1
-        seen = set()
-        number = 0
-        for row, _ in self.rows():
-            seen.add(tuple([row[column] for column in columns]))
-            number += 1
-            if number == 256:
-                break
-        return max(1, round(len(seen) * self.distinct_rows / number)) if number else 1
-
-    @property
-    def distinct_rows(self) -> int:
-        """How many different rows there are (an upper bound where no index tells)."""
-        table = self._tables.get(self._all)
-        return self.size if table is None else len(table)
+            if not self.rest(columns):
+                return table
+            return {key: sum(bucket.values()) for key, bucket in table.items()}
+        found: dict[Any, int] = {}
+        (only, *more) = columns
+        for row, count in self.rows():
+            key = tuple([row[column] for column in columns]) if more else row[only]
+            found[key] = found.get(key, 0) + count
+        return found
 
     def _generated(self) -> Callable[[Solution, int], None]:
-        names: dict[str, Any] = {"bag": self}
+        names: dict[str, Any] = {}
         lines = ["def change(row, count):"]
         if self.width:
             lines.append(f"    {', '.join(f'r{c}' for c in self._all)}, = row")
-        lines.append("    bag.size += count")
         for number, columns in enumerate(self._tables):
             names[f"t{number}"] = self._tables[columns]
             key = columns_text(columns)

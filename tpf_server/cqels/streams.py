@@ -5,13 +5,14 @@ pattern has. So the cost of an arrival follows the patterns that match, not thos
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from annotations.terms import Term
-from tpf_client.dataflow.changes import TermId
-from tpf_server.cqels.windows.matchers import EncodedTriple, StarMatcher, TripleMatcher
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_server.cqels.windows.matchers import EncodedTriple, StarMatcher
 from tpf_server.cqels.windows.window_input import WindowInput
 
+_Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
 _Key = tuple[TermId | None, TermId | None, TermId | None]
 
 
@@ -32,8 +33,8 @@ class Stream:
         self.inputs: list[WindowInput] = []
         self.counting: list[WindowInput] = []
         self._times: deque[tuple[int, int]] = deque()
-        self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[WindowInput]]] = {}
-        self._only_predicates: dict[TermId, list[WindowInput]] = {}
+        self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[_Listener]]] = {}
+        self._only_predicates: dict[TermId, list[_Listener]] = {}
         self._stars: dict[TermId, list[WindowInput]] = {}
 
     def listen(self, entry: WindowInput) -> None:
@@ -57,13 +58,14 @@ class Stream:
                 for predicate in matcher.predicates:
                     self._stars.setdefault(predicate, []).append(entry)
                 continue
+            listener = (entry, matcher.row, bool(entry.by_count))
             subject, predicate_, object_ = matcher.mask
             if predicate_ is not None and subject is None and object_ is None:
-                self._only_predicates.setdefault(predicate_, []).append(entry)
+                self._only_predicates.setdefault(predicate_, []).append(listener)
             else:
                 mask = (subject is not None, predicate_ is not None, object_ is not None)
                 key = (subject, predicate_, object_)
-                self._by_mask.setdefault(mask, {}).setdefault(key, []).append(entry)
+                self._by_mask.setdefault(mask, {}).setdefault(key, []).append(listener)
 
     def expire_counted(self, coming: int) -> None:
         """Let windows that count triples let go what `coming` more triples push out."""
@@ -80,16 +82,14 @@ class Stream:
         if len(triples) == 1 and not self._stars:
             triple = triples[0]
             entries = self._interested(triple)
-            for entry in entries:
-                matcher = entry.matcher
-                assert isinstance(matcher, TripleMatcher)
-                row = matcher.row(triple)
+            for entry, row_of, by_count in entries:
+                row = row_of(triple)
                 if row is not None:
-                    entry.arrive_row(first if entry.by_count else at, row)
+                    entry.arrive_row(first if by_count else at, row)
             return
         calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]] = []
         for offset, triple in enumerate(triples):
-            for entry in self._interested(triple):
+            for entry, _, _ in self._interested(triple):
                 calls.append((entry.number, first + offset, entry, (triple,)))
         if self._stars:
             self._call_stars(triples, calls)
@@ -115,7 +115,7 @@ class Stream:
             for number, entry in interested.items():
                 calls.append((number, place, entry, group))
 
-    def _interested(self, triple: EncodedTriple) -> list[WindowInput]:
+    def _interested(self, triple: EncodedTriple) -> list[_Listener]:
         entries = self._only_predicates.get(triple[1])
         if not self._by_mask:
             return entries or []
@@ -128,7 +128,7 @@ class Stream:
                 object_ if mask[2] else None,
             )
             found += table.get(key, ())
-        found.sort(key=lambda entry: entry.number)
+        found.sort(key=lambda listener: listener[0].number)
         return found
 
     def oldest_counted(self) -> int | None:

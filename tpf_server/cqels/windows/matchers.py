@@ -1,7 +1,8 @@
 """From the triples of an element to the rows of a pattern."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from annotations.terms import Variable, is_variable
 from tpf_client.dataflow.changes import Solution, TermDictionary, TermId
@@ -58,15 +59,17 @@ class TripleMatcher:
                 self._same.append((takes[column], place))
             else:
                 takes.append(place)
-        self.takes = tuple(takes)
-        self.simple = not self._same
-
-    def row(self, triple: EncodedTriple) -> Solution | None:
+        self._takes = tuple(takes)
+        self.row: Callable[[EncodedTriple], Solution | None] = self._row
         """The row of a triple whose constants fit; ``None`` where repeated variables differ."""
+        if not self._same and len(takes) > 1:
+            self.row = itemgetter(*takes)
+
+    def _row(self, triple: EncodedTriple) -> Solution | None:
         for one, other in self._same:
             if triple[one] != triple[other]:
                 return None
-        return tuple([triple[place] for place in self.takes])
+        return tuple([triple[place] for place in self._takes])
 
 
 class StarMatcher:

@@ -43,6 +43,7 @@ class WindowInput:
     Attributes:
         used: whether any element came since it was made.
         consumers: who hears of rows.
+        recent: some rows that came lately, to measure with.
     """
 
     def __init__(self, window: Window, key: PatternKey, number: int) -> None:
@@ -51,10 +52,12 @@ class WindowInput:
         self.number = number
         self.used = False
         self.consumers: list[Consumer] = []
+        self._leavers: list[Consumer] = []
+        self.recent: deque[Solution] = deque(maxlen=32)
         self._bag: RowBag | None = None
         self._log: deque[tuple[int, Any]] = deque()
         self._waiting: deque[tuple[int, Any]] = deque()
-        self.rows = 0
+        self._rows = 0
         self.keeps_log = not isinstance(window, All)
         self.by_count = window.count if isinstance(window, Triples) else 0
         self._width = 0 if isinstance(window, Now) else getattr(window, "width", 0)
@@ -67,12 +70,24 @@ class WindowInput:
             self.matcher = StarMatcher(key)
             self._star = StarContent(self.matcher, self._changed)
 
+    def connect(self, consumer: Consumer) -> None:
+        """Let a join hear of rows."""
+        self.consumers.append(consumer)
+        if consumer.takes_expired:
+            self._leavers.append(consumer)
+
+    def disconnect(self, consumer: Consumer) -> None:
+        """A join wants to hear no more."""
+        self.consumers.remove(consumer)
+        if consumer in self._leavers:
+            self._leavers.remove(consumer)
+
     @property
     def bag(self) -> RowBag:
         """The rows with their indexes; made when first asked for, which must be before any row."""
         if self._bag is None:
             self._bag = RowBag(self.matcher.width)
-            assert not self.rows, "an input that is in use gets no new kind of consumer"
+            assert not self.used, "an input that is in use gets no new kind of consumer"
         return self._bag
 
     @property
@@ -83,7 +98,7 @@ class WindowInput:
     @property
     def held(self) -> int:
         """How many entries the window holds, for the limit on memory."""
-        return len(self._log) + len(self._waiting) + (0 if self.keeps_log else self.rows)
+        return len(self._log) + len(self._waiting) + (0 if self.keeps_log else self._rows)
 
     @property
     def oldest(self) -> int | None:
@@ -116,14 +131,20 @@ class WindowInput:
                 self._enter(at, row)
 
     def arrive_row(self, at: int, row: Solution) -> None:
-        """Take the row of a single triple."""
+        """Take the row of a single triple (the way most elements come; see `arrive`)."""
         self.used = True
         if self._slide is not None:
             self._enter(at, row)
             return
         if self.keeps_log:
             self._log.append((at, row))
-        self._changed(row, 1)
+        else:
+            self._rows += 1
+        self.recent.append(row)
+        if self._bag is not None:
+            self._bag.change(row, 1)
+        for consumer in self.consumers:
+            consumer.route(row, 1)
 
     def _enter(self, at: int, item: Any) -> None:
         if self._slide is not None and (self._boundary is None or at > self._boundary):
@@ -140,16 +161,16 @@ class WindowInput:
             self._star.insert(*item)
 
     def _changed(self, row: Solution, count: int) -> None:
-        self.rows += count
         if self._bag is not None:
             self._bag.change(row, count)
         if count > 0:
+            self._rows += count
+            self.recent.append(row)
             for consumer in self.consumers:
                 consumer.route(row, count)
         else:
-            for consumer in self.consumers:
-                if consumer.takes_expired:
-                    consumer.route(row, count)
+            for consumer in self._leavers:
+                consumer.route(row, count)
 
     # -------------------------------------------------------------------------------- time
 
@@ -165,12 +186,27 @@ class WindowInput:
             first = now - self._width
         log = self._log
         star = self._star
+        if star is not None:
+            while log and log[0][0] < first:
+                star.expire(*log.popleft()[1])
+            return
+        bag = self._bag
         while log and log[0][0] < first:
-            item = log.popleft()[1]
-            if star is None:
-                self._changed(item, -1)
-            else:
-                star.expire(*item)
+            row = log.popleft()[1]
+            if bag is not None:
+                bag.change(row, -1)
+            for consumer in self._leavers:
+                consumer.route(row, -1)
+
+    @property
+    def width(self) -> int:
+        """How many milliseconds a row stays (before the slide is taken into account)."""
+        return self._width
+
+    @property
+    def log(self) -> deque[tuple[int, Any]]:
+        """What is in the window, oldest first."""
+        return self._log
 
     def admit(self, now: int) -> None:
         """Let in what has waited for the slide, if a boundary has passed."""
@@ -187,7 +223,3 @@ class WindowInput:
                 self._log.append((at, item))
                 self._insert(item)
 
-
-def only_subject(subject: TermId, triples: Sequence[EncodedTriple]) -> bool:
-    """Whether all these triples have this subject."""
-    return all(triple[0] == subject for triple in triples)
