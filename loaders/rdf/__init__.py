@@ -1,0 +1,1 @@
+"""RDF files of any size into a static store, through Spark."""

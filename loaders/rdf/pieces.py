@@ -1,0 +1,213 @@
+"""Cuts RDF files into pieces that workers read at the same time, and reads a piece.
+
+An uncompressed N-Triples or N-Quads file is cut at line ends; every other is one piece, because
+its meaning depends on what came before (prefixes, nesting, compression).
+
+Malformed lines of line formats are rejected one by one. In Turtle, TriG and N3 the parser goes on
+behind the next statement that it understands. RDF/XML and JSON-LD files are not read beyond their
+first error.
+"""
+
+import glob
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import pyarrow as pa
+import pyoxigraph as ox
+
+from loaders.errors import InputError
+from tpf_server.errors import RdfInputError
+from tpf_server.store.rdf_files import (
+    BlankNodeScope,
+    QuadTexts,
+    open_rdf,
+    quad_texts,
+    rdf_files,
+    rdf_format,
+)
+
+PIECE_BYTES = 32 << 20
+_CHUNK_BYTES = 1 << 20
+_LINE_FORMATS = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
+_RECOVERING = (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG, ox.RdfFormat.N3)
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file or a part of it.
+
+    Args:
+        number: of the piece.
+        file: number of the file among the inputs; scopes its blank nodes.
+        path: of the file.
+        start: first byte; a line that begins before it belongs to the piece before.
+        end: first byte of the next piece; ``None``: to the end of the file.
+    """
+
+    number: int
+    file: int
+    path: str
+    start: int = 0
+    end: int | None = None
+
+
+class Reject(NamedTuple):
+    """A part of a file that is not RDF."""
+
+    path: str
+    line: int | None
+    message: str
+    text: str
+
+
+def input_files(inputs: Iterable[str | Path]) -> list[Path]:
+    """The RDF files that are named, match a pattern, or lie in a named directory.
+
+    Raises:
+        InputError: an input does not exist or is no RDF file.
+    """
+    paths: list[Path] = []
+    for given in inputs:
+        path = Path(given)
+        if not path.exists() and glob.has_magic(str(given)):
+            matches = sorted(glob.glob(str(given), recursive=True))
+            if not matches:
+                raise InputError(f"no file matches {given}")
+            paths.extend(map(Path, matches))
+        else:
+            paths.append(path)
+    try:
+        return rdf_files(paths)
+    except RdfInputError as error:
+        raise InputError(str(error)) from None
+
+
+def cut(files: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
+    """The pieces of some files, in the sequence of their contents."""
+    pieces: list[Piece] = []
+    for number, path in enumerate(files):
+        size = path.stat().st_size
+        if path.suffix.lower() in (".nt", ".nq") and size > piece_bytes:
+            for start in range(0, size, piece_bytes):
+                end = start + piece_bytes if start + piece_bytes < size else None
+                pieces.append(Piece(len(pieces), number, str(path.resolve()), start, end))
+        else:
+            pieces.append(Piece(len(pieces), number, str(path.resolve())))
+    return pieces
+
+
+class PieceReader:
+    """Reads one piece.
+
+    Args:
+        piece: what to read.
+        reject: called with everything that is not RDF.
+    """
+
+    def __init__(self, piece: Piece, reject: Callable[[Reject], None]) -> None:
+        self._piece = piece
+        self._path = Path(piece.path)
+        self._reject = reject
+        found = rdf_format(self._path)
+        assert found is not None
+        self._format = found
+        self._scope = BlankNodeScope(piece.file, keep_labels=found in _LINE_FORMATS)
+        self.prefixes: dict[str, str] = {}
+        """Prefix to namespace, complete when all quads have been read."""
+
+    def quads(self) -> Iterator[QuadTexts]:
+        """The quads in canonical N-Triples texts, blank nodes scoped.
+
+        Raises:
+            InputError: the file cannot be read or decompressed.
+        """
+        try:
+            with open_rdf(self._path) as file:
+                if self._format in _LINE_FORMATS:
+                    yield from self._lines(file)
+                else:
+                    yield from self._document(file)
+        except (EOFError, zlib.error, OSError, pa.ArrowException, gzip.BadGzipFile) as error:
+            raise InputError(str(error), self._piece.path) from error
+
+    def _lines(self, file: IO[bytes]) -> Iterator[QuadTexts]:
+        first = 1  # the number of the first line of the chunk, within the piece
+        for chunk in _chunks(file, self._piece.start, self._piece.end):
+            try:
+                quads = list(quad_texts(ox.parse(chunk, self._format), self._scope))
+            except SyntaxError:
+                yield from self._one_by_one(chunk, first)
+            else:
+                yield from quads
+            first += chunk.count(b"\n")
+
+    def _one_by_one(self, chunk: bytes, first: int) -> Iterator[QuadTexts]:
+        for number, line in enumerate(chunk.split(b"\n"), start=first):
+            try:
+                yield from list(quad_texts(ox.parse(line, self._format), self._scope))
+            except SyntaxError as error:
+                line_number = self._lines_before() + number
+                self._reject(Reject(self._piece.path, line_number, _message(error), _shown(line)))
+
+    def _lines_before(self) -> int:
+        """How many lines of the file end before the piece; read again, for few have rejects."""
+        if not self._piece.start:
+            return 0
+        lines = 0
+        with open_rdf(self._path) as file:
+            for chunk in _chunks(file, 0, self._piece.start):
+                lines += chunk.count(b"\n")
+        return lines
+
+    def _document(self, file: IO[bytes]) -> Iterator[QuadTexts]:
+        parser = ox.parse(file, self._format)
+        while True:
+            try:
+                yield from quad_texts(parser, self._scope)
+                break
+            except SyntaxError as error:
+                message = _message(error)
+                if self._format not in _RECOVERING:
+                    message += " (the rest of the file is not read)"
+                self._reject(Reject(self._piece.path, error.lineno, message, ""))
+                if self._format not in _RECOVERING:
+                    break
+        self.prefixes = dict(parser.prefixes)
+
+
+def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
+    """The lines that begin in ``[start, end)``, in chunks of whole lines."""
+    if isinstance(file, pa.NativeFile):
+        file = io.BufferedReader(file)  # it has no readline of its own
+    position = start
+    if start:
+        # A line that begins exactly at `start` is ours: look at the byte before.
+        file.seek(start - 1)
+        position = start - 1 + len(file.readline())
+    while end is None or position < end:
+        wanted = _CHUNK_BYTES if end is None else min(_CHUNK_BYTES, end - position)
+        chunk = file.read(wanted)
+        if not chunk:
+            return
+        if not chunk.endswith(b"\n"):
+            chunk += file.readline()
+        position += len(chunk)
+        yield chunk
+
+
+def _message(error: SyntaxError) -> str:
+    # Its own position counts from the beginning of what was parsed, which may be one line.
+    text = str(error.msg)
+    _, found, rest = text.partition(": ")
+    return rest if found and text.startswith("Parser error") else text
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode("utf-8", "replace").strip()
+    return f"{text[:_SHOWN]}…" if len(text) > _SHOWN else text

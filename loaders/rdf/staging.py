@@ -1,0 +1,40 @@
+"""The place beside a store where a load keeps what is not finished.
+
+It is locked while a load runs. What a killed load left there is removed by the next one.
+"""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from loaders.errors import OutputError
+
+
+@contextmanager
+def staging(store: Path) -> Iterator[Path]:
+    """An empty directory beside the store, removed at the end.
+
+    Raises:
+        OutputError: another load into this store is running, or the disk is not writable.
+    """
+    store = store.resolve()
+    directory = store.parent / f".{store.name}.loading"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "lock").open("a")
+    except OSError as error:
+        raise OutputError(f"{store}: {error.strerror or error}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"another load into {store} is running") from None
+        try:
+            work = directory / "work"
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir()
+            yield work
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)

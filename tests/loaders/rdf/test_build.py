@@ -1,0 +1,185 @@
+import gzip
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaders.errors import InputError, OutputError
+from loaders.rdf.build import RdfSummary, load_rdf_local, load_rdf_spark
+from loaders.rdf.pieces import input_files
+from loaders.rdf.staging import staging
+from tpf_server.errors import RdfInputError
+from tpf_server.store.indexing import index_files
+from tpf_server.store.manifest import Manifest, read_manifest
+
+W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def content(manifest: Manifest) -> tuple[object, ...]:
+    """All that two equal stores share: the version is a hash of every byte of both."""
+    return (
+        manifest.version, manifest.quads, manifest.terms, manifest.graphs, manifest.orders,
+        dict(manifest.prefixes),
+    )  # fmt: skip
+
+
+def reference(files: list[Path], tmp_path: Path) -> tuple[object, ...]:
+    """The store that the server's own writer makes."""
+    return content(index_files(files, tmp_path / "reference", created=CREATED))
+
+
+def random_files(directory: Path, seed: int, graphs: bool) -> list[Path]:
+    """Files with repetitions, blank nodes, awkward literals, and several formats."""
+    pick = random.Random(seed)
+    directory.mkdir()
+
+    def node() -> str:
+        return pick.choice([f"<http://e/{pick.randrange(30)}>", f"_:b{pick.randrange(5)}"])
+
+    def value() -> str:
+        text = pick.choice(['"a"', '"\\u00e9\\t"@EN', '"1"^^<http://e/d>', '"🚂"', '"\\uFFFD"'])
+        return pick.choice([node(), text, f'"{pick.randrange(99)}"'])
+
+    def graph() -> str:
+        return pick.choice(["", f" <http://g/{pick.randrange(3)}>", " _:g"]) if graphs else ""
+
+    def line() -> str:
+        return f"{node()} <http://p/{pick.randrange(4)}> {value()}{graph()} .\n"
+
+    suffix = "nq" if graphs else "nt"
+    (directory / f"a.{suffix}").write_text("".join(line() for _ in range(2000)))
+    packed = gzip.compress("".join(line() for _ in range(300)).encode())
+    (directory / f"b.{suffix}.gz").write_bytes(packed)
+    (directory / "c.ttl").write_text("@prefix e: <http://e/> . e:1 e:p [ e:q 1, 2.5, true ] .")
+    (directory / "d.ttl").write_text("@prefix e: <http://other/> . @prefix f: <http://f/> .")
+    return input_files([directory])
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_one_process_writes_the_same_store(tmp_path: Path, graphs: bool) -> None:
+    files = random_files(tmp_path / "in", 1, graphs)
+    summary = load_rdf_local(files, tmp_path / "store", created=CREATED)
+    assert content(summary.manifest) == reference(files, tmp_path)
+    assert (summary.rejects, summary.predicates) == (0, 6)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("graphs", [False, True])
+def test_spark_writes_the_same_store(spark: Any, tmp_path: Path, graphs: bool) -> None:
+    files = random_files(tmp_path / "in", 2, graphs)
+    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED, piece_bytes=30_000)
+    assert content(summary.manifest) == reference(files, tmp_path)
+    assert (summary.rejects, summary.predicates) == (0, 6)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_writes_the_same_store_of_the_conformance_data(spark: Any, tmp_path: Path) -> None:
+    if not W3C.is_dir():
+        pytest.skip("the conformance data are not there")
+    files = []
+    for file in input_files([W3C]):
+        try:
+            index_files([file], tmp_path / "probe", created=CREATED)
+        except RdfInputError:  # relative IRIs, and tests of malformed data
+            continue
+        files.append(file)
+    assert len(files) > 50
+    wanted = reference(files, tmp_path)
+    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED)
+    assert content(summary.manifest) == wanted
+    local = load_rdf_local(files, tmp_path / "local", created=CREATED)
+    assert content(local.manifest) == wanted
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_leaves_out_what_is_malformed(spark: Any, tmp_path: Path) -> None:
+    lines = [f'<http://e/{n}> <http://e/p> "{n}" .' for n in range(3000)]
+    good = tmp_path / "good.nt"
+    bad = list(lines)
+    places = {0: "x", 700: "<a> <b> .", 1999: '"a" <http://e/p> "b" .', 2999: "end"}
+    for place, text in places.items():
+        bad.insert(place, text)
+    good.write_text("\n".join(lines))
+    (tmp_path / "bad.nt").write_text("\n".join(bad))
+    rejects = tmp_path / "rejects" / "rejects.ndjson"
+    found: list[RdfSummary] = [
+        load_rdf_spark(
+            [tmp_path / "bad.nt"], tmp_path / "spark", spark, created=CREATED, rejects=rejects,
+            piece_bytes=20_000,
+        ),
+        load_rdf_local([tmp_path / "bad.nt"], tmp_path / "local", created=CREATED),
+    ]  # fmt: skip
+    wanted = reference([good], tmp_path)
+    for summary in found:
+        assert content(summary.manifest) == wanted
+        assert summary.rejects == 4
+        assert {(r.line, r.text) for r in summary.first_rejects} == {
+            (place + 1, text) for place, text in places.items()
+        }
+    assert len(rejects.read_text().splitlines()) == 4
+    before = read_manifest(tmp_path / "spark")
+    with pytest.raises(InputError, match=r"bad\.nt, line (1|701|2000|3000): "):
+        load_rdf_spark(
+            [tmp_path / "bad.nt"], tmp_path / "spark", spark, created=CREATED, strict=True
+        )
+    assert read_manifest(tmp_path / "spark") == before
+
+
+def test_strict_names_the_first_and_leaves_the_old_store(tmp_path: Path) -> None:
+    file = tmp_path / "a.nt"
+    file.write_text('<http://e/s> <http://e/p> "x" .\n')
+    load_rdf_local([file], tmp_path / "store", created=CREATED)
+    before = read_manifest(tmp_path / "store")
+    file.write_text('<http://e/s> <http://e/p> "y" .\nbad\nworse\n')
+    with pytest.raises(InputError, match=r"a\.nt, line 2: .*: bad$"):
+        load_rdf_local([file], tmp_path / "store", created=CREATED, strict=True)
+    assert read_manifest(tmp_path / "store") == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.nt", "store"]
+    summary = load_rdf_local([file], tmp_path / "store", created=CREATED)
+    assert summary.rejects == 2
+    assert summary.manifest.version != before.version
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_files_without_a_triple(spark: Any, tmp_path: Path) -> None:
+    file = tmp_path / "a.nt"
+    file.write_text("# nothing\n")
+    wanted = reference([file], tmp_path)
+    local = load_rdf_local([file], tmp_path / "local", created=CREATED)
+    other = load_rdf_spark([file], tmp_path / "spark", spark, created=CREATED)
+    assert content(local.manifest) == content(other.manifest) == wanted
+
+
+def test_what_a_killed_load_left_is_removed(tmp_path: Path) -> None:
+    litter = tmp_path / ".store.loading" / "work" / "rows"
+    litter.mkdir(parents=True)
+    (litter / "5.npy").write_text("half")
+    with staging(tmp_path / "store") as work:
+        assert list(work.iterdir()) == []
+        with (
+            pytest.raises(OutputError, match=r"another load into .* is running"),
+            staging(tmp_path / "store"),
+        ):
+            pass
+        assert work.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_that_are_no_store(tmp_path: Path) -> None:
+    file = tmp_path / "a.nt"
+    file.write_text("")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("dear")
+    with pytest.raises(OutputError, match="other files"):
+        load_rdf_local([file], tmp_path / "other", created=CREATED)
+    with pytest.raises(OutputError, match="is a directory"):
+        load_rdf_local([file], file, created=CREATED)

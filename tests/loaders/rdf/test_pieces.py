@@ -1,0 +1,126 @@
+import bz2
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaders.errors import InputError
+from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
+from tpf_server.store.rdf_files import QuadTexts, RdfReader
+
+GOOD = [
+    '<http://e/s> <http://e/p> "a\\u00e9\\n\\"" .',
+    '_:b <http://e/p> "ü🚂"@EN-us .',
+    "<http://e/s> <http://e/p> _:c . # a comment",
+    '<http://e/s> <http://e/p> "1"^^<http://www.w3.org/2001/XMLSchema#string> .',
+    "<http://e/s> <http://e/p> <<( <http://e/s> <http://e/p> _:b )>> .",
+    "# only a comment",
+    "",
+]
+BAD = [
+    "nonsense",
+    '<relative> <http://e/p> "x" .',
+    '<http://e/s> <http://e/p> "unfinished .',
+    '<http://e/s> <http://e/p> "x"',
+    '"x" <http://e/p> <http://e/o> .',
+]
+
+
+def read(files: list[Path], piece_bytes: int) -> tuple[list[QuadTexts], list[Reject]]:
+    rejects: list[Reject] = []
+    quads: list[QuadTexts] = []
+    for piece in cut(files, piece_bytes):
+        quads.extend(PieceReader(piece, rejects.append).quads())
+    return quads, rejects
+
+
+@given(
+    st.lists(st.sampled_from(GOOD + BAD), max_size=30),
+    st.integers(1, 400),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+)
+def test_pieces_read_what_the_lines_say(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[str],
+    piece_bytes: int,
+    end: str,
+    last_end: bool,
+) -> None:
+    directory = tmp_path_factory.mktemp("pieces")
+    file, good = directory / "all.nt", directory / "good.nt"
+    file.write_bytes((end.join(lines) + (end if last_end else "")).encode())
+    good.write_text("\n".join(line for line in lines if line in GOOD))
+    quads, rejects = read([file], piece_bytes)
+    # The reader of the local writer reads the good lines alone, in one go.
+    assert quads == list(RdfReader(good, 0).quads())
+    expected = [(number, line) for number, line in enumerate(lines, 1) if line in BAD]
+    assert [(reject.line, reject.text) for reject in rejects] == expected
+    assert all(reject.message for reject in rejects)
+
+
+def test_compressed_files(tmp_path: Path) -> None:
+    text = "\n".join(GOOD[:3]).encode()
+    (tmp_path / "a.nt").write_bytes(text)
+    (tmp_path / "a.nt.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "a.nt.bz2").write_bytes(bz2.compress(text))
+    with pa.output_stream(str(tmp_path / "a.nt.zst"), compression="zstd") as stream:
+        stream.write(text)
+    plain, _ = read([tmp_path / "a.nt"], 10)
+    assert len(plain) == 3
+    for ending in (".gz", ".bz2", ".zst"):
+        assert read([tmp_path / f"a.nt{ending}"], 10) == (plain, [])
+    (tmp_path / "cut.nt.gz").write_bytes(gzip.compress(text * 50)[:-20])
+    with pytest.raises(InputError, match=r"cut\.nt\.gz"):
+        read([tmp_path / "cut.nt.gz"], 10)
+
+
+def test_turtle_goes_on_behind_what_is_malformed(tmp_path: Path) -> None:
+    file = tmp_path / "a.ttl"
+    file.write_text(
+        "@prefix : <http://e/> .\n:a :b :c .\n:a nope:b :c .\n:a :b :d ; :e [ :f 1 ] .\n"
+    )
+    rejects: list[Reject] = []
+    (piece,) = cut([file])
+    reader = PieceReader(piece, rejects.append)
+    quads = list(reader.quads())
+    assert len(quads) == 4
+    assert [(reject.line, "nope" in reject.message) for reject in rejects] == [(3, True)]
+    assert reader.prefixes == {"": "http://e/"}
+    # Blank nodes are numbered through, also behind the mistake.
+    assert {q[2] for q in quads if q[2].startswith("_:")} == {"_:f0n0"}
+
+
+def test_documents_that_cannot_be_read_on(tmp_path: Path) -> None:
+    file = tmp_path / "a.rdf"
+    file.write_text(
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:e="http://e/">'
+        '<rdf:Description rdf:about="http://e/s"><e:p>x</e:p></rdf:Description>'
+        '<rdf:Description rdf:about="relative"><e:p>x</e:p></rdf:Description>'
+        '<rdf:Description rdf:about="http://e/t"><e:p>x</e:p></rdf:Description></rdf:RDF>'
+    )
+    quads, rejects = read([file], 10)
+    assert [quad[0] for quad in quads] == ["<http://e/s>"]
+    assert len(rejects) == 1
+    assert rejects[0].message.endswith("(the rest of the file is not read)")
+
+
+def test_inputs_are_files_directories_and_patterns(tmp_path: Path) -> None:
+    for name in ("b.nt", "a.nq", "c/d.ttl.gz", "note.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    assert input_files([tmp_path]) == [tmp_path / n for n in ("a.nq", "b.nt", "c/d.ttl.gz")]
+    assert input_files([tmp_path / "*.n?"]) == [tmp_path / n for n in ("a.nq", "b.nt")]
+    assert input_files([tmp_path / "b.nt", tmp_path / "c"]) == [
+        tmp_path / "b.nt", tmp_path / "c/d.ttl.gz",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="no ending of an RDF file"):
+        input_files([tmp_path / "note.txt"])
+    with pytest.raises(InputError, match="does not exist"):
+        input_files([tmp_path / "absent.nt"])
+    with pytest.raises(InputError, match="no file matches"):
+        input_files([tmp_path / "*.trig"])
