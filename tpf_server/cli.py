@@ -7,6 +7,7 @@ makes it read the settings again and replace the workers one by one.
 
 import http.client
 import logging
+import multiprocessing
 import os
 import socket
 import sys
@@ -103,6 +104,8 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
             click.echo(f"tpf-server: the settings stay as they were: {error}", err=True)
 
     hand_over(configuration)
+    # A forked worker could inherit a lock that a thread of this process holds just then.
+    multiprocessing.set_start_method("spawn", force=True)
     server = Server(
         "tpf_server.app:factory",
         factory=True,
@@ -115,6 +118,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         log_access=settings.access_log,
         log_dictconfig=_LOGGING,
         websockets=False,
+        respawn_interval=2.0,
     )
     server.on_reload(reload)
     names = ", ".join(dataset.name for dataset in configuration.datasets)

@@ -10,6 +10,7 @@ from tpf_server.fragments.fragment import Query, evaluate, pose
 from tpf_server.fragments.freshness import entity_tag, last_modified, max_age
 from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.request import read_request
+from tpf_server.web.compression import compress, encoding_of
 from tpf_server.web.responses import answer, http_date, without_body
 from tpf_server.web.site import Site
 
@@ -37,7 +38,8 @@ def read_fragment(
         ),
         site.clock.now(),
     )
-    tag = entity_tag(query, chosen.media_type)
+    encoding = encoding_of(request) if site.settings.compress else None
+    tag = entity_tag(query, f"{chosen.media_type} {encoding or ''}")
     if _unchanged(request, query, tag):
         response = without_body(304)
     elif request.method == "HEAD":
@@ -45,12 +47,14 @@ def read_fragment(
         response.headers["Content-Type"] = _content_type(chosen.media_type)
     else:
         response = answer(chosen.writer.write(evaluate(query)), _content_type(chosen.media_type))
+        if encoding is not None:
+            compress(response, encoding)
     headers = response.headers
     age = max_age(query)
     headers["Cache-Control"] = f"public, max-age={age}"
     headers["Expires"] = http_date(query.now + timedelta(seconds=age))
     headers["ETag"] = tag
-    headers["Vary"] = "Accept"
+    headers["Vary"] = "Accept, Accept-Encoding"
     modified = last_modified(query)
     if modified is not None:
         headers["Last-Modified"] = http_date(modified)

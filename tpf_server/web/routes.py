@@ -4,6 +4,7 @@ One rule takes all paths: datasets come and go at run time, so they are looked u
 Other parts of the server (continuous queries) add rules of their own, which Flask prefers.
 """
 
+import re
 from collections.abc import Callable
 from urllib.parse import quote
 
@@ -13,17 +14,19 @@ from werkzeug.exceptions import HTTPException
 from tpf_server.errors import MethodError, NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Chosen, Negotiator
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.web.api_doc import api_documentation
 from tpf_server.web.health import alive, ready
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.index import index
 from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
 from tpf_server.web.read import read_fragment
-from tpf_server.web.responses import READ_METHODS, dress, options
+from tpf_server.web.responses import READ_METHODS, dress, json_answer, options
 from tpf_server.web.site import Site
 
 _METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 _FACTS = "/facts"
+_HOST = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 _FACTS_METHODS = ("POST", "OPTIONS")
 
 
@@ -50,6 +53,7 @@ class Router:
         self._negotiator = Negotiator((*WRITERS, HtmlWriter(site.settings.title)))
         self._pages: dict[str, Callable[[], Response]] = {
             "": self._index,
+            "api-doc": self._api_doc,
             "healthz": alive,
             "readyz": lambda: ready(site),
         }
@@ -87,6 +91,12 @@ class Router:
         chosen = self._negotiator.by_accept(request.headers.get("Accept"))
         return index(self._site, self.base(request), chosen)
 
+    def _api_doc(self) -> Response:
+        document = api_documentation(self._site, self.base(request))
+        response = json_answer(document, media_type="application/ld+json")
+        response.headers["Cache-Control"] = "public, max-age=60"
+        return response
+
     def _page(self, page: Callable[[], Response]) -> Response:
         if request.method == "OPTIONS":
             return options(READ_METHODS)
@@ -104,9 +114,19 @@ class Router:
             raise MethodError(request.method, _FACTS_METHODS)
         return publish_facts(self._site, endpoint, request)
 
-    def base(self, request: Request) -> str:  # noqa: ARG002
-        """The URL that the client knows the server under."""
-        return self._site.settings.base
+    def base(self, request: Request) -> str:
+        """The URL that the client knows the server under.
+
+        A client could forge what it calls us, so only the settings count, or a proxy that the
+        settings trust.
+        """
+        settings = self._site.settings
+        if settings.trust_forwarded:
+            host = request.headers.get("X-Forwarded-Host", "").rpartition(",")[2].strip()
+            scheme = request.headers.get("X-Forwarded-Proto", "http").rpartition(",")[2].strip()
+            if _HOST.fullmatch(host) and scheme in ("http", "https"):
+                return f"{scheme}://{host}/"
+        return settings.base
 
     def dress(self, response: Response) -> Response:
         """Add the header fields that all answers have in common."""

@@ -1,0 +1,78 @@
+"""Compression, proxies, the API documentation."""
+
+import gzip
+import json
+from pathlib import Path
+
+import brotli
+import pytest
+from pyld import jsonld
+
+from tests.support.served import BASE, HYDRA, Served, parse
+from tests.tpf_server.conftest import STATIC
+
+
+@pytest.mark.parametrize(
+    ("accept", "encoding"),
+    [
+        ("gzip", "gzip"), ("br", "br"), ("gzip, br", "br"), ("gzip;q=1, br;q=0.5", "gzip"),
+        ("identity", None), ("gzip;q=0", None), ("*", "br"), ("", None), ("zstd", None),
+    ],
+)  # fmt: skip
+def test_gzip_and_br_as_accepted(served: Served, accept: str, encoding: str | None) -> None:
+    plain = served.app.test_client().get("/trains")
+    packed = served.app.test_client().get("/trains", headers={"Accept-Encoding": accept})
+    assert packed.headers.get("Content-Encoding") == encoding
+    assert packed.headers["Vary"] == "Accept, Accept-Encoding"
+    assert int(packed.headers["Content-Length"]) == len(packed.data)
+    if encoding is None:
+        assert packed.data == plain.data
+    else:
+        unpack = gzip.decompress if encoding == "gzip" else brotli.decompress
+        assert unpack(packed.data) == plain.data
+        assert packed.headers["ETag"] != plain.headers["ETag"]
+
+
+def test_compression_can_be_off(tmp_path: Path) -> None:
+    with Served(tmp_path, STATIC, settings={"compress": False}) as served:
+        response = served.app.test_client().get("/trains", headers={"Accept-Encoding": "gzip"})
+        assert "Content-Encoding" not in response.headers
+
+
+def test_a_trusted_proxy_says_how_clients_know_us(tmp_path: Path) -> None:
+    with Served(tmp_path, STATIC, settings={"trust_forwarded": True}) as served:
+        forwarded = {"X_Forwarded_Host": "data.test", "X_Forwarded_Proto": "https"}
+        text = served.get("trains", "application/n-quads", **forwarded).text
+        assert "<https://data.test/trains#metadata>" in text
+        assert BASE not in text
+        for bad in ("evil.test/x", "a b", '"', "x\\y"):
+            text = served.get("trains", "application/n-quads", X_Forwarded_Host=bad).text
+            assert f"<{BASE}trains#metadata>" in text
+
+
+def test_the_api_documentation_is_valid_hydra_without_remote_contexts(served: Served) -> None:
+    response = served.get("api-doc")
+    assert response.headers["Content-Type"] == "application/ld+json"
+    document = json.loads(response.text)
+    assert '"@context"' not in response.text.replace('"@context"', "", 1)
+
+    def no_remote(url: str, options: object) -> dict[str, object]:
+        pytest.fail(f"a remote context: {url}")
+
+    expanded = jsonld.expand(document, {"documentLoader": no_remote})
+    assert expanded[0]["@id"] == BASE + "api-doc"
+    rows = parse(response.content, "application/ld+json")
+    types = {row.object.strip("<>") for row in rows if row.predicate.endswith("#type>")}
+    assert {HYDRA + name for name in ("ApiDocumentation", "Class", "Error", "Status")} <= types
+    assert HYDRA + "SupportedProperty" in types
+    predicates = {row.predicate.strip("<>") for row in rows}
+    assert HYDRA + "supportedOperation" in predicates
+    assert {row.object for row in rows if row.predicate == f"<{HYDRA}entrypoint>"} == {f"<{BASE}>"}
+    for row in rows:
+        if row.predicate in (f"<{HYDRA}{name}>" for name in ("returns", "property", "expects")):
+            assert row.object[0] == "<"
+
+
+def test_every_response_links_to_the_documentation(served: Served) -> None:
+    for path in ("trains", "", "nothing", "healthz"):
+        assert f"<{BASE}api-doc>" in served.get(path).headers["Link"]
