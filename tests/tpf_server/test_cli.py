@@ -1,0 +1,115 @@
+"""The real ``tpf-server`` over loopback."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+from click.testing import CliRunner
+
+from tpf_server.cli import main
+from tpf_server.settings import describe
+
+COMMAND = [sys.executable, "-c", "from tpf_server.cli import main; main()"]
+
+
+@contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A server on a free port: its URL and its process, which is ended afterwards."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments, "--port", "0"],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert select.select([process.stdout], [], [], 60)[0], "the server never became ready"
+        line = process.stdout.readline()
+        found = re.fullmatch(r"tpf-server: (http://127\.0\.0\.1:\d+/) \(datasets: trains\)\n", line)
+        assert found, line
+        yield found[1], process
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stdout.close()
+
+
+def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) -> None:
+    (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
+    config = tmp_path / "server.toml"
+    config.write_text('title = "Before"\n')
+    arguments = ("trains.nt", "--workers", "2", "--publish-token", "T", "--config", str(config))
+    with running(tmp_path, *arguments) as (url, process):
+        for number in range(5):
+            # A session of its own: another connection, perhaps another worker.
+            answer = requests.post(
+                f"{url}trains/facts?expiration=2999-01-01T00:00:00Z",
+                data=f'<http://example.org/t{number}> <http://example.org/delay> "1" .',
+                headers={"Authorization": "Bearer T", "Content-Type": "text/turtle"},
+                timeout=30,
+            )
+            assert answer.status_code == 201
+            for _ in range(6):
+                page = requests.get(
+                    f"{url}trains.nq?predicate=http://example.org/delay", timeout=30
+                )
+                lines = [line for line in page.text.splitlines() if "#metadata" not in line]
+                assert len(lines) == number + 1
+        assert requests.head(f"{url}trains", timeout=30).headers["ETag"]
+        config.write_text('title = "After"\n')
+        process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while "After" not in requests.get(url, headers={"Accept": "text/html"}, timeout=30).text:
+            assert time.monotonic() < deadline, "the new settings never counted"
+            time.sleep(0.1)
+        process.terminate()
+        assert process.wait(30) == 0
+    # What was acknowledged is there after a restart.
+    with running(tmp_path, "trains.nt", "--publish-token", "T") as (url, process):
+        page = requests.get(f"{url}trains.nq?predicate=http://example.org/delay", timeout=30)
+        assert 'dynamicTriples> "5"' in page.text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_help_settings_lists_the_table() -> None:
+    result = CliRunner().invoke(main, ["--help-settings"])
+    assert (result.exit_code, result.output) == (0, describe() + "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        ([], 2, "nothing to serve"),
+        (["missing.nt"], 2, "missing.nt"),
+        (["bad.nt"], 1, "bad.nt"),
+        (["good.nt", "good.nt"], 2, "two datasets"),
+        (["good.nt", "--port", "x"], 2, "--port"),
+        (["good.nt", "--workers", "0"], 2, "workers"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    status: int,
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.nt").write_text("")
+    (tmp_path / "bad.nt").write_text("<http://example.org/a> nonsense\n")
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == status, result.output
+    assert says in result.output
+    assert "Traceback" not in result.output

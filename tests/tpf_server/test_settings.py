@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+
+from tpf_server.datasets import dataset_of_path, distinct
+from tpf_server.errors import SettingsError
+from tpf_server.settings import (
+    Configuration,
+    DatasetSettings,
+    Settings,
+    describe,
+    read_configuration,
+    table,
+)
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('port = 1\nworkers = 1\npage_size = 1\n[datasets.trains]\nsource = "x.nt"\n')
+    environment = {"TPF_SERVER_WORKERS": "2", "TPF_SERVER_PAGE_SIZE": "2", "HOME": "x"}
+    server, datasets = read_configuration(file, environment, {"page_size": 3, "host": None})
+    assert (server.port, server.workers, server.page_size) == (1, 2, 3)
+    assert server.host == "127.0.0.1"
+    assert datasets == (DatasetSettings(name="trains", source="x.nt"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "colour = 1", "port = 'x'", "port = 70000", "workers = 0", "base_url = 'ftp://x'",
+        "compress = 1", "[datasets]\nx = 1", "[datasets.x]\ncolour = 1", "port = ",
+        "[datasets.x]\nannotation = 'y'", "[datasets.x]\nviews = ['y']",
+        "[datasets.x]\nviews = [1]",
+        "[datasets.healthz]", "[datasets.'a b']", "[datasets.x]\nkey = 'y'",
+        "[datasets.x]\nmax_age = -1", "[datasets.x]\nlive = 5", "prefixes = {a = 1}",
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError):
+        read_configuration(file, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("COLOUR", "1"), ("PORT", "x"), ("COMPRESS", "maybe"), ("PREFIXES", "a")],
+)
+def test_a_bad_environment_is_refused(name: str, value: str) -> None:
+    with pytest.raises(SettingsError):
+        read_configuration(None, {f"TPF_SERVER_{name}": value}, {})
+
+
+def test_settings_reach_the_workers_as_they_are() -> None:
+    configuration = Configuration(
+        Settings(prefixes={"a": "http://example.org/"}, publish_token="é"),
+        (DatasetSettings(name="x", live=True, views=("plain",), max_age=1.5),),
+    )
+    assert Configuration.from_json(configuration.to_json()) == configuration
+
+
+def test_every_setting_is_described_and_documented() -> None:
+    text, documentation = describe(), DOCUMENTATION.read_text(encoding="utf-8")
+    for kind in (Settings, DatasetSettings):
+        for row in table(kind):
+            assert row.name in text
+            assert f"| `{row.name}` |" in documentation
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("data/trains.nt", "trains"), ("trains.nq.gz", "trains"), ("stores/trains", "trains"),
+        ("my data.ttl", "my-data"), ("v1.2.nt", "v1.2"), ("trains.STORE", "trains"),
+    ],
+)  # fmt: skip
+def test_a_dataset_is_named_after_its_file(path: str, name: str) -> None:
+    assert dataset_of_path(path) == DatasetSettings(name=name, source=path)
+
+
+def test_two_datasets_cannot_share_a_name() -> None:
+    with pytest.raises(SettingsError, match="two datasets"):
+        distinct([dataset_of_path("a/x.nt"), dataset_of_path("b/x.nt")])
