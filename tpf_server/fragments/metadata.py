@@ -4,8 +4,10 @@ Sources: the Triple Pattern Fragments and Quad Pattern Fragments specifications 
 community group; the Hydra Core Vocabulary; VoID. Clients depend on more than these say:
 
 - the page is called exactly what the client asked for;
-- ``void:subset`` from the dataset to the page comes *before* the one from the fragment, because a
-  popular client takes the last subject that it sees for the fragment;
+- ``void:subset`` from the dataset to the page comes *first*: Comunica heeds ``sd:defaultGraph`` of
+  the dataset only once it knows that the page belongs to it;
+- ``void:subset`` from the fragment to the page comes *after* that, because the same client takes
+  the last subject that it sees for the fragment;
 - there is exactly one ``hydra:template``.
 """
 
@@ -81,6 +83,7 @@ def page_metadata(
     total = integer(matches.total)
     triples = [
         Triple(metadata_graph(request), _PRIMARY_TOPIC, fragment),
+        Triple(dataset, _SUBSET, page),
         *controls(endpoint),
     ]
     if fragment != page:
@@ -90,7 +93,6 @@ def page_metadata(
             Triple(page, _TOTAL, total),
         ]
     triples += [
-        Triple(dataset, _SUBSET, page),
         Triple(fragment, _SUBSET, page),
         Triple(fragment, RDF_TYPE, _COLLECTION),
         Triple(fragment, _SOURCE, dataset),
