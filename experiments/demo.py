@@ -1,0 +1,225 @@
+"""``./run demo``: a live departure board, end to end, by the project's own commands.
+
+``tpf-load`` makes the static facts, ``tpf-server`` serves them as fragments, ``tpf-replay``
+publishes what changes, and ``tpf-query --watch`` keeps the answer up to date on the client.
+"""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from annotations.instants import format_instant
+from loaders.errors import LoaderError
+from loaders.sources.irail import Irail
+from tpf_client import Client
+
+_FIRST_FACTS_SECONDS = 60
+_STOP_SECONDS = 10
+
+_QUERY = """\
+PREFIX t: <http://example.org/train#>
+PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
+SELECT ?departureTime ?routeLabel ?headSign ?platform ?delay
+WHERE {{
+  _:id t:delay ?delay .
+  _:id t:platform ?platform .
+  _:id t:departureTime ?departureTime .
+  _:id t:headSign ?headSign .
+  _:id t:routeLabel ?routeLabel .
+  FILTER (?departureTime > "{start}"^^xsd:dateTime)
+  FILTER (?departureTime < "{until}"^^xsd:dateTime)
+}}
+ORDER BY ?departureTime ?routeLabel
+"""
+
+
+class DemoError(Exception):
+    """A part of the demo did not start or ended too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded feed and the hour of it that is shown.
+
+    Args:
+        source: name of the source for ``tpf-load`` and ``tpf-replay``.
+        inputs: where the recording lies, as arguments of these commands.
+        start: first instant of the feed that is played, in ISO 8601.
+        until: instant at which the shown departures end.
+        speed: seconds of the feed per second.
+    """
+
+    source: str
+    inputs: tuple[str, ...]
+    start: str
+    until: str
+    speed: float
+
+
+def recording(data: str) -> Recording:
+    """The flights that the package index offers, or a file of liveboards.
+
+    Raises:
+        LoaderError: the file is no recording of liveboards.
+    """
+    if data == "flights":
+        # A summer evening with thunderstorms: many delays that grow.
+        return Recording(data, (), "2013-07-22T21:00:00Z", "2013-07-22T22:30:00Z", 60)
+    span = Irail(Path(data)).span(None, None)
+    if span is None:
+        raise DemoError(f"{data}: there is no liveboard in it")
+    until = span.start + timedelta(hours=1, minutes=30)
+    return Recording("irail", (data,), format_instant(span.start), format_instant(until), 60)
+
+
+def run(data: str, seconds: float | None) -> None:
+    """Load, serve, replay and watch; leaves no process and no file behind.
+
+    Args:
+        data: ``flights``, or the path of recorded liveboards (a zip file or a directory).
+        seconds: how long to watch; ``None``: until interrupted.
+
+    Raises:
+        DemoError: a part did not start or ended too early.
+        LoaderError: the recording cannot be read.
+    """
+    chosen = recording(data)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-demo-")))
+        _say(f"loading the static facts of {chosen.source} (Spark where there is a Java)")
+        _load(chosen, folder / "departures")
+        token = secrets.token_urlsafe()
+        environment = os.environ | {
+            "TPF_SERVER_PUBLISH_TOKEN": token,
+            "TPF_SERVER_DATA_DIR": str(folder / "server"),
+            "TPF_PUBLISH_TOKEN": token,
+        }
+        server = stack.enter_context(
+            _process(
+                ("tpf-server", str(folder / "departures"), "--port", "0"),
+                environment,
+                stdout=subprocess.PIPE,
+            )
+        )
+        url = _url(server) + "departures"
+        _say(f"serving {url} (open it in a browser)")
+        replay = stack.enter_context(_process(_replay_command(chosen, url), environment))
+        _await_first_facts(url, replay)
+        _say(f"replaying from {chosen.start}, {chosen.speed:g} times as fast; Ctrl-C ends it")
+        query = folder / "board.rq"
+        query.write_text(_QUERY.format(start=chosen.start, until=chosen.until), encoding="utf-8")
+        watch = ["tpf-query", url, "--watch", "-f", str(query)]
+        if seconds is not None:
+            watch += ["--seconds", f"{seconds:g}"]
+        with _process(watch, environment) as client:
+            if status := client.wait():
+                raise DemoError(f"tpf-query ended with exit status {status}")
+
+
+def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
+    """Wait until the replay has published something, so that the board does not begin empty."""
+    deadline = time.monotonic() + _FIRST_FACTS_SECONDS
+    while time.monotonic() < deadline:
+        if replay.poll() is not None:
+            raise DemoError(f"tpf-replay ended with exit status {replay.returncode}")
+        with Client(url) as client:
+            if client.query("ASK { ?departure <http://example.org/train#delay> ?delay }"):
+                return
+        time.sleep(0.1)
+    raise DemoError("tpf-replay published nothing")
+
+
+def _load(chosen: Recording, output: Path) -> None:
+    span = ("--from", chosen.start, "--until", chosen.until) if chosen.source == "flights" else ()
+    command = ("tpf-load", chosen.source, *chosen.inputs, "--output", str(output), *span)
+    if subprocess.run(_resolved(command), check=False).returncode:  # noqa: S603
+        raise DemoError("the static facts could not be loaded")
+
+
+def _replay_command(chosen: Recording, url: str) -> tuple[str, ...]:
+    return (
+        "tpf-replay", chosen.source, *chosen.inputs, url, "--from", chosen.start,
+        "--speed", f"{chosen.speed:g}", "--quiet",
+    )  # fmt: skip
+
+
+def _url(server: "subprocess.Popen[str]") -> str:
+    """The URL in the line that the server prints as soon as it answers."""
+    assert server.stdout is not None
+    line = server.stdout.readline()
+    for word in line.split():
+        if word.startswith("http://"):
+            return word
+    raise DemoError("tpf-server did not start")
+
+
+def _resolved(command: Sequence[str]) -> list[str]:
+    """The command of this very environment, whatever the search path says."""
+    beside = Path(sys.executable).with_name(command[0])
+    return [str(beside) if beside.exists() else command[0], *command[1:]]
+
+
+@contextmanager
+def _process(
+    command: Sequence[str], environment: dict[str, str], stdout: int | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """A process that is ended when the block is left."""
+    process = subprocess.Popen(  # noqa: S603
+        _resolved(command), env=environment, stdout=stdout, text=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _say(text: str) -> None:
+    typer.echo(f"demo: {text}", err=True)
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="How long to watch; default: until Ctrl-C.")
+    ] = None,
+    data: Annotated[
+        str, typer.Option(metavar="flights|FILE", help="The feed: flights, or liveboards.")
+    ] = "flights",
+) -> None:
+    """Show a live departure board, computed by the client from time-labelled fragments."""
+    # A terminated demo ends its processes like an interrupted one.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        run(data, seconds)
+    except (DemoError, LoaderError, OSError) as error:
+        typer.echo(f"demo: {error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+if __name__ == "__main__":
+    app()
