@@ -9,7 +9,7 @@ from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import metadata_graph, page_metadata
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import Matches, ShownQuad, State
+from tpf_server.fragments.view import Matches, Rows, State
 from tpf_server.store.protocols import Snapshot
 
 
@@ -48,7 +48,7 @@ class Fragment:
     """
 
     query: Query
-    rows: list[ShownQuad]
+    rows: Rows
     total: int
     dynamic: int
     earliest_end: datetime | None
@@ -83,12 +83,8 @@ def evaluate(query: Query) -> Fragment:
     endpoint, request = query.endpoint, query.request
     matches = endpoint.view.matches(request.pattern, query.snapshot, query.state)
     offset = (request.page - 1) * request.limit
-    rows = matches.slice(offset, request.limit) if offset < matches.total else []
-    skolemizer = endpoint.skolemizer
-    rows = [
-        row if row.quad is (shown := skolemizer.quad(row.quad)) else ShownQuad(shown, row.label)
-        for row in rows
-    ]
+    rows = matches.slice(offset, request.limit) if offset < matches.total else Rows([], [])
+    rows = Rows(endpoint.skolemizer.quads(rows.quads), rows.labels)
     earliest_end = matches.earliest_end() if matches.dynamic else None
     links = _links(request, matches, query.snapshot)
     return Fragment(

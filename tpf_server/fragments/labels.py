@@ -5,29 +5,29 @@ all that it says at once. A node reads: every quad on this page with this predic
 subjects, in this graph (and, where it is given, with this object) carries this label.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from annotations.instants import instant_term
 from annotations.labels import Label
 from annotations.namespaces import Vocabulary
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, Triple
-from tpf_server.fragments.view import ShownQuad
+from tpf_server.fragments.view import Rows
 
 _Spot: TypeAlias = tuple[Term, Term, Term]
 
 
-def label_triples(page: Sequence[ShownQuad], vocabulary: Vocabulary) -> list[Triple]:
+def label_triples(page: Rows, vocabulary: Vocabulary) -> list[Triple]:
     """The nodes that state the labels of the labelled quads of a page."""
     spots: dict[_Spot, Label | None] = {}
     ambiguous: set[_Spot] = set()
-    for quad, label in page:
+    for quad, label in zip(page.quads, page.labels, strict=True):
         spot = (quad.subject, quad.predicate, quad.graph)
         if spots.setdefault(spot, label) != label:
             ambiguous.add(spot)
     shared: dict[tuple[Term, Term, Label], dict[Term, None]] = {}
     single: list[tuple[Quad, Label]] = []
-    for quad, label in page:
+    for quad, label in zip(page.quads, page.labels, strict=True):
         if label is None:
             continue
         if ambiguous and (quad.subject, quad.predicate, quad.graph) in ambiguous:

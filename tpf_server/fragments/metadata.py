@@ -34,7 +34,7 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.labels import label_triples
 from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import Matches, ShownQuad
+from tpf_server.fragments.view import Matches, Rows
 from tpf_server.store.protocols import Snapshot
 
 
@@ -71,7 +71,7 @@ def page_metadata(
     endpoint: Endpoint,
     request: FragmentRequest,
     matches: Matches,
-    rows: list[ShownQuad],
+    rows: Rows,
     links: Mapping[str, str],
     snapshot: Snapshot | None,
     earliest_end: datetime | None,
@@ -105,7 +105,8 @@ def page_metadata(
     triples += [Triple(page, _PAGES[name], Term(f"<{url}>")) for name, url in links.items()]
     if snapshot is not None and endpoint.states_labels:
         triples += _temporal(endpoint, request, fragment, matches, snapshot, earliest_end)
-        triples += label_triples(rows, endpoint.vocabulary)
+        if matches.dynamic:
+            triples += label_triples(rows, endpoint.vocabulary)
     elif snapshot is not None:
         evaluated_at = endpoint.vocabulary["evaluatedAt"]
         triples.append(Triple(fragment, evaluated_at, instant_term(from_micros(snapshot.instant))))
@@ -122,10 +123,10 @@ def _temporal(
 ) -> Iterator[Triple]:
     tmp = endpoint.vocabulary
     yield Triple(fragment, tmp["dynamicTriples"], integer(matches.dynamic))
-    yield Triple(fragment, tmp["annotationMethod"], literal(endpoint.method.name))
+    yield Triple(fragment, tmp["annotationMethod"], Term(f'"{endpoint.method.name}"'))
     if matches.dynamic:
         for labelling in matches.labellings():
-            yield Triple(fragment, tmp["labelling"], literal(labelling))
+            yield Triple(fragment, tmp["labelling"], Term(f'"{labelling}"'))
     if earliest_end is not None:
         yield Triple(fragment, tmp["earliestExpiration"], instant_term(earliest_end))
     yield Triple(fragment, tmp["evaluatedAt"], instant_term(from_micros(snapshot.instant)))

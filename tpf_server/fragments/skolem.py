@@ -6,6 +6,7 @@ such an IRI in a request is understood as the blank node again.
 """
 
 import re
+from itertools import chain
 from urllib.parse import quote, unquote
 
 from annotations.terms import Quad, Term
@@ -30,6 +31,12 @@ class Skolemizer:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self._genid = re.compile(r"<" + re.escape(prefix) + r"([^<>]+)>")
+
+    def quads(self, quads: list[Quad]) -> list[Quad]:
+        """The quads as they are shown; the same list where no blank node can be in them."""
+        if "_:" not in "\n".join(chain.from_iterable(quads)):
+            return quads
+        return [self.quad(quad) for quad in quads]
 
     def quad(self, quad: Quad) -> Quad:
         """The quad as it is shown."""

@@ -34,11 +34,11 @@ _ALL: tuple[Shown, ...] = (Plain(), *METHODS)
 VIEW_METHODS: dict[str, Shown] = {method.name: method for method in _ALL}
 
 
-class ShownQuad(NamedTuple):
-    """A quad of a page, with the label of the fact that it comes from (``None``: static)."""
+class Rows(NamedTuple):
+    """The quads of a page and, one for one, the labels of their facts (``None``: static)."""
 
-    quad: Quad
-    label: Label | None
+    quads: list[Quad]
+    labels: list[Label | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +105,19 @@ class Matches:
         self._pattern = pattern
         self._snapshot = snapshot
         self._static_count = dataset.static.count(pattern) if dataset.static else 0
-        self._parts: list[_Rows] = []
+        self._parts: list[_PartFacts] = []
         if dataset.live is not None and snapshot is not None:
-            self._parts = [_Rows(dataset.live, snapshot, part) for part in parts]
+            self._parts = [_PartFacts(dataset.live, snapshot, part) for part in parts]
         self.dynamic = sum(rows.count for rows in self._parts)
         self.total = self._static_count + self.dynamic
 
-    def slice(self, offset: int, limit: int) -> list[ShownQuad]:
+    def slice(self, offset: int, limit: int) -> Rows:
         """Up to `limit` matches from position `offset`."""
-        found: list[ShownQuad] = []
+        found: list[Quad] = []
+        labels: list[Label | None] = []
         if offset < self._static_count and self._dataset.static is not None:
-            quads = self._dataset.static.quads(self._pattern, offset, limit)
-            found = [ShownQuad(quad, None) for quad in quads]
+            found = list(self._dataset.static.quads(self._pattern, offset, limit))
+            labels = [None] * len(found)
         start = self._static_count
         for rows in self._parts:
             wanted = limit - len(found)
@@ -125,11 +126,11 @@ class Matches:
             skipped = max(0, offset - start)
             if skipped < rows.count:
                 render = rows.part.render
-                found += [
-                    ShownQuad(render(fact), fact.label) for fact in rows.facts(skipped, wanted)
-                ]
+                facts = rows.facts(skipped, wanted)
+                found += [render(fact) for fact in facts]
+                labels += [fact.label for fact in facts]
             start += rows.count
-        return found
+        return Rows(found, labels)
 
     def labellings(self) -> list[Labelling]:
         """The kinds of label that the matching facts carry."""
@@ -141,7 +142,7 @@ class Matches:
         return min((end for end in ends if end is not None), default=None)
 
 
-class _Rows:
+class _PartFacts:
     """The matching facts of one part."""
 
     def __init__(self, live: LiveStore, snapshot: Snapshot, part: Part) -> None:

@@ -41,7 +41,7 @@ class HtmlWriter:
         """The page."""
         query = fragment.query
         endpoint, request = query.endpoint, query.request
-        has_graphs = any(row.quad.graph != DEFAULT_GRAPH for row in fragment.rows)
+        has_graphs = any(quad.graph != DEFAULT_GRAPH for quad in fragment.rows.quads)
         until = None
         if query.state.next_change is not None:
             until = _badge("changes at", query.state.next_change, query.now)
@@ -69,9 +69,9 @@ class HtmlWriter:
         query = fragment.query
         cell = self._cells_of(query.endpoint).cell
         pattern_graph = query.request.pattern.graph
-        graphs = not is_variable(pattern_graph) or any(row.quad.graph for row in fragment.rows)
+        graphs = not is_variable(pattern_graph) or any(quad.graph for quad in fragment.rows.quads)
         lines = []
-        for (subject, predicate, value, graph), label in fragment.rows:
+        for (subject, predicate, value, graph), label in zip(*fragment.rows, strict=True):
             line = (
                 f"<tr><td>{cell('subject', subject)}</td><td>{cell('predicate', predicate)}</td>"
                 f"<td>{cell('object', value)}</td>"
@@ -106,11 +106,11 @@ def _badge(what: str, end: datetime, now: datetime) -> Markup:
 
 
 def _counts(fragment: Fragment) -> str:
-    if not fragment.rows:
+    if not fragment.rows.quads:
         return f"{fragment.total:,} items"
     request = fragment.query.request
     first = (request.page - 1) * request.limit + 1
-    last = first + len(fragment.rows) - 1
+    last = first + len(fragment.rows.quads) - 1
     return f"items {first:,}–{last:,} of {fragment.total:,}"
 
 

@@ -49,15 +49,17 @@ def read_fragment(
         response = answer(chosen.writer.write(evaluate(query)), _content_type(chosen.media_type))
         if encoding is not None:
             compress(response, encoding)
-    headers = response.headers
     age = max_age(query)
-    headers["Cache-Control"] = f"public, max-age={age}"
-    headers["Expires"] = http_date(query.now + timedelta(seconds=age))
-    headers["ETag"] = tag
-    headers["Vary"] = "Accept, Accept-Encoding"
+    fields = [
+        ("Cache-Control", f"public, max-age={age}"),
+        ("Expires", http_date(query.now + timedelta(seconds=age))),
+        ("ETag", tag),
+        ("Vary", "Accept, Accept-Encoding"),
+    ]
     modified = last_modified(query)
     if modified is not None:
-        headers["Last-Modified"] = http_date(modified)
+        fields.append(("Last-Modified", http_date(modified)))
+    response.headers.extend(fields)
     return response
 
 
@@ -78,6 +80,7 @@ def _unchanged(request: Request, query: Query, tag: str) -> bool:
         # Weak comparison, as the standard asks for in this header field.
         return request.if_none_match.contains_weak(tag.strip('"'))
     # A date cannot tell that a label has ended, so it counts for static datasets only.
-    since = request.if_modified_since if query.snapshot is None else None
-    modified = last_modified(query)
+    if query.snapshot is not None or "HTTP_IF_MODIFIED_SINCE" not in request.environ:
+        return False
+    since, modified = request.if_modified_since, last_modified(query)
     return since is not None and modified is not None and modified.replace(microsecond=0) <= since

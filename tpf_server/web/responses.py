@@ -3,6 +3,7 @@
 import json
 from datetime import datetime
 from email.utils import format_datetime
+from functools import lru_cache
 
 from flask import Response
 
@@ -12,18 +13,26 @@ JSON = "application/json"
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 _EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"
 
+_PUBLIC = (
+    ("Access-Control-Allow-Origin", "*"),
+    ("Access-Control-Expose-Headers", _EXPOSED),
+)
+
 
 def http_date(instant: datetime) -> str:
     """An instant as header fields write it."""
-    return format_datetime(instant, usegmt=True)
+    return _http_date(instant.replace(microsecond=0))
+
+
+@lru_cache(maxsize=256)
+def _http_date(second: datetime) -> str:
+    return format_datetime(second, usegmt=True)
 
 
 def answer(body: str | bytes, media_type: str, status: int = 200) -> Response:
     """A whole body."""
     data = body.encode() if isinstance(body, str) else body
-    response = Response(data, status)
-    response.headers["Content-Type"] = media_type
-    return response
+    return Response(data, status, {"Content-Type": media_type})
 
 
 def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Response:
@@ -52,9 +61,11 @@ def dress(response: Response, now: datetime, api_doc: str, public: bool) -> Resp
     headers = response.headers
     if headers.get("Content-Type", "").startswith("text/html"):
         headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
-    headers["Date"] = http_date(now)
-    headers.add("Link", f'<{api_doc}>; rel="http://www.w3.org/ns/hydra/core#apiDocumentation"')
-    if public:
-        headers["Access-Control-Allow-Origin"] = "*"
-        headers["Access-Control-Expose-Headers"] = _EXPOSED
+    headers.extend(
+        [
+            ("Date", http_date(now)),
+            ("Link", f'<{api_doc}>; rel="http://www.w3.org/ns/hydra/core#apiDocumentation"'),
+            *(_PUBLIC if public else ()),
+        ]
+    )
     return response

@@ -33,5 +33,5 @@ def triple_lines(triples: Iterable[Triple | Quad]) -> str:
 
 def triples_of_page(fragment: Fragment) -> str:
     """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple."""
-    lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q, _ in fragment.rows])
+    lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q in fragment.rows.quads])
     return "".join(lines) + triple_lines(fragment.metadata)

@@ -22,7 +22,7 @@ class JsonLdWriter:
     def write(self, fragment: Fragment) -> str:
         """The body: default graph, named graphs, metadata graph."""
         graphs: dict[str, list[Triple]] = {}
-        for quad, _ in fragment.rows:
+        for quad in fragment.rows.quads:
             graphs.setdefault(quad.graph, []).append(quad.triple)
         graphs.setdefault(fragment.metadata_graph, []).extend(fragment.metadata)
         document = nodes(graphs.pop(DEFAULT_GRAPH, ()))

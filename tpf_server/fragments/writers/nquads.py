@@ -14,7 +14,8 @@ class NQuadsWriter:
         """The body: data, then metadata."""
         graph = fragment.metadata_graph
         lines = [
-            f"{s} {p} {o} {g} .\n" if g else f"{s} {p} {o} .\n" for (s, p, o, g), _ in fragment.rows
+            f"{s} {p} {o} {g} .\n" if g else f"{s} {p} {o} .\n"
+            for s, p, o, g in fragment.rows.quads
         ]
         lines += [f"{s} {p} {o} {graph} .\n" for s, p, o in fragment.metadata]
         return "".join(lines)

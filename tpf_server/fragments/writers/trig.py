@@ -20,7 +20,7 @@ class TrigWriter:
     def write(self, fragment: Fragment) -> str:
         """The body: data in their graphs, then the metadata graph."""
         blocks = []
-        for graph, quads in groupby([row[0] for row in fragment.rows], key=_graph):
+        for graph, quads in groupby(fragment.rows.quads, key=_graph):
             lines = triple_lines(quads)
             blocks.append(lines if graph == DEFAULT_GRAPH else f"{graph} {{\n{lines}}}\n")
         blocks.append(f"{fragment.metadata_graph} {{\n{triple_lines(fragment.metadata)}}}\n")
