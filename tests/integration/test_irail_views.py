@@ -8,6 +8,7 @@ from annotations.labels import Fact, Labelling
 from annotations.methods import METHODS
 from annotations.methods.base import Method, Naming
 from tests.support.irail import Day, instants, needs_recording, play
+from tests.support.oracle import Publications
 from tests.support.served import BASE, Served
 
 pytestmark = needs_recording
@@ -23,8 +24,9 @@ def test_every_view_says_the_facts_that_hold(
     day: Day, labelling: Labelling, tmp_path: Path
 ) -> None:
     with Served(tmp_path, day.static, start=day.batches[0].at) as served:
-        model = play(day, served, labelling)
-        for instant in instants(day, step=160):
+        model = Publications(day.static)
+        play(day, served, labelling, model)
+        for instant in instants(day, step=320):
             served.clock.advance_to(instant)
             expected = {fact for fact in model.facts() if fact.valid_at(instant)}
             for method in METHODS:

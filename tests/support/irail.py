@@ -37,24 +37,26 @@ def facts_of(batch: FeedBatch, labelling: Labelling) -> list[Fact]:
     return [Fact(quad, label) for quad in batch.quads]
 
 
-def play(day: Day, served: Served, labelling: Labelling) -> Publications:
+def play(day: Day, served: Served, labelling: Labelling, model: Publications | None = None) -> None:
     """Have every batch published at its instant, as the clock of the server passes it.
 
-    Returns:
-        what has been published so far, kept up to date.
+    Args:
+        day: the recording.
+        served: the server.
+        labelling: the kind of labels.
+        model: is told of every publication, too.
     """
-    assert served.live is not None
-    model = Publications(day.static)
+    live, clock = served.live, served.clock
+    assert live is not None
     for batch in day.batches:
 
         def publish(batch: FeedBatch = batch) -> None:
             facts = facts_of(batch, labelling)
-            assert served.live is not None
-            served.live.publish(facts, served.clock.now())
-            model.publish(facts, served.clock.now())
+            live.publish(facts, clock.now())
+            if model is not None:
+                model.publish(facts, clock.now())
 
-        served.clock.schedule(batch.at, publish)
-    return model
+        clock.schedule(batch.at, publish)
 
 
 def instants(day: Day, step: int = 1) -> Iterator[datetime]:

@@ -102,7 +102,9 @@ class Served:
         )
         self.app = create_app(self.settings, [self.dataset], self.clock)
         self.session = requests.Session()
-        self.session.mount(BASE, WsgiAdapter(self.app))
+        self.requests: list[tuple[str, str]] = []
+        """Method and path of every request of the session."""
+        self.session.mount(BASE, WsgiAdapter(self.app, self.requests))
 
     def close(self) -> None:
         """Close the stores."""

@@ -1,0 +1,50 @@
+"""The query streamer on a server in process: one thread, one manual clock."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from annotations.instants import instant_term
+from tests.support.served import BASE, Served
+from tpf_client.dataflow.builder import build_query
+from tpf_client.dataflow.output import Output
+from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.planner.evaluation import Evaluation
+from tpf_client.planner.leaves import FragmentLeaves
+from tpf_client.sparql.expressions.compiler import Environment
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.parser import parse_query
+from tpf_client.streaming.streamer import Streamer, Tick
+
+
+def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Tick]:
+    """Every evaluation of a continuous query, those that changed nothing included.
+
+    Args:
+        served: the server; its clock goes on whenever the streamer waits.
+        path: the dataset or view.
+        query: SPARQL.
+        until: the last instant to evaluate at.
+    """
+    parsed = parse_query(query)
+
+    def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
+        typed = TypedTerms(evaluation.dictionary)
+        now = typed[evaluation.dictionary.encode(instant_term(evaluation.source.now()))]
+        assert isinstance(now, DateTime)
+        return build_query(parsed, leaves, evaluation.dataflow, Environment(typed, now))
+
+    fetcher = Fetcher(clock=served.clock, session=served.session, parallelism=0)
+    streamer = Streamer(
+        fetcher,
+        BASE + path,
+        build,
+        served.clock,
+        until=until,
+        keep_checking=timedelta(minutes=1),
+        quiet=True,
+    )
+    try:
+        yield from streamer.ticks()
+    finally:
+        fetcher.close()
