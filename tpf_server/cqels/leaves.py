@@ -160,7 +160,7 @@ class ContinuousLeaves:
             window = self._windows.window_input(clause, key, taken)
             text = " . ".join(" ".join(pattern[:3]) for pattern in group)
             label = f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
-            entry = JoinInput(label, names, lambda window=window: window.bag, lambda window=window: tuple(window.recent))
+            entry = window_join_input(label, names, window)
             self.subscriptions.append((window, entry))
             result.append(entry)
         return result
@@ -172,7 +172,7 @@ class ContinuousLeaves:
             return None
         schema = (*dict.fromkeys(names), INSTANCE)
         bag = RowBag(len(schema))
-        entry = JoinInput("instances", schema, lambda: bag)
+        entry = JoinInput("instances", schema, lambda: bag, lambda: bag.size)
         self.instance_bags.append((bag, schema, entry))
         return entry
 
@@ -196,6 +196,13 @@ def _stars(
         else:
             result += [[pattern] for pattern in group]
     return result
+
+
+def window_join_input(label: str, names: Schema, window: WindowInput) -> JoinInput:
+    """A window as an input of a join."""
+    return JoinInput(
+        label, names, lambda: window.bag, lambda: window.held, lambda: tuple(window.recent)
+    )
 
 
 def pushable(expression: Expression) -> bool:

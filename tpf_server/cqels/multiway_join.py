@@ -20,7 +20,7 @@ from typing import Any, Final
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.node import Node
-from tpf_server.cqels.row_index import Columns, RowBag, columns_text, compiled
+from tpf_server.cqels.row_index import Columns, RowBag, Statistics, columns_text, compiled
 
 Condition = Callable[[Solution], bool]
 # A route is changed only for a clear gain, because making one costs.
@@ -49,6 +49,7 @@ class JoinInput:
         route: takes a row and how many copies came (positive) or went (negative). Rows must be in
             `bag` before they are routed, and out of it before they are routed as gone.
         order: the inputs in the order in which `route` visits them.
+        size: how many rows there are; must cost nothing.
         recent: gives some rows that arrived lately.
     """
 
@@ -57,6 +58,7 @@ class JoinInput:
         label: str,
         variables: Schema,
         bag: Callable[[], RowBag],
+        size: Callable[[], int],
         recent: Callable[[], Sequence[Solution]] = tuple,
     ) -> None:
         self.label = label
@@ -65,6 +67,7 @@ class JoinInput:
         self.route: Callable[[Solution, int], None] = _unbuilt
         self.order: tuple[int, ...] = ()
         self.wanted: list[tuple[int, Columns]] = []
+        self.size = size
         self.recent = recent
         self._bag = bag
 
@@ -131,7 +134,7 @@ class MultiwayJoin(Node):
             {
                 "input": each.label,
                 "variables": [name for name in each.variables if not name.startswith("?.")],
-                "rows": each.bag.size if len(self.inputs) > 1 else None,
+                "rows": each.size(),
                 "route": [self.inputs[other].label for other in each.order],
             }
             for each in self.inputs
@@ -238,22 +241,19 @@ class _Costs:
 
     def __init__(self, inputs: Sequence[JoinInput]) -> None:
         self._inputs = inputs
-        self._sizes: dict[int, int] = {}
-        self._partners: dict[tuple[int, Columns], dict[Any, int]] = {}
+        self._statistics: dict[tuple[int, Columns], Statistics] = {}
         self._recent: dict[int, Sequence[Solution]] = {}
 
     def of(self, start: int, place: int, bound: set[Variable]) -> tuple[bool, float, int]:
         """Whether it is a cross product, the expected partners of a row, and all rows."""
         each = self._inputs[place]
-        if place not in self._sizes:
-            self._sizes[place] = each.bag.size
-        size = self._sizes[place]
+        size = each.size()
         columns = _bound_columns(each, bound)
         if not columns or not size:
             return not columns, size, size
-        if (place, columns) not in self._partners:
-            self._partners[place, columns] = each.bag.partners(columns)
-        partners = self._partners[place, columns]
+        statistics = self._statistics.get((place, columns))
+        if statistics is None:
+            statistics = self._statistics[place, columns] = each.bag.statistics(columns, size)
         first = self._inputs[start]
         names = [each.variables[column] for column in columns]
         if start not in self._recent:
@@ -262,8 +262,8 @@ class _Costs:
         if sample and all(name in first.variables for name in names):
             at = [first.variables.index(name) for name in names]
             keys = [row[at[0]] if len(at) == 1 else tuple([row[p] for p in at]) for row in sample]
-            return False, sum([partners.get(key, 0) for key in keys]) / len(sample), size
-        return False, size / len(partners), size
+            return False, statistics.partners(keys), size
+        return False, size / statistics.distinct, size
 
 
 def _bound_columns(each: JoinInput, bound: set[Variable]) -> Columns:

@@ -213,7 +213,7 @@ class Plan:
                 {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
             ],
             "caches": [
-                {"patterns": cache.join_input.label, "rows": cache.bag.size}
+                {"patterns": cache.join_input.label, "rows": cache.size}
                 for cache in self.leaves.caches
             ],
             "instances": len(self.instances) or 1,

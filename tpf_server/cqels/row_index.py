@@ -9,13 +9,17 @@ An index is made when a route first wants it, and dropped when no route wants it
 a change costs no more than what is used.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 from tpf_client.dataflow.changes import Solution
 
 Columns: TypeAlias = tuple[int, ...]
 Table: TypeAlias = dict[Any, Any]
+
+# How many rows are looked at for statistics that no index gives.
+_SAMPLE = 1024
 
 
 def columns_text(columns: Iterable[int], prefix: str = "r") -> str:
@@ -31,6 +35,35 @@ def compiled(source: str, name: str, names: dict[str, Any]) -> Callable[..., Any
     exec(compile(source, f"<generated {name}>", "exec"), space)  # noqa: S102
     function: Callable[..., Any] = space[name]
     return function
+
+
+class Statistics:
+    """Rows for each value of some columns.
+
+    Args:
+        table: values to counts, or to buckets of rows.
+        buckets: which of the two.
+        scale: how many rows one of the table stands for.
+    """
+
+    def __init__(self, table: Table, buckets: bool, scale: float) -> None:
+        self._table = table
+        self._buckets = buckets
+        self._scale = scale
+
+    @property
+    def distinct(self) -> int:
+        """How many different values there are (of those that were looked at)."""
+        return max(1, len(self._table))
+
+    def partners(self, keys: Sequence[Any]) -> float:
+        """How many rows have one of these values, on average."""
+        table = self._table
+        if self._buckets:
+            total = sum([len(table.get(key, ())) for key in keys])
+        else:
+            total = sum([table.get(key, 0) for key in keys])
+        return total * self._scale / len(keys)
 
 
 class RowBag:
@@ -104,19 +137,26 @@ class RowBag:
         """The columns that are not among these."""
         return tuple(column for column in self._all if column not in columns)
 
-    def partners(self, columns: Columns) -> dict[Any, int]:
-        """How many rows there are for each value of these columns."""
+    def statistics(self, columns: Columns, rows: int) -> "Statistics":
+        """How the values of these columns are distributed.
+
+        Where there is an index over them it is exact; otherwise it is taken from some of the rows.
+
+        Args:
+            columns: at least one.
+            rows: how many rows there are.
+        """
         table = self._tables.get(columns)
         if table is not None:
-            if not self.rest(columns):
-                return table
-            return {key: sum(bucket.values()) for key, bucket in table.items()}
+            return Statistics(table, bool(self.rest(columns)), 1.0)
         found: dict[Any, int] = {}
         (only, *more) = columns
-        for row, count in self.rows():
+        looked_at = 0
+        for row, count in islice(self.rows(), _SAMPLE):
             key = tuple([row[column] for column in columns]) if more else row[only]
             found[key] = found.get(key, 0) + count
-        return found
+            looked_at += count
+        return Statistics(found, False, max(1.0, rows / looked_at) if looked_at else 1.0)
 
     def _generated(self) -> Callable[[Solution, int], None]:
         names: dict[str, Any] = {}

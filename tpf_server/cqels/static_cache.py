@@ -68,8 +68,9 @@ class StaticCache:
         self._kept: Schema = tuple(kept)
         self.schema: Schema = (*kept, INSTANCE) if self.per_instance else self._kept
         self.bag = RowBag(len(self.schema))
+        self.size = 0
         self._rows: dict[TermId, Counter[Solution]] = {}
-        self.join_input = JoinInput(self._label(), self.schema, lambda: self.bag)
+        self.join_input = JoinInput(self._label(), self.schema, lambda: self.bag, lambda: self.size)
         self.graphs = frozenset(pattern.graph for pattern in patterns)
 
     def _label(self) -> str:
@@ -101,6 +102,7 @@ class StaticCache:
         for row in old.keys() | new.keys():
             change = new[row] - old[row]
             if change:
+                self.size += change
                 self.bag.change(row, change)
                 self.join_input.route(row, change)
 
