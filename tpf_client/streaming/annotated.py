@@ -141,11 +141,14 @@ class AnnotatedSource:
             for instant in (label.start, label.end)
             if instant is not None and instant > now
         ]
+        fresh_until = min(content.fresh_until for content in contents)
+        if boundaries and fresh_until <= now:
+            # The server does not say how long pages hold; the labels do.
+            fresh_until = _LATEST
         return Content(
             facts,
             now,
-            # Freshness by HTTP says nothing about labels; the labels themselves do.
-            _LATEST if boundaries else min(content.fresh_until for content in contents),
+            fresh_until,
             min(boundaries, default=None),
             bool(labels),
             tuple(dict.fromkeys(warnings)),
