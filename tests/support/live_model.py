@@ -48,7 +48,7 @@ class LiveModel:
             past = isinstance(fact.label, Interval) and self.accept_past
             if fact.label is None or (fact.label.end <= now and not past):
                 raise RefusedError
-        for fact in sorted(set(facts), key=lambda fact: isinstance(fact.label, Interval)):
+        for fact in sorted(set(facts), key=_begins):
             self._add(fact, now)
 
     def _add(self, fact: Fact, now: datetime) -> None:
@@ -120,6 +120,10 @@ class LiveModel:
             if not label.valid_at(instant):
                 changes.pop()
         return min((change for change in changes if change > instant), default=None)
+
+
+def _begins(fact: Fact) -> float:
+    return fact.label.start.timestamp() if isinstance(fact.label, Interval) else float("-inf")
 
 
 def matches(fact: Fact, pattern: FactPattern) -> bool:

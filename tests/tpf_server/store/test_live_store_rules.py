@@ -1,0 +1,257 @@
+"""Retention, durability, processes and work of the live store."""
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from annotations.instants import to_micros
+from annotations.labels import Expiration, Fact, Interval
+from annotations.methods.base import NAMED_GRAPHS, FactPattern
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tpf_server.errors import PublishError, SnapshotExpired, StoreClosedError, StoreError
+from tpf_server.store.live_settings import LiveSettings
+from tpf_server.store.live_store import open_live_store
+from tpf_server.store.protocols import Snapshot
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ALL = FactPattern()
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def expiring(end: float, s: int = 0, o: int = 0, graph: str = "") -> Fact:
+    quad = Quad(Term(f"<http://x/{s}>"), Term("<http://x/p>"), Term(f'"{o}"'), Term(graph))
+    return Fact(quad, Expiration(at(end)))
+
+
+def holding(start: float, end: float, s: int = 0, o: int = 0) -> Fact:
+    return Fact(expiring(0, s, o).quad, Interval(at(start), at(end)))
+
+
+def test_a_batch_identifier_counts_once(tmp_path: Path) -> None:
+    with_id = [expiring(10)]
+    store = open_live_store(tmp_path / "live")
+    first = store.publish(with_id, at(0), "a")
+    assert not first.repeated
+    store.publish([expiring(10, s=1)], at(1), "b")
+    store.close()
+    store = open_live_store(tmp_path / "live")
+    again = store.publish([expiring(20, s=9)], at(2), "a")
+    assert again.repeated
+    assert (again.sequence, again.added) == (first.sequence, 1)
+    assert store.count(ALL, store.snapshot(at(2))) == 2
+    store.close()
+    with pytest.raises(StoreClosedError):
+        store.snapshot(at(3))
+
+
+def test_refused_batches_change_nothing_and_say_why(tmp_path: Path) -> None:
+    store = open_live_store(tmp_path / "live")
+    good = expiring(10)
+    overlapping = [holding(1, 5, s=3), holding(4, 9, s=3, o=1)]
+    store.publish([holding(20, 30, s=4)], at(0))
+    for bad, reason in (
+        ([Fact(good.quad)], "needs a time label: <http://x/0>"),
+        ([expiring(-1, s=2)], "ended at"),
+        ([holding(-9, -1, s=2)], "ended at"),
+        (overlapping, "overlap"),
+        ([holding(10, 21, s=4)], "overlaps that of"),
+    ):
+        with pytest.raises(PublishError, match=reason):
+            store.publish([good, *bad], at(0), "id")
+    assert store.snapshot(at(0)).sequence == 1
+    assert store.count(ALL, store.snapshot(at(0))) == 0
+    assert store.publish([good], at(0), "id").added == 1
+    store.close()
+
+
+def test_the_key_is_fixed_when_the_store_is_made(tmp_path: Path) -> None:
+    open_live_store(tmp_path / "live", LiveSettings(key="triple")).close()
+    with pytest.raises(StoreError, match="'triple'"):
+        open_live_store(tmp_path / "live")
+
+
+def test_graphs_are_told_apart(tmp_path: Path) -> None:
+    store = open_live_store(tmp_path / "live")
+    store.publish([expiring(9), expiring(9, graph="<http://x/g>")], at(0))
+    snapshot = store.snapshot(at(0))
+    for graph, count in (
+        (None, 2),
+        (DEFAULT_GRAPH, 1),
+        (NAMED_GRAPHS, 1),
+        (Term("<http://x/g>"), 1),
+    ):
+        assert store.count(FactPattern(graph=graph), snapshot) == count
+    store.close()
+
+
+def test_retention_lets_go_in_memory_and_in_the_file(tmp_path: Path) -> None:
+    settings = LiveSettings(retention=timedelta(seconds=5))
+    store = open_live_store(tmp_path / "live", settings)
+    dice = random.Random(1)
+    lasting = [expiring(10_000, s=n) for n in range(90_000, 90_050)]
+    store.publish(lasting, at(0))
+    pinned: dict[Snapshot, list[Fact]] = {}
+    for second in range(1, 400):
+        facts = [
+            expiring(second + dice.randint(2, 9), s=dice.randint(0, 60), o=second) for _ in range(1)
+        ]
+        facts += [expiring(second + 3, s=100 + second * 10 + n, o=second) for n in range(9)]
+        store.publish(facts, at(second))
+        snapshot = store.snapshot(at(second))
+        pinned[snapshot] = list(store.facts(ALL, snapshot, 0, 10_000))
+        for old, known in pinned.items():
+            if old.instant >= to_micros(at(second - 5)):
+                assert list(store.facts(ALL, old, 0, 10_000)) == known
+    now = store.snapshot(at(399))
+    with pytest.raises(SnapshotExpired):
+        store.count(ALL, now._replace(sequence=300))
+    with pytest.raises(SnapshotExpired):
+        store.count(ALL, now._replace(sequence=now.sequence + 1))
+    index, log = store._index, store._log
+    assert index.rows.live_rows < 250
+    assert len(index.rows.terms) < 400
+    assert len(index.rows.start) <= 1024
+    assert log.entries() < 2 * index.rows.live_rows + 1500
+    assert log.read(0)[0].sequence > 100
+    again = open_live_store(tmp_path / "live", settings)
+    assert list(again.facts(ALL, now, 0, 10_000)) == pinned[now]
+    assert {fact.quad for fact in lasting} <= {fact.quad for fact in pinned[now]}
+    # The reopened store goes on where the other is, with numbers that the other understands.
+    again.publish([expiring(500, s=n) for n in range(5000, 5100)], at(400))
+    present = store.snapshot(at(400))
+    assert store.facts(ALL, present, 0, 10_000) == again.facts(ALL, present, 0, 10_000)
+    again.close()
+    store.close()
+
+
+def test_history_is_kept_or_retired_as_set(tmp_path: Path) -> None:
+    settings = LiveSettings(retention=timedelta(seconds=5), history=timedelta(seconds=50))
+    store = open_live_store(tmp_path / "live", settings)
+    for second in range(200):
+        store.publish([holding(second, second + 99, o=second)], at(second))
+    snapshot = store.snapshot(at(160.5))
+    assert [fact.quad.object for fact in store.facts(ALL, snapshot, 0, 9)] == ['"160"']
+    with pytest.raises(SnapshotExpired):
+        store.count(ALL, store.snapshot(at(100)))
+    assert store._index.rows.live_rows < 120
+    store.close()
+
+
+def test_the_cost_of_a_question_does_not_grow_with_the_history(tmp_path: Path) -> None:
+    work = {}
+    for length in (500, 8000):
+        settings = LiveSettings(accept_past=True, retention=timedelta(seconds=1))
+        store = open_live_store(tmp_path / f"live{length}", settings)
+        facts = [holding(n, n + 1, s=n % 4, o=n) for n in range(length) if n % 4 == 0]
+        facts += [holding(n, n + 10, s=100 + n) for n in range(length)]
+        store.publish(facts, at(length + 9))
+        subject = FactPattern(subject=Term("<http://x/0>"))
+        counts = []
+        for instant in (at(length / 2), at(length - 1), at(100)):
+            snapshot = store.snapshot(instant)
+            rows, reader = store._index.rows, store._reader
+            before = rows.probes
+            assert store.count(subject, snapshot) == int((instant - START).seconds % 4 == 0)
+            store.next_change(subject, snapshot)
+            counts.append(rows.probes - before)
+            store.count(ALL, store.snapshot(at(length)))  # the view stands at the present
+            numbers = store._index.numbers(ALL)
+            assert numbers is not None
+            timeline = reader._views.timeline(reader._views.get(numbers, snapshot))
+            timeline.probes = 0
+            assert store.count(ALL, snapshot) in (10, 11)
+            assert 0 < timeline.probes < 600
+        work[length] = max(counts)
+        store.close()
+    assert work[8000] <= work[500] + 20
+
+
+def _publish_for_ever(path: Path, name: str, acknowledged: str) -> None:
+    store = open_live_store(path)
+    with Path(acknowledged).open("a", buffering=1) as out:
+        for number in range(1_000_000):
+            facts = [expiring(1e6, s=f"{name}-{number}-{n}", o=number) for n in range(7)]  # type: ignore[arg-type]
+            store.publish(facts, at(0), f"{name}-{number}")
+            out.write(f"{number}\n")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_killed_publisher_loses_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "live"
+    open_live_store(path).close()
+    publishers = []
+    for name in "ab":
+        log = tmp_path / name
+        log.touch()
+        process = SPAWN.Process(target=_publish_for_ever, args=(path, name, str(log)))
+        process.start()
+        publishers.append((name, log, process))
+    deadline = time.monotonic() + 60
+    while any(len(log.read_text().splitlines()) < 5 * seed for _, log, _ in publishers):
+        assert time.monotonic() < deadline
+        time.sleep(0.003 * seed)
+    watching = open_live_store(path)
+    assert watching.count(ALL, watching.snapshot(at(0))) >= 2 * 7 * 5 * seed
+    for _, _, process in publishers:
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+    store = open_live_store(path)
+    for one in (store, watching):
+        facts = one.facts(ALL, one.snapshot(at(0)), 0, 1_000_000)
+        found = {fact.quad.subject[len("<http://x/") : -1] for fact in facts}
+        assert len(found) == len(facts)
+        for name, log, _ in publishers:
+            # A batch may be durable and its acknowledgement lost in the kill: one at most.
+            said = len(log.read_text().splitlines())
+            batches = {int(one.split("-")[1]) for one in found if one.startswith(name)}
+            assert batches in (set(range(said)), set(range(said + 1)))
+            assert sum(one.startswith(name) for one in found) == 7 * len(batches)
+        one.close()
+
+
+def test_readers_never_see_half_a_batch(tmp_path: Path) -> None:
+    one, two = open_live_store(tmp_path / "live"), open_live_store(tmp_path / "live")
+    size, rounds = 100, 40
+    one.publish([expiring(1e6, s=n) for n in range(size)], at(0))
+    problems: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        last = {id(one): 0, id(two): 0}
+        while not done.is_set():
+            for store in (one, two):
+                snapshot = store.snapshot(at(1))
+                facts = store.facts(ALL, snapshot, 0, 1000)
+                objects = {fact.quad.object for fact in facts}
+                if len(facts) != size or len(objects) != 1 or store.count(ALL, snapshot) != size:
+                    problems.append((snapshot, len(facts), objects))
+                if snapshot.sequence < last[id(store)]:
+                    problems.append("went back")
+                last[id(store)] = snapshot.sequence
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(1, rounds):
+        store = (one, two)[number % 2]
+        store.publish([expiring(1e6, s=n, o=number) for n in range(size)], at(1))
+        for seen in (one, two):  # an acknowledged batch is seen at once, through either
+            assert seen.snapshot(at(1)).sequence == number + 1
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not problems
+    one.close()
+    two.close()
