@@ -187,22 +187,25 @@ class Delivery:
     def _push_derived(self, solution: Solution, count: int) -> None:
         if count > 0 and self._phase.inserting:
             if not self.awake:
-                self.awake = True
-                self._wake(self)
+                self.rouse()
             self._derived.append((solution, count))
 
     def _push_gone(self, solution: Solution, count: int) -> None:
         if count < 0 and not self._phase.inserting:
             if not self.awake:
-                self.awake = True
-                self._wake(self)
+                self.rouse()
             self._derived.append((solution, -count))
 
     def _push_change(self, solution: Solution, count: int) -> None:
         if not self.awake:
+            self.rouse()
+        self._changes[solution] = self._changes.get(solution, 0) + count
+
+    def rouse(self) -> None:
+        """Say that there is something to emit."""
+        if not self.awake:
             self.awake = True
             self._wake(self)
-        self._changes[solution] = self._changes.get(solution, 0) + count
 
     def take(self) -> tuple[list[tuple[Solution, int]], bool]:
         """What is to be emitted now, and whether it left the result."""

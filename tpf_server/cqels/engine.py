@@ -182,6 +182,7 @@ class Engine:
         self._shared: dict[object, list[WindowInput]] = {}
         self._templates: dict[object, list[tuple[Template, tuple[int, ...], Plan]]] = {}
         self._awake: list[Delivery] = []
+        self._repeating: list[Delivery] = []
         self._phase = Phase()
         self._feeds: dict[str, Term] = {}
         self._fed: list[tuple[Term, list[EncodedTriple]]] = []
@@ -358,6 +359,8 @@ class Engine:
         self._plan_of[id(delivery)] = plan
         if plan.holding:
             self._holding.append(plan)
+        if not delivery.silent:
+            self._repeating.append(delivery)
         self._until_housekeeping = 1
         return plan
 
@@ -399,8 +402,9 @@ class Engine:
         if plan in self._holding:
             self._holding.remove(plan)
         del self._owners[plan], self._plan_of[id(plan.delivery)]
-        if plan.delivery in self._awake:
-            self._awake.remove(plan.delivery)
+        for deliveries in (self._awake, self._repeating):
+            if plan.delivery in deliveries:
+                deliveries.remove(plan.delivery)
         for known in self._templates.values():
             known[:] = [entry for entry in known if entry[2] is not plan]
         for window, _ in plan.leaves.subscriptions:
@@ -570,6 +574,8 @@ class Engine:
             for plan in self._holding:
                 plan.flush()
         self._phase.inserting = False
+        for delivery in self._repeating:
+            delivery.rouse()
         if self._awake:
             self._emit()
         self._until_housekeeping -= 1

@@ -1,0 +1,149 @@
+"""The meaning of a continuous query, recomputed from nothing at every arrival by pyoxigraph.
+
+Every element of a window becomes a named graph of its own, and every triple pattern of a STREAM
+clause is matched in any one of them. So the windows are bags, and a solution knows the elements that
+it comes from.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import pyoxigraph as ox
+
+from tpf_server.cqels.windows.specification import All, Now, Range, Triples, Window, parse_window
+
+_STREAM = re.compile(r"STREAM\s+<([^>]*)>\s*\[([^\]]*)\]\s*\{([^{}]*)\}")
+_IN = ox.NamedNode("urn:reference:in")
+_WINDOWS = ox.NamedNode("urn:reference:windows")
+
+Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """An element: its stream, its time and its triples (N-Triples terms)."""
+
+    stream: str
+    at: int
+    triples: tuple[tuple[str, str, str], ...]
+
+
+class Reference:
+    """Recomputes a query.
+
+    Args:
+        text: the query; inside STREAM clauses only triples, separated by `` . ``.
+        static: N-Quads of the static data.
+    """
+
+    def __init__(self, text: str, static: str = "") -> None:
+        self.clauses: list[tuple[str, Window]] = []
+        self._static = static
+        self._graphs = 0
+        self.text = _STREAM.sub(self._replaced, text)
+        self._arrivals: list[Arrival] = []
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        stream, window, body = match.groups()
+        number = len(self.clauses)
+        self.clauses.append((stream, parse_window(window)))
+        parts = []
+        for pattern in filter(None, (each.strip() for each in re.split(r"\s\.\s", body + " "))):
+            graph = f"?graph{self._graphs}"
+            self._graphs += 1
+            parts.append(
+                f"GRAPH {_WINDOWS} {{ {graph} {_IN} <urn:reference:window:{number}> }} "
+                f"GRAPH {graph} {{ {pattern} }}"
+            )
+        return " ".join(parts)
+
+    def visible(self, number: int, at: int) -> dict[int, list[tuple[str, str, str]]]:
+        """The triples in the window of a clause, by the number of their arrival."""
+        stream, window = self.clauses[number]
+        result: dict[int, list[tuple[str, str, str]]] = {}
+        triples = [
+            (place, triple)
+            for place, arrival in enumerate(self._arrivals)
+            if arrival.stream == stream
+            for triple in arrival.triples
+        ]
+        match window:
+            case Triples(count):
+                triples = triples[-count:]
+            case _:
+                first, last = _bounds(window, at)
+                triples = [
+                    each for each in triples if first <= self._arrivals[each[0]].at <= last
+                ]
+        for place, triple in triples:
+            result.setdefault(place, []).append(triple)
+        return result
+
+    def _store(self, at: int) -> ox.Store:
+        store = ox.Store()
+        if self._static:
+            store.load(self._static.encode(), format=ox.RdfFormat.N_QUADS)
+        for number in range(len(self.clauses)):
+            window = ox.NamedNode(f"urn:reference:window:{number}")
+            for place, triples in self.visible(number, at).items():
+                graph = ox.NamedNode(f"urn:reference:element:{number}:{place}")
+                store.add(ox.Quad(graph, _IN, window, _WINDOWS))
+                lines = "".join(f"{' '.join(triple)} .\n" for triple in triples)
+                store.load(lines.encode(), format=ox.RdfFormat.N_TRIPLES, to_graph=graph)
+        return store
+
+    def arrive(self, arrival: Arrival) -> None:
+        """An element arrives."""
+        self._arrivals.append(arrival)
+
+    def solutions(self, at: int) -> "Counter[Row]":
+        """The bag of solutions over the windows at this time."""
+        found = self._store(at).query(self.text, use_default_graph_as_union=False)
+        if isinstance(found, ox.QueryBoolean):
+            return Counter({(): 1} if found else {})
+        assert isinstance(found, ox.QuerySolutions)
+        return Counter(_row(solution, range(len(found.variables))) for solution in found)
+
+    def derivations(self, at: int, new: set[tuple[int, int]]) -> "Counter[Row]":
+        """The solutions in which a new element takes part, once for each way.
+
+        Args:
+            at: the time of the windows.
+            new: clauses and arrivals: what a clause did not see before.
+        """
+        graphs = " ".join(f"?graph{number}" for number in range(self._graphs))
+        text = re.sub(r"SELECT (.*?)\s*WHERE", rf"SELECT \1 {graphs} WHERE", self.text, count=1)
+        found = self._store(at).query(text)
+        assert isinstance(found, ox.QuerySolutions)
+        width = len(found.variables) - self._graphs
+        result: Counter[Row] = Counter()
+        for solution in found:
+            elements = set()
+            for place in range(width, len(found.variables)):
+                element = solution[place]
+                assert isinstance(element, ox.NamedNode)
+                _, clause, arrival = element.value.rsplit(":", 2)
+                elements.add((int(clause), int(arrival)))
+            if elements & new:
+                result[_row(solution, range(width))] += 1
+        return result
+
+
+def _row(solution: ox.QuerySolution, places: range) -> Row:
+    return tuple(None if solution[place] is None else str(solution[place]) for place in places)
+
+
+def _bounds(window: Window, at: int) -> tuple[int, int]:
+    match window:
+        case Now():
+            return at, at
+        case All():
+            return -1, at
+        case Range(width, None):
+            return at - width, at
+        case Range(width, slide):
+            assert slide is not None
+            boundary = at // slide * slide
+            return boundary - width, boundary
+    raise AssertionError(window)
