@@ -22,11 +22,10 @@ SKIPPED: dict[str, str] = {}
 CASES = cases() if SUITE.is_dir() else []
 QUERIES = [case for case in CASES if case.kind in ("QueryEvaluationTest", "CSVResultFormatTest")]
 NEGATIVE = [case for case in CASES if case.kind.startswith("NegativeSyntax")]
-POSITIVE = [case for case in CASES if case.kind.startswith("PositiveSyntax")]
 
 
 def test_no_kind_of_test_is_forgotten() -> None:
-    assert len(QUERIES) + len(NEGATIVE) + len(POSITIVE) == len(CASES)
+    assert len(QUERIES) + len(NEGATIVE) == len(CASES)
     assert SKIPPED.keys() <= {case.name for case in CASES}
 
 
@@ -67,7 +66,3 @@ def test_negative_syntax(case: Case) -> None:
     assert error.value.line >= 1
     assert error.value.pointed.endswith("^")
 
-
-@pytest.mark.parametrize("case", POSITIVE, ids=lambda case: case.name)
-def test_positive_syntax(case: Case) -> None:
-    parse_query(case.query.read_text(encoding="utf-8"), case.base)

@@ -482,8 +482,6 @@ def renamed(value: T, old: Variable, new: Variable) -> T:
         parts = [renamed(each, old, new) for each in value]
         result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     elif is_dataclass(value) and not isinstance(value, type):
-        result = replace(
-            value,
-            **{each.name: renamed(getattr(value, each.name), old, new) for each in fields(value)},
-        )
+        names = [each.name for each in fields(value)]
+        result = replace(value, **{n: renamed(getattr(value, n), old, new) for n in names})
     return result  # type: ignore[no-any-return]

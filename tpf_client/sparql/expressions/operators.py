@@ -34,7 +34,7 @@ from tpf_client.sparql.expressions.values import (
 
 _RANK: dict[type, int] = {int: 0, Decimal: 1, Single: 2, float: 3}
 _POINTS = (DateTime, Date, Time)
-_RESOURCES = (Iri, BlankNode)
+_NO_TYPED_LITERALS = frozenset((Iri, BlankNode, LanguageString))
 
 
 def is_number(value: Value) -> bool:
@@ -96,7 +96,7 @@ def add(left: Value, right: Value) -> Value:
             return _sum(left, right, 1)
         left, right = right, left
     if isinstance(left, _POINTS) and isinstance(right, Duration):
-        return add_duration(left, right, 1)
+        return _moved(left, right, 1)
     raise EvaluationError
 
 
@@ -108,12 +108,18 @@ def subtract(left: Value, right: Value) -> Value:
         return _sum(left, right, -1)
     if isinstance(left, _POINTS):
         if isinstance(right, Duration):
-            return add_duration(left, right, -1)
+            return _moved(left, right, -1)
         if isinstance(right, _POINTS) and type(left) is type(right):
             gap = difference(left, right)
             if gap is not None:
                 return Duration(0, gap, "dayTimeDuration")
     raise EvaluationError
+
+
+def _moved(point: DateTime | Date | Time, duration: Duration, sign: int) -> Value:
+    if isinstance(point, Time) and duration.datatype != "dayTimeDuration":
+        raise EvaluationError
+    return add_duration(point, duration, sign)
 
 
 def _sum(left: Duration, right: Duration, sign: int) -> Duration:
@@ -152,7 +158,7 @@ def negated(value: Value) -> Value:
 
 def unchanged(value: Value) -> Value:
     """``+value``."""
-    if not is_number(value):
+    if not is_number(value) and not isinstance(value, Duration):
         raise EvaluationError
     return value
 
@@ -178,8 +184,8 @@ def equal(left: Value, right: Value) -> bool:
     if kind in _RANK and other in _RANK:
         _, one, two = promoted(left, right)
         return bool(one == two)
-    # A literal of an unknown type may be any value, but it is neither an IRI nor a blank node.
-    if Opaque in (kind, other) and kind not in _RESOURCES and other not in _RESOURCES:
+    # A literal of an unknown type may be any value, but no IRI, blank node or text in a language.
+    if Opaque in (kind, other) and not {kind, other} & _NO_TYPED_LITERALS:
         raise EvaluationError
     return False
 

@@ -17,7 +17,7 @@ written as pyoxigraph writes them (no exponents, no trailing zeros).
 import re
 import struct
 from collections.abc import Callable
-from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
+from decimal import ROUND_DOWN, Context, Decimal
 from typing import NamedTuple, TypeAlias
 
 from annotations.namespaces import XSD
@@ -236,19 +236,14 @@ def shorten(value: Decimal) -> Decimal:
 
 
 def decimal_of_float(value: float) -> Decimal:
-    """The decimal of a double.
+    """The decimal that a double prints as.
 
     Raises:
         EvaluationError: infinite or not a number.
     """
-    try:
-        return shorten(
-            Decimal(repr(float(value)))
-            if not isinstance(value, Single)
-            else Decimal(double_text(value))
-        )
-    except InvalidOperation:
-        raise EvaluationError from None
+    if value != value or value in (float("inf"), float("-inf")):
+        raise EvaluationError
+    return shorten(Decimal(double_text(value)))
 
 
 def divide(left: Decimal, right: Decimal) -> Decimal:
