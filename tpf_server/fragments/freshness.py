@@ -25,6 +25,21 @@ def max_age(query: Query) -> int:
     return max(0, int(seconds))
 
 
+def kept_until(query: Query) -> int | None:
+    """The last whole second (Unix time) in which nginx may show an answer whose labels will end.
+
+    nginx counts in whole seconds and shows an answer up to a second longer than ``max-age`` says,
+    that is, after its labels have ended; its own header field ``X-Accel-Expires: @TIME`` wins.
+
+    Returns:
+        ``None`` where no label ends or starts, so that ``max-age`` is good enough.
+    """
+    change = query.state.next_change
+    if change is None or query.request.snapshot is not None:
+        return None
+    return min(int(query.now.timestamp()) + max_age(query), int(change.timestamp()) - 1)
+
+
 def entity_tag(query: Query, variant: str) -> str:
     """The strong entity tag of the answer in one format, with its quotation marks.
 
