@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
+import requests
 import typer
 from rich.console import Console
 
@@ -395,6 +396,80 @@ def replay_flights(
     )
 
 
+@replay_app.command("gtfs-rt")
+def replay_gtfs_rt(
+    path: Annotated[
+        str, typer.Argument(metavar="INPUT", help="File, directory of .pb files, or URL to poll.")
+    ],
+    url: Url,
+    schedule: Annotated[
+        Path, typer.Option("--schedule", metavar="FEED", help="The GTFS feed that it speaks of.")
+    ],
+    base: Annotated[
+        str, typer.Option("--base", metavar="IRI", help="What the names begin with.")
+    ] = DEFAULT_BASE,
+    speed: Speed = 1.0,
+    start: From = None,
+    until: Until = None,
+    token: Token = None,
+    label: Label = LabelOption.EXPIRATION,
+    state: State = None,
+    original: Original = False,
+    lead: Lead = 0.2,
+    period: Annotated[
+        float, typer.Option("--period", metavar="S", help="Seconds between two polls.")
+    ] = 30.0,
+    quiet: Quiet = False,
+) -> None:
+    """GTFS Realtime messages: delay, platform and status; recorded ones, or a URL as it speaks."""
+    seconds = timedelta(seconds=period)
+    if path.startswith(("http://", "https://")):
+        settings = ReplaySettings(float("inf"), start, until, label.labelling, True)
+        _poll(path, Gtfs(schedule, base=base), url, token, settings, seconds, quiet)
+        return
+    settings = ReplaySettings(
+        speed, start, until, label.labelling, original, timedelta(seconds=lead), state
+    )
+    from loaders.sources.gtfs_rt import GtfsRecording
+
+    _replay(
+        lambda: GtfsRecording(path, Gtfs(schedule, base=base), seconds), url, token, settings, quiet
+    )
+
+
+def _poll(
+    source: str,
+    schedule: Gtfs,
+    url: str,
+    token: str | None,
+    settings: ReplaySettings,
+    period: timedelta,
+    quiet: bool,
+) -> None:
+    from loaders.sources.gtfs_rt import GtfsPoller
+
+    clock = SystemClock()
+    publisher = Publisher(_dataset(url), clock, token)
+
+    def failed(reason: str) -> None:
+        typer.echo(f"tpf-replay: a poll failed: {reason}", err=True)
+
+    try:
+        with requests.Session() as session, _stopped_by_signals() as stopped:
+            poller = GtfsPoller(source, schedule, clock, period, session, stopped, failed=failed)
+            summary = play(poller, publisher, clock, settings, stopped)
+    finally:
+        publisher.close()
+    if not quiet:
+        typer.echo(describe(summary), err=True)
+
+
+def _dataset(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"not the URL of a dataset: {url!r}")
+    return url
+
+
 def _replay(
     make_feed: Callable[[], MeasurableFeed],
     url: str,
@@ -402,11 +477,9 @@ def _replay(
     settings: ReplaySettings,
     quiet: bool,
 ) -> None:
-    if not url.startswith(("http://", "https://")):
-        raise typer.BadParameter(f"not the URL of a dataset: {url!r}")
     clock = SystemClock()
+    publisher = Publisher(_dataset(url), clock, token)
     feed = make_feed()
-    publisher = Publisher(url, clock, token)
     try:
         with _stopped_by_signals() as stopped, shown_on(Console(stderr=True), quiet) as report:
             span = feed.span(settings.start, settings.until)

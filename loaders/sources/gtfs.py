@@ -303,6 +303,26 @@ class Gtfs:
             raise InputError("neither calendar.txt nor calendar_dates.txt", str(self.path))
         return dict(services)
 
+    def timetable(self) -> dict[str, list[StopTime]]:
+        """The stops of every trip, in their sequence.
+
+        Raises:
+            InputError: a table is malformed.
+        """
+        return {trip: sorted(stops) for trip, stops in self._stop_times(0, 1).items()}
+
+    def templates(self) -> frozenset[str]:
+        """The trips that are templates of runs (see ``frequencies.txt``)."""
+        return frozenset(self._frequencies())
+
+    def platforms(self) -> dict[str, str]:
+        """The platform codes of the stops that have one."""
+        return {
+            row["stop_id"]: row["platform_code"]
+            for _, row in self._rows("stops.txt", ("stop_id",))
+            if row.get("platform_code")
+        }
+
     def _frequencies(self) -> dict[str, list[Frequency]]:
         frequencies: defaultdict[str, list[Frequency]] = defaultdict(list)
         columns = ("trip_id", "start_time", "end_time", "headway_secs")

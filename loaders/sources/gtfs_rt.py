@@ -1,0 +1,295 @@
+"""A GTFS Realtime feed: delays, cancellations, platforms and vehicle positions, poll by poll.
+
+Source: GTFS Realtime reference 2.0. What matters here:
+
+- What an update says of a stop holds for the stops behind it until another update of the trip, or
+  one with ``NO_DATA``. Stops before the first update are not spoken of.
+- A delay is that of the departure, else of the arrival; an absolute time is compared with the
+  schedule.
+- Trips and runs that the schedule does not know (added ones) are left out.
+
+What a poll says holds from its timestamp to that of the next one.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any, NamedTuple
+
+import requests
+from google.protobuf.message import DecodeError
+from google.transit import gtfs_realtime_pb2 as rt
+
+from annotations.clock import Clock
+from annotations.instants import from_micros, to_micros
+from annotations.terms import Quad, Term, iri, literal
+from loaders import vocabulary as v
+from loaders.errors import InputError, SettingError
+from loaders.sources.base import FeedBatch, FeedSpan
+from loaders.sources.gtfs import GEO, GTFS, Gtfs, StopTime, seconds
+
+CANCELLED = literal("cancelled")
+_UPDATE = rt.TripUpdate.StopTimeUpdate
+_DATE = re.compile(r"\d{8}")
+
+
+class _Known(NamedTuple):
+    """What is known of a departure: a delay, or that the stop is skipped, or nothing."""
+
+    delay: int | None = None
+    skipped: bool = False
+
+
+class Realtime:
+    """Reads messages against a schedule.
+
+    Args:
+        schedule: the GTFS feed that the messages speak of.
+
+    Raises:
+        InputError: the schedule is malformed.
+    """
+
+    def __init__(self, schedule: Gtfs) -> None:
+        self._schedule = schedule
+        self._timetable = schedule.timetable()
+        self._templates = schedule.templates()
+        self._platforms = schedule.platforms()
+
+    def parse(self, content: bytes, place: str) -> Any:
+        """The message in a file or an answer.
+
+        Raises:
+            InputError: it is no message, or has no timestamp.
+        """
+        message = rt.FeedMessage()
+        try:
+            message.ParseFromString(content)
+        except DecodeError as error:
+            raise InputError(f"not a GTFS Realtime message ({error})", place) from None
+        if not message.header.timestamp:
+            raise InputError("a GTFS Realtime message without a timestamp", place)
+        return message
+
+    def quads(self, message: Any) -> tuple[Quad, ...]:
+        """What a message says; where it says two things of one fact, the later one counts."""
+        at = timestamp(message)
+        quads: dict[tuple[Term, Term], Quad] = {}
+        for entity in message.entity:
+            if entity.is_deleted:
+                continue
+            found: list[Quad] = []
+            if entity.HasField("trip_update"):
+                found.extend(self._trip(entity.trip_update, at))
+            if entity.HasField("vehicle") and entity.vehicle.HasField("position"):
+                found.extend(self._vehicle(entity.id, entity.vehicle))
+            for quad in found:
+                quads[quad.subject, quad.predicate] = quad
+        return tuple(quads.values())
+
+    def _trip(self, update: Any, at: datetime) -> Iterator[Quad]:
+        trip = update.trip
+        stops = self._timetable.get(trip.trip_id)
+        if stops is None:
+            return
+        try:
+            day = self._day(trip, at)
+            start = seconds(trip.start_time) if trip.trip_id in self._templates else None
+        except ValueError:
+            # No such day, or a run of a template without its start: nobody can say which run.
+            return
+        shift = 0 if start is None else start - (stops[0].departure or 0)
+        cancelled = trip.schedule_relationship == rt.TripDescriptor.CANCELED
+        stated = self._by_sequence(update, stops)
+        known = _Known(update.delay if update.HasField("delay") else None)
+        for stop in stops:
+            said = stated.get(stop.sequence)
+            here = known
+            if said is not None:
+                here = self._known(said, stop, day, shift)
+                # A skipped stop tells nothing of those behind it.
+                known = known if here.skipped else here
+            if stop is stops[-1] or not stop.pick_up or stop.departure is None:
+                continue
+            subject = self._schedule.departure(day, trip.trip_id, stop.sequence, start)
+            if cancelled or here.skipped:
+                yield Quad(subject, v.STATUS, CANCELLED)
+            elif here.delay is not None:
+                yield Quad(subject, v.DELAY, v.integer(here.delay))
+            if said is not None and not cancelled:
+                assigned = said.stop_time_properties.assigned_stop_id
+                if platform := self._platforms.get(assigned):
+                    yield Quad(subject, v.PLATFORM, literal(platform))
+
+    def _day(self, trip: Any, at: datetime) -> date:
+        text = trip.start_date
+        if _DATE.fullmatch(text):
+            return date(int(text[:4]), int(text[4:6]), int(text[6:]))
+        # Without a date the trip is the one of today, where the agency is.
+        return at.astimezone(self._schedule.zone).date()
+
+    def _by_sequence(self, update: Any, stops: list[StopTime]) -> dict[int, Any]:
+        """The updates by the stop that they speak of; by name, the next stop of that name."""
+        stated: dict[int, Any] = {}
+        position = 0
+        for said in update.stop_time_update:
+            for index in range(position, len(stops)):
+                stop = stops[index]
+                if (
+                    said.stop_sequence == stop.sequence
+                    if said.HasField("stop_sequence")
+                    else said.stop_id == stop.stop
+                ):
+                    stated[stop.sequence] = said
+                    position = index + 1
+                    break
+        return stated
+
+    def _known(self, said: Any, stop: StopTime, day: date, shift: int) -> _Known:
+        if said.schedule_relationship == _UPDATE.SKIPPED:
+            return _Known(skipped=True)
+        if said.schedule_relationship == _UPDATE.NO_DATA:
+            return _Known()
+        for event in (said.departure, said.arrival):
+            if event.HasField("delay"):
+                return _Known(event.delay)
+            if event.HasField("time") and stop.departure is not None:
+                scheduled = self._schedule.instant(day, stop.departure + shift)
+                return _Known(event.time - to_micros(scheduled) // 1_000_000)
+        return _Known()
+
+    def _vehicle(self, entity: str, vehicle: Any) -> Iterator[Quad]:
+        subject = self._schedule.iri("vehicles", vehicle.vehicle.id or entity)
+        position = vehicle.position
+        yield Quad(subject, iri(GEO + "lat"), v.decimal(f"{position.latitude:.6f}"))
+        yield Quad(subject, iri(GEO + "long"), v.decimal(f"{position.longitude:.6f}"))
+        if vehicle.trip.trip_id:
+            trip = self._schedule.iri("trips", vehicle.trip.trip_id)
+            yield Quad(subject, iri(GTFS + "trip"), trip)
+
+
+class GtfsRecording:
+    """Recorded messages: a file, or a directory of ``.pb`` files.
+
+    Args:
+        path: the file or directory.
+        schedule: the GTFS feed that they speak of.
+        period: how long the last message holds.
+
+    Raises:
+        InputError: there is no message, or one is malformed.
+        SettingError: the period is not positive.
+    """
+
+    name = "gtfs-rt"
+
+    def __init__(
+        self, path: str | Path, schedule: Gtfs, period: timedelta = timedelta(seconds=30)
+    ) -> None:
+        if period <= timedelta(0):
+            raise SettingError("the period of a feed must be positive")
+        self._realtime = Realtime(schedule)
+        path = Path(path)
+        files = sorted(path.rglob("*.pb")) if path.is_dir() else [path]
+        polls: dict[datetime, Path] = {}
+        for file in files:
+            # Two polls with one timestamp are the same message.
+            polls[timestamp(self._realtime.parse(_content(file), str(file)))] = file
+        if not polls:
+            raise InputError("holds no messages (*.pb)", str(path))
+        instants = sorted(polls)
+        ends = [*instants[1:], instants[-1] + period]
+        self._polls = [(at, end, polls[at]) for at, end in zip(instants, ends, strict=True)]
+
+    def _selected(
+        self, start: datetime | None, until: datetime | None
+    ) -> list[tuple[datetime, datetime, Path]]:
+        return [
+            poll
+            for poll in self._polls
+            if (start is None or poll[0] >= start) and (until is None or poll[0] < until)
+        ]
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """First poll, end of the last one, and their number."""
+        polls = self._selected(start, until)
+        return FeedSpan(polls[0][0], polls[-1][1], len(polls)) if polls else None
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """One batch per message."""
+        for at, end, file in self._selected(start, until):
+            message = self._realtime.parse(_content(file), str(file))
+            yield FeedBatch(at, end, self._realtime.quads(message))
+
+
+class GtfsPoller:
+    """A live feed that is asked again and again; to be played with the original instants.
+
+    A poll that fails says nothing, so that what was said before it ends when it was to end.
+
+    Args:
+        url: of the messages.
+        schedule: the GTFS feed that they speak of.
+        clock: to wait on.
+        period: time between two polls.
+        session: the HTTP session.
+        cancelled: ends the polling.
+        grace: how long a poll holds beyond the next one, which takes some time to arrive.
+        failed: told of every poll that fails.
+    """
+
+    name = "gtfs-rt"
+
+    def __init__(
+        self,
+        url: str,
+        schedule: Gtfs,
+        clock: Clock,
+        period: timedelta,
+        session: requests.Session,
+        cancelled: Event,
+        grace: timedelta = timedelta(seconds=5),
+        failed: Callable[[str], None] | None = None,
+    ) -> None:
+        if period <= timedelta(0):
+            raise SettingError("the period of a feed must be positive")
+        self._url = url
+        self._realtime = Realtime(schedule)
+        self._clock = clock
+        self._period = period
+        self._session = session
+        self._cancelled = cancelled
+        self._grace = grace
+        self._failed = failed
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """One batch per successful poll, for ever; or to `until`."""
+        following = self._clock.now() if start is None else start
+        while self._clock.wait_until(following, self._cancelled):
+            now = self._clock.now()
+            if until is not None and now >= until:
+                return
+            following = max(following + self._period, now)
+            try:
+                answer = self._session.get(self._url, timeout=30)
+                answer.raise_for_status()
+                message = self._realtime.parse(answer.content, self._url)
+            except (requests.RequestException, InputError) as error:
+                if self._failed is not None:
+                    self._failed(str(error))
+                continue
+            yield FeedBatch(now, following + self._grace, self._realtime.quads(message))
+
+
+def timestamp(message: Any) -> datetime:
+    """When a message was made."""
+    return from_micros(message.header.timestamp * 1_000_000)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(error.strerror or str(error), str(file)) from error
