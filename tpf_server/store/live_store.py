@@ -1,5 +1,6 @@
 """The live store: labelled facts in a durable log, served from an index in memory."""
 
+import gc
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ class IndexedLiveStore:
                 f"the live store was made with key {made_with!r}, not {settings.key!r}"
             )
         self._reset()
-        with self._lock:
+        with self._lock, _no_garbage():
             self._follow()
 
     def _reset(self) -> None:
@@ -213,6 +214,18 @@ class IndexedLiveStore:
             if not self._closed:
                 self._closed = True
                 self._log.close()
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    # A million new objects that all stay make the collector look at them again and again.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _instant(micros: int) -> datetime | None:

@@ -79,6 +79,13 @@ class Timeline:
         ordered: Array = found[np.argsort(rows.numpy("slot")[found], kind="stable")]
         return ordered
 
+    def coming(self, instant: int, sequence: int) -> Array:
+        """The rows that start after an instant of a state, by start."""
+        if self._stale or self._recent:
+            self._build()
+        place = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
+        return self._exists(self._sorted[place:], sequence)
+
     def next_start(self, instant: int, sequence: int) -> int:
         """The earliest start after an instant of a state, or FOREVER."""
         if self._stale:

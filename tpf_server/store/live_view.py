@@ -32,9 +32,16 @@ class View:
         index: the index.
         pattern: what matches.
         instant: where the view stands at first, in microseconds.
+        timeline: all versions of the pattern, where they are laid out: faster for many slots.
     """
 
-    def __init__(self, index: FactIndex, pattern: NumberPattern, instant: int) -> None:
+    def __init__(
+        self,
+        index: FactIndex,
+        pattern: NumberPattern,
+        instant: int,
+        timeline: Timeline | None = None,
+    ) -> None:
         self._index = index
         self.pattern = pattern
         self.instant = instant
@@ -42,20 +49,37 @@ class View:
         """Snapshots of the newest state that this view was too far away to answer."""
         self._made = (index.last, instant)
         self._journal: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
-        self.timeline: Timeline | None = None
+        self.timeline = timeline
         self._end_of: dict[int, int] = {}
         self._start_of: dict[int, int] = {}
-        for slot in index.candidates(pattern):
-            if index.matches_slot(slot, pattern):
-                row = self._row(slot, instant, index.last)
-                if row >= 0:
-                    self._end_of[slot] = index.rows.end[row]
-                start = self._next_start(slot, instant, index.last)
-                if start != FOREVER:
-                    self._start_of[slot] = start
+        if timeline is None:
+            self._look_at_slots()
+        else:
+            self._look_at_timeline(timeline)
         self._slots = SortedList(self._end_of)
         self._ends = SortedList(end << 32 | slot for slot, end in self._end_of.items())
         self._starts = SortedList(start << 32 | slot for slot, start in self._start_of.items())
+
+    def _look_at_slots(self) -> None:
+        index = self._index
+        for slot in index.candidates(self.pattern):
+            if index.matches_slot(slot, self.pattern):
+                row = self._row(slot, self.instant, index.last)
+                if row >= 0:
+                    self._end_of[slot] = index.rows.end[row]
+                start = self._next_start(slot, self.instant, index.last)
+                if start != FOREVER:
+                    self._start_of[slot] = start
+
+    def _look_at_timeline(self, timeline: Timeline) -> None:
+        rows = self._index.rows
+        valid = timeline.valid(self.instant, self._index.last)
+        slots, ends = rows.numpy("slot")[valid], rows.numpy("end")[valid]
+        self._end_of = dict(zip(slots.tolist(), ends.tolist(), strict=True))
+        coming = timeline.coming(self.instant, self._index.last)
+        # From the last to the first, so that the first start of a slot is the one that stays.
+        slots, starts = rows.numpy("slot")[coming][::-1], rows.numpy("start")[coming][::-1]
+        self._start_of = dict(zip(slots.tolist(), starts.tolist(), strict=True))
 
     def __len__(self) -> int:
         return len(self._slots) + (0 if self.timeline is None else len(self.timeline))

@@ -13,6 +13,7 @@ from tpf_server.store.live_view import View
 from tpf_server.store.protocols import Snapshot
 
 _MISSES = 3
+_MANY = 10_000
 _SLACK = 1_000_000
 
 _Shape = tuple[bool, bool, bool, int, bool]
@@ -38,7 +39,10 @@ class Views:
         """The view of a pattern; a new one stands at the instant of the snapshot."""
         view = self._views.get(pattern)
         if view is None:
-            view = View(self._index, pattern, snapshot.instant)
+            many = len(self._index.candidates(pattern)) > _MANY
+            timeline = Timeline(self._index, pattern) if many else None
+            view = View(self._index, pattern, snapshot.instant, timeline)
+            view.timeline = None  # it served to make the view; most views need it no more
             self._views[pattern] = view
             self._shapes[_shape(pattern)] += 1
             self._make_room()
@@ -58,9 +62,10 @@ class Views:
         if snapshot.sequence == self._index.last:
             view.misses += 1
             if view.misses > _MISSES:
-                moved = View(self._index, view.pattern, snapshot.instant)
-                moved.timeline = view.timeline
-                self._views[view.pattern] = moved
+                timeline = self.timeline(view)
+                self._views[view.pattern] = View(
+                    self._index, view.pattern, snapshot.instant, timeline
+                )
 
     def _make_room(self) -> None:
         room = 4 * self._index.rows.live_rows + _SLACK

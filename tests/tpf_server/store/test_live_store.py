@@ -19,7 +19,7 @@ from annotations.methods.names import identity
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.live_model import LiveModel, RefusedError
 from tpf_server.errors import PublishError
-from tpf_server.store import live_reader, live_timeline, live_view
+from tpf_server.store import live_reader, live_timeline, live_view, live_views
 from tpf_server.store.live_settings import LiveSettings
 from tpf_server.store.live_store import open_live_store
 from tpf_server.store.protocols import LiveStore, Snapshot
@@ -123,6 +123,8 @@ def sized(few: int, remembered: int, children: int, leap: int) -> ExitStack:
         (live_view, "_REMEMBERED", remembered),
         (live_view, "_LEAP", leap * 1_000_000),
         (live_timeline, "_CHILDREN", children),
+        (live_views, "_MANY", 10_000 if few else remembered - 2),
+        (live_views, "_MISSES", children - 2),
         (live_timeline, "_FEW", remembered),
         (live_timeline, "_STEP", 1),
     ):
@@ -139,7 +141,7 @@ sizes = st.one_of(
 @given(
     timelines(), st.sampled_from(["subject-predicate", "triple"]), st.booleans(), sizes, st.data()
 )
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=30, deadline=None)
 def test_any_snapshot_shows_what_the_model_shows(
     batches: list[tuple[int, list[Fact]]],
     key: FactKey,

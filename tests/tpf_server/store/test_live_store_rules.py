@@ -102,7 +102,7 @@ def test_retention_lets_go_in_memory_and_in_the_file(tmp_path: Path) -> None:
     lasting = [expiring(10_000, s=n) for n in range(90_000, 90_050)]
     store.publish(lasting, at(0))
     pinned: dict[Snapshot, list[Fact]] = {}
-    for second in range(1, 400):
+    for second in range(1, 300):
         facts = [
             expiring(second + dice.randint(2, 9), s=dice.randint(0, 60), o=second) for _ in range(1)
         ]
@@ -113,9 +113,9 @@ def test_retention_lets_go_in_memory_and_in_the_file(tmp_path: Path) -> None:
         for old, known in pinned.items():
             if old.instant >= to_micros(at(second - 5)):
                 assert list(store.facts(ALL, old, 0, 10_000)) == known
-    now = store.snapshot(at(399))
+    now = store.snapshot(at(299))
     with pytest.raises(SnapshotExpired):
-        store.count(ALL, now._replace(sequence=300))
+        store.count(ALL, now._replace(sequence=200))
     with pytest.raises(SnapshotExpired):
         store.count(ALL, now._replace(sequence=now.sequence + 1))
     index, log = store._index, store._log
@@ -128,8 +128,8 @@ def test_retention_lets_go_in_memory_and_in_the_file(tmp_path: Path) -> None:
     assert list(again.facts(ALL, now, 0, 10_000)) == pinned[now]
     assert {fact.quad for fact in lasting} <= {fact.quad for fact in pinned[now]}
     # The reopened store goes on where the other is, with numbers that the other understands.
-    again.publish([expiring(500, s=n) for n in range(5000, 5100)], at(400))
-    present = store.snapshot(at(400))
+    again.publish([expiring(500, s=n) for n in range(5000, 5100)], at(300))
+    present = store.snapshot(at(300))
     assert store.facts(ALL, present, 0, 10_000) == again.facts(ALL, present, 0, 10_000)
     again.close()
     store.close()
