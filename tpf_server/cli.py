@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from tpf_server.app import WORKER_VARIABLE
 from tpf_server.datasets import dataset_of_path, distinct, open_datasets
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
+from tpf_server.web.metrics import MULTIPROCESS_VARIABLE
 
 _THREADS_PER_WORKER = 4
 _START_SECONDS = 120
@@ -104,6 +106,8 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
             click.echo(f"tpf-server: the settings stay as they were: {error}", err=True)
 
     hand_over(configuration)
+    counts = TemporaryDirectory(prefix="tpf-server-")
+    os.environ[MULTIPROCESS_VARIABLE] = counts.name
     # A forked worker could inherit a lock that a thread of this process holds just then.
     multiprocessing.set_start_method("spawn", force=True)
     server = Server(
@@ -124,7 +128,8 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
     names = ", ".join(dataset.name for dataset in configuration.datasets)
     line = f"tpf-server: {configuration.with_port(port).server.base} (datasets: {names})"
     threading.Thread(target=_announce, args=(settings.host, port, line), daemon=True).start()
-    server.serve()
+    with counts:
+        server.serve()
 
 
 _LOGGING = {

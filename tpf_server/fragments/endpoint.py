@@ -12,7 +12,7 @@ from tpf_server.settings import PLAIN, Settings
 
 _DEFAULT_MAX_AGE_LIVE = 10.0
 _DEFAULT_MAX_AGE_STATIC = 3600.0
-FORM = ("subject", "predicate", "object", "graph")
+_FORM = ("subject", "predicate", "object", "graph", "limit")
 
 
 class Endpoint:
@@ -32,7 +32,9 @@ class Endpoint:
         self.path = own.name if view is None else f"{own.name}/{view}"
         self.url = base + self.path
         self.iri = Term(f"<{self.url}#dataset>")
-        self.template = f"{self.url}{{?{','.join(FORM)}}}"
+        self.max_values = settings.max_values
+        self.form = (*_FORM, "values") if self.max_values else _FORM
+        self.template = f"{self.url}{{?{','.join(self.form)}}}"
         self.title = (own.title or own.name) + ("" if view is None else f" ({view})")
         self.vocabulary: Vocabulary = DEFAULT_VOCABULARY
         self.method = VIEW_METHODS[view or own.annotation]

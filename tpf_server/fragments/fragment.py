@@ -9,7 +9,7 @@ from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import metadata_graph, page_metadata
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import Matches, Rows, State
+from tpf_server.fragments.view import AllMatches, Matches, Rows, State
 from tpf_server.store.protocols import Snapshot
 
 
@@ -71,7 +71,7 @@ def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
         if pinned.instant > to_micros(now) or pinned.sequence > snapshot.sequence:
             raise RequestError("snapshot lies in the future")
         snapshot = pinned
-    return Query(endpoint, request, now, snapshot, endpoint.view.state(request.pattern, snapshot))
+    return Query(endpoint, request, now, snapshot, endpoint.view.state(request.patterns, snapshot))
 
 
 def evaluate(query: Query) -> Fragment:
@@ -81,7 +81,7 @@ def evaluate(query: Query) -> Fragment:
         SnapshotExpired: the snapshot is no longer retained.
     """
     endpoint, request = query.endpoint, query.request
-    matches = endpoint.view.matches(request.pattern, query.snapshot, query.state)
+    matches = endpoint.view.matches(request.patterns, query.snapshot, query.state)
     offset = (request.page - 1) * request.limit
     rows = matches.slice(offset, request.limit) if offset < matches.total else Rows([], [])
     rows = Rows(endpoint.skolemizer.quads(rows.quads), rows.labels)
@@ -99,7 +99,9 @@ def evaluate(query: Query) -> Fragment:
     )
 
 
-def _links(request: FragmentRequest, matches: Matches, snapshot: Snapshot | None) -> dict[str, str]:
+def _links(
+    request: FragmentRequest, matches: Matches | AllMatches, snapshot: Snapshot | None
+) -> dict[str, str]:
     pinned = snapshot if matches.dynamic or request.snapshot is not None else None
     last = max(1, -(-matches.total // request.limit))
     links = {"first": request.page_link(1, pinned)}

@@ -34,7 +34,7 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.labels import label_triples
 from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import Matches, Rows
+from tpf_server.fragments.view import AllMatches, Matches, Rows
 from tpf_server.store.protocols import Snapshot
 
 
@@ -59,6 +59,8 @@ _MAPPINGS: Final = {
     "predicate": RDF_PREDICATE,
     "object": RDF_OBJECT,
     "graph": Term(f"<{SD}graph>"),
+    "limit": _hydra("limit"),
+    "values": Term("<http://vocab.org/brtpf#values>"),
 }
 
 
@@ -70,7 +72,7 @@ def metadata_graph(request: FragmentRequest) -> Term:
 def page_metadata(
     endpoint: Endpoint,
     request: FragmentRequest,
-    matches: Matches,
+    matches: Matches | AllMatches,
     rows: Rows,
     links: Mapping[str, str],
     snapshot: Snapshot | None,
@@ -117,7 +119,7 @@ def _temporal(
     endpoint: Endpoint,
     request: FragmentRequest,
     fragment: Term,
-    matches: Matches,
+    matches: Matches | AllMatches,
     snapshot: Snapshot,
     earliest_end: datetime | None,
 ) -> Iterator[Triple]:
@@ -158,8 +160,11 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
     yield Triple(form, RDF_TYPE, _hydra("IriTemplate"))
     yield Triple(form, _hydra("template"), literal(endpoint.template))
     yield Triple(form, _hydra("variableRepresentation"), _hydra("ExplicitRepresentation"))
-    for name, term in _MAPPINGS.items():
+    maxima = {"limit": endpoint.max_page_size, "values": endpoint.max_values}
+    for name in endpoint.form:
         node = Term(f"_:{name}")
         yield Triple(form, _hydra("mapping"), node)
         yield Triple(node, _hydra("variable"), literal(name))
-        yield Triple(node, _hydra("property"), term)
+        yield Triple(node, _hydra("property"), _MAPPINGS[name])
+        if name in maxima:
+            yield Triple(node, endpoint.vocabulary["maximum"], integer(maxima[name]))

@@ -44,7 +44,7 @@ class PatternReader:
 
     def __init__(self, prefixes: Mapping[str, str], skolemizer: Skolemizer) -> None:
         self._prefixes = prefixes
-        self._skolemizer = skolemizer
+        self.skolemizer = skolemizer
 
     def pattern(self, parameters: Mapping[str, str]) -> QuadPattern:
         """The pattern that the parameters subject, predicate, object and graph ask for.
@@ -68,7 +68,7 @@ class PatternReader:
         try:
             if text[0] == "?":
                 return variable(text[1:])
-            return self._skolemizer.restore(self._term(text))
+            return self.skolemizer.restore(self._term(text))
         except TermError as error:
             raise TermSyntaxError(position, text, str(error)) from None
 

@@ -10,11 +10,12 @@ from urllib.parse import quote, unquote_to_bytes
 
 from annotations.terms import QuadPattern
 from tpf_server.errors import RequestError
+from tpf_server.fragments.bindings import restricted
 from tpf_server.fragments.pattern import PatternReader
 from tpf_server.store.protocols import Snapshot
 
 _PAGING = frozenset({"page", "snapshot", "limit"})
-_KNOWN = _PAGING | {"subject", "predicate", "object", "graph"}
+_KNOWN = _PAGING | {"subject", "predicate", "object", "graph", "values"}
 _SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _MAX_PAGE = 10**9
 
@@ -25,6 +26,7 @@ class FragmentRequest:
 
     Args:
         pattern: which quads.
+        patterns: the same, restricted to the rows of ``values``: disjoint patterns.
         parameters: the parameters of the URL, decoded.
         page: number of the page, from 1.
         limit: quads per page.
@@ -35,6 +37,7 @@ class FragmentRequest:
     """
 
     pattern: QuadPattern
+    patterns: tuple[QuadPattern, ...]
     parameters: dict[str, str]
     page: int
     limit: int
@@ -55,7 +58,12 @@ class FragmentRequest:
 
 
 def read_request(
-    url: str, query: str, reader: PatternReader, page_size: int, max_page_size: int
+    url: str,
+    query: str,
+    reader: PatternReader,
+    page_size: int,
+    max_page_size: int,
+    max_values: int = 0,
 ) -> FragmentRequest:
     """Read the URL of a fragment's page.
 
@@ -65,6 +73,7 @@ def read_request(
         reader: reads the terms.
         page_size: quads per page where the client does not say.
         max_page_size: the most quads per page that a client gets.
+        max_values: the most rows of ``values``; 0: the parameter is not known.
 
     Raises:
         RequestError: a malformed term, page, limit or snapshot, or a parameter given twice.
@@ -80,9 +89,14 @@ def read_request(
             parameters[name] = _decode(raw_value)
         if name not in _PAGING:
             kept.append(pair)
+    pattern = reader.pattern(parameters)
+    patterns: tuple[QuadPattern, ...] = (pattern,)
+    if max_values and parameters.get("values"):
+        patterns = restricted(pattern, parameters["values"], reader.skolemizer, max_values)
     remaining = _iri("&".join(kept))
     return FragmentRequest(
-        pattern=reader.pattern(parameters),
+        pattern=pattern,
+        patterns=patterns,
         parameters=parameters,
         page=_number(parameters, "page", 1, _MAX_PAGE),
         limit=min(_number(parameters, "limit", page_size, _MAX_PAGE), max_page_size),

@@ -7,6 +7,7 @@ in the order of the live store. Pages are slices of that sequence; nothing befor
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from annotations.labels import Fact, Label, Labelling
@@ -55,21 +56,28 @@ class View:
     method: Shown
     naming: Naming
 
-    def state(self, pattern: QuadPattern, snapshot: Snapshot | None) -> "State":
+    def state(self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None) -> "State":
         """What decides about the freshness of the matches, without counting them."""
         live = self.dataset.live
         if live is None or snapshot is None:
             return State(None, ())
-        parts = tuple(self.method.match(pattern, self.naming))
-        return State(_earliest(live.next_change, parts, snapshot), parts)
+        parts = tuple([tuple(self.method.match(p, self.naming)) for p in patterns])
+        return State(_earliest(live.next_change, chain.from_iterable(parts), snapshot), parts)
 
-    def matches(self, pattern: QuadPattern, snapshot: Snapshot | None, state: "State") -> "Matches":
+    def matches(
+        self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None, state: "State"
+    ) -> "Matches | AllMatches":
         """The quads that match.
 
         Raises:
             SnapshotExpired: the snapshot is older than what the live store retains.
         """
-        return Matches(self.dataset, pattern, snapshot, state.parts)
+        parts = state.parts or ((),) * len(patterns)
+        matches = [
+            Matches(self.dataset, pattern, snapshot, own)
+            for pattern, own in zip(patterns, parts, strict=True)
+        ]
+        return matches[0] if len(matches) == 1 else AllMatches(matches)
 
 
 class State(NamedTuple):
@@ -77,11 +85,44 @@ class State(NamedTuple):
 
     Args:
         next_change: the earliest instant after the snapshot's at which a label ends or starts.
-        parts: which labelled facts match.
+        parts: which labelled facts match, per pattern; nothing without live facts.
     """
 
     next_change: datetime | None
-    parts: tuple[Part, ...]
+    parts: tuple[tuple[Part, ...], ...]
+
+
+class AllMatches:
+    """The matches of several patterns that have no match in common, one after the other."""
+
+    def __init__(self, matches: Sequence["Matches"]) -> None:
+        self._matches = matches
+        self.dynamic = sum(one.dynamic for one in matches)
+        self.total = sum(one.total for one in matches)
+
+    def slice(self, offset: int, limit: int) -> Rows:
+        """Up to `limit` matches from position `offset`."""
+        found = Rows([], [])
+        for one in self._matches:
+            wanted = limit - len(found.quads)
+            if wanted <= 0:
+                break
+            if offset < one.total:
+                rows = one.slice(offset, wanted)
+                found.quads.extend(rows.quads)
+                found.labels.extend(rows.labels)
+            offset = max(0, offset - one.total)
+        return found
+
+    def labellings(self) -> list[Labelling]:
+        """The kinds of label that the matching facts carry."""
+        kinds = {kind for one in self._matches for kind in one.labellings()}
+        return [kind for kind in _LABELLINGS if kind in kinds]
+
+    def earliest_end(self) -> datetime | None:
+        """The earliest end of the labels of the matching facts."""
+        ends = [one.earliest_end() for one in self._matches if one.dynamic]
+        return min((end for end in ends if end is not None), default=None)
 
 
 class Matches:

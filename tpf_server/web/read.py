@@ -7,12 +7,16 @@ from flask import Request, Response
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Query, evaluate, pose
-from tpf_server.fragments.freshness import entity_tag, last_modified, max_age
+from tpf_server.fragments.freshness import entity_tag, kept_until, last_modified, max_age
 from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.request import read_request
 from tpf_server.web.compression import compress, encoding_of
+from tpf_server.web.memento import at_accepted_datetime, memento_fields
 from tpf_server.web.responses import answer, http_date, without_body
 from tpf_server.web.site import Site
+
+_VARY_STATIC = "Accept, Accept-Encoding"
+_VARY_LIVE = "Accept, Accept-Encoding, Accept-Datetime"
 
 
 def read_fragment(
@@ -31,13 +35,16 @@ def read_fragment(
         RequestError: a malformed URL.
         SnapshotExpired: the URL pins a snapshot that is no longer retained.
     """
-    query = pose(
-        endpoint,
-        read_request(
-            url, _query_string(request), endpoint.reader, endpoint.page_size, endpoint.max_page_size
-        ),
-        site.clock.now(),
+    now = site.clock.now()
+    asked = read_request(
+        url,
+        _query_string(request),
+        endpoint.reader,
+        endpoint.page_size,
+        endpoint.max_page_size,
+        endpoint.max_values,
     )
+    query = pose(endpoint, at_accepted_datetime(asked, endpoint, request, now), now)
     encoding = encoding_of(request) if site.settings.compress else None
     tag = entity_tag(query, f"{chosen.media_type} {encoding or ''}")
     if _unchanged(request, query, tag):
@@ -54,11 +61,15 @@ def read_fragment(
         ("Cache-Control", f"public, max-age={age}"),
         ("Expires", http_date(query.now + timedelta(seconds=age))),
         ("ETag", tag),
-        ("Vary", "Accept, Accept-Encoding"),
+        ("Vary", _VARY_STATIC if query.snapshot is None else _VARY_LIVE),
+        *memento_fields(query),
     ]
     modified = last_modified(query)
     if modified is not None:
         fields.append(("Last-Modified", http_date(modified)))
+    kept = kept_until(query)
+    if kept is not None:
+        fields.append(("X-Accel-Expires", f"@{kept}"))
     response.headers.extend(fields)
     return response
 

@@ -18,6 +18,7 @@ from tpf_server.web.api_doc import api_documentation
 from tpf_server.web.health import alive, ready
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.index import index
+from tpf_server.web.metrics import Metrics
 from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
 from tpf_server.web.read import read_fragment
@@ -32,7 +33,9 @@ _FACTS_METHODS = ("POST", "OPTIONS")
 
 def routes(app: Flask, site: Site) -> None:
     """Add all URLs of the site to an application."""
-    router = Router(site)
+    metrics = Metrics()
+    metrics.watch(app)
+    router = Router(site, metrics)
     app.add_url_rule("/", "index", lambda: router.answer(""), methods=_METHODS)
     app.add_url_rule("/<path:path>", "path", router.answer, methods=_METHODS)
     problems = Problems(site.settings)
@@ -46,15 +49,17 @@ class Router:
 
     Args:
         site: what is served.
+        metrics: counts the requests.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, metrics: Metrics) -> None:
         self._site = site
         self._negotiator = Negotiator((*WRITERS, HtmlWriter(site.settings.title)))
         self._pages: dict[str, Callable[[], Response]] = {
             "": self._index,
             "api-doc": self._api_doc,
             "healthz": alive,
+            "metrics": metrics.show,
             "readyz": lambda: ready(site),
         }
 

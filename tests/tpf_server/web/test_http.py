@@ -23,7 +23,7 @@ def test_gzip_and_br_as_accepted(served: Served, accept: str, encoding: str | No
     plain = served.app.test_client().get("/trains")
     packed = served.app.test_client().get("/trains", headers={"Accept-Encoding": accept})
     assert packed.headers.get("Content-Encoding") == encoding
-    assert packed.headers["Vary"] == "Accept, Accept-Encoding"
+    assert packed.headers["Vary"] == "Accept, Accept-Encoding, Accept-Datetime"
     assert int(packed.headers["Content-Length"]) == len(packed.data)
     if encoding is None:
         assert packed.data == plain.data

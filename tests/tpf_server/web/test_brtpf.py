@@ -1,0 +1,79 @@
+"""Bindings-restricted fragments: the ``values`` parameter."""
+
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from annotations.labels import Expiration
+from tests.support.served import HYDRA, NOON, TMP, Served, quad
+from tests.tpf_server.conftest import STATIC
+
+EX = "http://example.org/"
+
+
+def path(values: str, rest: str = "", view: str = "") -> str:
+    return f"trains{view}?values={quote(values, safe='')}{rest}"
+
+
+def test_only_matches_of_the_rows_come_in_their_order(served: Served) -> None:
+    values = f"(?s) {{ (<{EX}t2>) (<{EX}loop>) (<{EX}t2>) (<{EX}nobody>) }}"
+    found = served.fragment(path(values, "&subject=?s"))
+    assert [row.subject for row in found] == [quad("t2", "a", "a").subject] * 2 + [
+        quad("loop", "a", "a").subject
+    ]
+    assert served.page(path(values, "&subject=?s")).total == 3
+
+
+def test_open_positions_are_called_like_themselves(served: Served) -> None:
+    values = f'(?subject ?object) {{(<{EX}t1> <{EX}ghent>)(<{EX}t1> "IC eins"@de)}}'
+    found = served.fragment(path(values))
+    assert found == [quad("t1", "stop", "ghent"), quad("t1", "name", '"IC eins"@de')]
+
+
+def test_rows_restrict_live_facts_and_pages_are_slices_of_all(served: Served) -> None:
+    until = Expiration(NOON + timedelta(seconds=7))
+    live = [quad(f"t{number}", "delay", f'"{number}"') for number in range(4)]
+    served.publish(*[(row, until) for row in live])
+    rows = " ".join(f"(<{EX}t{number}>)" for number in range(4))
+    for view in ("", "/named-graph"):
+        query = path(f"(?subject) {{ {rows} }}", "&predicate=http://example.org/delay", view)
+        assert [row.triple for row in served.fragment(query)] == [row.triple for row in live]
+        page = served.page(query)
+        assert (page.total, len(page.data)) == (4, 3)
+        assert page.objects(TMP + "dynamicTriples") == ["4"]
+        assert page.objects(TMP + "earliestExpiration") == ["2015-12-08T12:00:07Z"]
+        assert served.get(query).headers["Cache-Control"] == "public, max-age=7"
+
+
+def test_the_form_announces_values_and_limit(served: Served) -> None:
+    page = served.page("trains")
+    (template,) = page.objects(HYDRA + "template")
+    assert template.endswith("{?subject,predicate,object,graph,limit,values}")
+    assert "http://vocab.org/brtpf#values" in page.objects(HYDRA + "property")
+    assert set(page.objects(TMP + "maximum")) == {"50", "1000"}
+
+
+def test_no_row_is_no_match(served: Served) -> None:
+    page = served.page(path("(?subject) {}"))
+    assert (page.data, page.total) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "x", "(?subject)", "() {}", "(?nothing) { (<x:y>) }", "(?subject) { (<x:y> <x:z>) }",
+        "(?subject) { (<y>) }", "(?subject) { (_:b) }", "(?subject) { (UNDEF) }",
+        "(?subject) { " + "(<x:y>)" * 51 + " }", "(?subject) { (<x:y>) ",
+    ],
+)  # fmt: skip
+def test_malformed_values_are_400(served: Served, values: str) -> None:
+    assert served.get(path(values)).status_code == 400
+
+
+def test_off_by_setting(tmp_path: Path) -> None:
+    with Served(tmp_path, STATIC, settings={"max_values": 0}) as served:
+        (template,) = served.page("trains").objects(HYDRA + "template")
+        assert template.endswith("{?subject,predicate,object,graph,limit}")
+        assert served.page(path("(?subject) {}")).total == len(STATIC)

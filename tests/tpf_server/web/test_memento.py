@@ -1,0 +1,61 @@
+"""History by Memento."""
+
+from datetime import timedelta
+
+from annotations.labels import Expiration, Interval
+from tests.support.served import BASE, HYDRA, NOON, Served, parse, quad
+from tpf_server.web.responses import http_date
+
+QUERY = "trains?predicate=http://example.org/platform"
+
+
+def history(served: Served) -> None:
+    for hour in range(3):
+        start = NOON + timedelta(hours=hour)
+        served.clock.advance_to(start)
+        label = Interval(start, start + timedelta(hours=1))
+        served.publish(*[(quad(f"t{n}", "platform", f'"{hour}"'), label) for n in range(4)])
+
+
+def test_accept_datetime_shows_the_facts_of_that_instant(served: Served) -> None:
+    history(served)
+    for hour in range(3):
+        instant = NOON + timedelta(hours=hour, minutes=30)
+        response = served.get(QUERY, "application/n-quads", Accept_Datetime=http_date(instant))
+        rows = parse(response.content, "application/n-quads")
+        values = {row.object for row in rows if row.predicate.endswith("/platform>")
+                  and row.graph == ""}  # fmt: skip
+        if hour < 2:
+            assert values == {f'"{hour}"'}
+            assert response.headers["Memento-Datetime"] == http_date(instant)
+            pinned = response.headers["Content-Location"]
+            following = [
+                row.object.strip("<>") for row in rows if row.predicate == f"<{HYDRA}next>"
+            ]
+            assert served.page(pinned).total == 4
+            assert {row.object for row in served.page(following[0]).data} == values
+        else:
+            assert "Memento-Datetime" not in response.headers
+        assert "Accept-Datetime" in response.headers["Vary"]
+        assert f'<{BASE}{QUERY}>; rel="original timegate"' in response.headers["Link"]
+
+
+def test_the_future_is_now_and_nonsense_is_400(served: Served) -> None:
+    history(served)
+    future = served.get(QUERY, Accept_Datetime="Thu, 01 Jan 2099 00:00:00 GMT")
+    assert "Memento-Datetime" not in future.headers
+    assert served.get(QUERY, Accept_Datetime="tomorrow").status_code == 400
+
+
+def test_a_static_answer_has_no_memento(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"1"'), Expiration(NOON + timedelta(minutes=1))))
+    assert "Memento-Datetime" not in served.get(QUERY).headers
+
+
+def test_metrics_count_requests(served: Served) -> None:
+    served.get("trains")
+    served.get("nothing")
+    text = served.get("metrics").text
+    assert 'tpf_requests_total{method="GET",status="200"} 1.0' in text
+    assert 'tpf_requests_total{method="GET",status="404"} 1.0' in text
+    assert "tpf_request_seconds_count 2.0" in text

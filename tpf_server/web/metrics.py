@@ -1,0 +1,57 @@
+"""``/metrics``: requests by method and status, and how long they took, for Prometheus.
+
+With several workers the numbers are summed over all of them, through the files in
+``PROMETHEUS_MULTIPROC_DIR``, which `tpf-server` sets.
+"""
+
+import os
+import time
+
+from flask import Flask, Response, g, request
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from tpf_server.web.responses import answer
+
+MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+
+class Metrics:
+    """Counts the requests of one application."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "tpf_requests", "Requests.", ["method", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "tpf_request_seconds", "Seconds per request.", buckets=_BUCKETS, registry=self._registry
+        )
+
+    def watch(self, app: Flask) -> None:
+        """Count every request of the application."""
+        app.before_request(self._start)
+        app.after_request(self._count)
+
+    def show(self) -> Response:
+        """The text format of Prometheus."""
+        registry = self._registry
+        if MULTIPROCESS_VARIABLE in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        response = answer(generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8")
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    def _start(self) -> None:
+        g.started = time.perf_counter()
+
+    def _count(self, response: Response) -> Response:
+        method = request.method if request.method in _METHODS else "OTHER"
+        self._requests.labels(method, str(response.status_code)).inc()
+        self._seconds.observe(time.perf_counter() - g.started)
+        return response
+
+
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
