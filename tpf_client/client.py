@@ -180,7 +180,7 @@ class Client:
             raise UnsupportedQueryError("a continuous query reads one dataset")
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
-            return plan_query(query, leaves, evaluation, evaluation.source.now(), base)
+            return plan_query(query, leaves, evaluation, evaluation.source.now())
 
         recheck = None if static_recheck is None else timedelta(seconds=static_recheck)
         streamer = Streamer(
@@ -214,7 +214,7 @@ class Client:
         now = self.clock.now()
         return Answer(
             evaluation,
-            lambda on_change: plan_query(query, leaves, evaluation, now, base, on_change),
+            lambda on_change: plan_query(query, leaves, evaluation, now, on_change),
         )
 
     def _source(self) -> Source:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from annotations.labels import Fact
 from tpf_client.fragments.form import Form
 
-_ROUNDING = timedelta(seconds=2)
+_ROUNDING = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)

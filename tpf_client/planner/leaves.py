@@ -157,9 +157,24 @@ class FragmentLeaves:
         if star not in self._stars:
             self._stars[star] = _star(pattern, keys, others)
         ask = self._stars[star] if _by_subject(pattern, keys) else None
-        source = FragmentLookup(self._evaluation, pattern, keys, estimate, ask, self._source)
+        cost = estimate.pages if ask is None else self._star_cost(pattern, others)
+        source = FragmentLookup(self._evaluation, pattern, keys, estimate, ask, self._source, cost)
         join = LookupJoin(left, source, keys, source.schema, monotone=not self._evaluation.live)
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
+
+    def _star_cost(self, pattern: QuadPattern, others: Sequence[QuadPattern]) -> int | None:
+        """How many requests it takes to read a pattern and the rest of its star whole."""
+        keys = (Variable(pattern.subject),)
+        alike = [
+            each
+            for each in others
+            if each.subject == pattern.subject
+            and each.graph == pattern.graph
+            and _by_subject(each, keys)
+        ]
+        pages = [self.estimate(each).pages for each in (pattern, *alike)]
+        known = [each for each in pages if each is not None]
+        return sum(known) if len(known) == len(pages) else None
 
     def _add(self, node: Node, step: Step | None = None) -> Node:
         self._evaluation.dataflow.add(node)
@@ -188,5 +203,5 @@ def _star(
         return None
     for other in others:
         if other.subject == pattern.subject and other.graph == pattern.graph:
-            return pattern._replace(predicate=Variable("?p"), object=Variable("?o"))
+            return pattern._replace(predicate=Variable("?.p"), object=Variable("?.o"))
     return None

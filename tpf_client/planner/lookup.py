@@ -97,6 +97,8 @@ class FragmentLookup:
         estimate: how much matches the whole pattern.
         ask: the pattern that is asked in place of `pattern`; less specific (the star of a subject).
         source: who answers; by default the source of the query.
+        whole_cost: requests that reading it whole takes, with the others of its star; by default
+            those of the estimate.
     """
 
     def __init__(
@@ -107,7 +109,9 @@ class FragmentLookup:
         estimate: Estimate,
         ask: QuadPattern | None = None,
         source: Source | None = None,
+        whole_cost: int | None = None,
     ) -> None:
+        self._whole_cost = estimate.pages if whole_cost is None else whole_cost
         self._source = source or evaluation.source
         self.schema: Schema = variables_of_quad(pattern)
         self.report = LookupReport(pattern, estimate)
@@ -147,7 +151,7 @@ class FragmentLookup:
             self._look_up_known()
         if not self._waiting:
             return
-        pages = self._estimate.pages
+        pages = self._whole_cost
         if pages is not None and (
             self._evaluation.has(self._pattern, self._source)
             or self.report.asked + len(self._waiting) >= max(pages, 1)

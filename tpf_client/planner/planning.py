@@ -26,7 +26,6 @@ def plan_query(
     leaves: FragmentLeaves,
     evaluation: Evaluation,
     now: datetime,
-    base: str | None = None,
     on_change: Callable[[Solution, int], None] | None = None,
 ) -> Output:
     """Build the dataflow of a query, after one round of requests that tells how much there is.
@@ -36,7 +35,6 @@ def plan_query(
         leaves: the leaves to use.
         evaluation: takes in the dataflow.
         now: what NOW() gives.
-        base: what relative IRIs are relative to.
         on_change: see `Output`.
 
     Raises:
@@ -55,7 +53,7 @@ def plan_query(
     check(query)
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
-    environment = Environment(TypedTerms(evaluation.dictionary), _now(now), base)
+    environment = Environment(TypedTerms(evaluation.dictionary), _now(now))
     return build_query(
         query,
         leaves,

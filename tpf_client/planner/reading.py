@@ -18,7 +18,7 @@ from tpf_client.planner.driver import Task
 
 T = TypeVar("T")
 
-FIRST_WINDOW = 4
+FIRST_WINDOW = 2
 MAX_WINDOW = 32
 
 

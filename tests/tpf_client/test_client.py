@@ -1,0 +1,182 @@
+"""The client as its users see it, over the real server in process."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import rdflib
+from rdflib import BNode, Literal, URIRef
+
+import tpf_client
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, blank_node, iri, literal
+from tests.support.live_server import START, LiveServer
+from tpf_client import Client, Solutions
+from tpf_client.errors import (
+    ClientError,
+    HttpError,
+    QuerySyntaxError,
+    UnsupportedQueryError,
+)
+
+EX = "http://example.org/"
+PREFIX = f"PREFIX : <{EX}> "
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    server = LiveServer(
+        tmp_path,
+        [
+            Quad(iri(EX + "a"), iri(EX + "name"), literal("A\n\"a\"", language="en")),
+            Quad(iri(EX + "a"), iri(EX + "size"),
+                 literal("007", datatype="http://www.w3.org/2001/XMLSchema#integer")),
+            Quad(iri(EX + "b"), iri(EX + "name"), literal("B")),
+            Quad(iri(EX + "b"), iri(EX + "part"), blank_node("x")),
+            Quad(blank_node("x"), iri(EX + "name"), literal("X")),
+        ],
+    )  # fmt: skip
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def client(server: LiveServer) -> Iterator[Client]:
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        yield client
+
+
+def test_select_gives_rdflib_terms_whose_lexical_forms_are_kept(client: Client) -> None:
+    rows = list(client.select(PREFIX + "SELECT * { ?s :name ?n OPTIONAL { ?s :size ?z } }"))
+    by_subject = {row["s"]: row for row in rows}
+    a = by_subject[URIRef(EX + "a")]
+    assert a["n"] == Literal('A\n"a"', lang="en")
+    assert str(a.z) == "007"
+    assert isinstance(a.z, Literal)
+    assert a.z.datatype == rdflib.XSD.integer
+    b = by_subject[URIRef(EX + "b")]
+    assert "z" not in b
+    assert set(b) == {"s", "n"}
+    with pytest.raises(AttributeError, match="z"):
+        _ = b.z
+    assert any(isinstance(subject, BNode) for subject in by_subject)
+
+
+def test_blank_nodes_of_the_server_can_be_joined(client: Client) -> None:
+    (row,) = client.select(PREFIX + "SELECT ?n { ?s :part ?x . ?x :name ?n FILTER isBlank(?x) }")
+    assert row["n"] == Literal("X")
+
+
+def test_formats(client: Client) -> None:
+    def ask() -> Solutions:
+        return client.select(PREFIX + "SELECT ?n ?z { :a :name ?n OPTIONAL { :b :size ?z } }")
+
+    document = json.loads(ask().serialize("json"))
+    assert document["head"]["vars"] == ["n", "z"]
+    assert document["results"]["bindings"] == [
+        {"n": {"type": "literal", "value": 'A\n"a"', "xml:lang": "en"}}
+    ]
+    assert ask().serialize("csv").splitlines()[0] == "n,z"
+    assert ask().serialize("tsv") == '?n\t?z\n"A\\n\\"a\\""@en\t\n'
+    assert "sparql" in ElementTree.fromstring(ask().serialize("xml")).tag
+    with pytest.raises(ValueError, match="pdf"):
+        ask().serialize("pdf")
+
+
+def test_pandas(client: Client) -> None:
+    frame = client.select(PREFIX + "SELECT ?s ?z { ?s :size ?z }").to_pandas()
+    assert frame.to_dict("records") == [{"s": EX + "a", "z": 7}]
+
+
+def test_ask_construct_describe(client: Client) -> None:
+    assert client.query(PREFIX + "ASK { :a :name ?n }") is True
+    assert client.query(PREFIX + "ASK { :a :part ?n }") is False
+    graph = client.query(
+        PREFIX + "CONSTRUCT { ?s :called ?n . [] :of ?s . ?n :is ?s } { ?s :name ?n . ?s :size ?z }"
+    )
+    assert isinstance(graph, rdflib.Graph)
+    assert set(graph.predicates()) == {URIRef(EX + "called"), URIRef(EX + "of")}
+    described = client.query(PREFIX + "DESCRIBE :b")
+    assert isinstance(described, rdflib.Graph)
+    # The blank node that :b leads to is described, too.
+    assert Literal("X") in set(described.objects())
+    assert len(described) == 3
+
+
+def test_wrong_queries_are_refused_before_the_first_request(
+    client: Client, server: LiveServer
+) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        client.query("SELECT * {\n  ?s ?p \n}")
+    assert (caught.value.line, caught.value.column) == (3, 1)
+    with pytest.raises(UnsupportedQueryError):
+        client.stream("ASK { ?s ?p ?o }")
+    with pytest.raises(UnsupportedQueryError):
+        client.query("SELECT * { SERVICE ?where { ?s ?p ?o } }")
+    with pytest.raises(UnsupportedQueryError):
+        client.select("ASK {}")
+    assert server.log == []
+
+
+def test_an_unknown_dataset_is_named(server: LiveServer) -> None:
+    with Client(server.url + "x", session=server.session(), clock=server.clock) as client:
+        with pytest.raises(HttpError, match=r"http://server\.test/trainsx: HTTP 404"):
+            client.query("ASK { ?s ?p ?o }")
+        with pytest.raises(ClientError):
+            list(client.stream("SELECT * { ?s ?p ?o }"))
+
+
+def test_a_stream_over_labels_gives_changes_and_ends_when_closed(
+    client: Client, server: LiveServer
+) -> None:
+    soon, later = (START + timedelta(seconds=n) for n in (5, 9))
+    delay = iri(EX + "delay")
+    server.publish(
+        [
+            Fact(Quad(iri(EX + "a"), delay, literal("1")), Expiration(soon)),
+            Fact(Quad(iri(EX + "b"), delay, literal("2")), Expiration(later)),
+        ]
+    )
+    stream = client.stream(PREFIX + "SELECT ?s ?d { ?s :delay ?d }")
+    updates = iter(stream)
+    first = next(updates)
+    assert len(first.added) == 2
+    assert first.valid_until == soon
+    second = next(updates)
+    assert second.at == soon
+    assert [row["d"] for row in second.removed] == [Literal("1")]
+    assert second.added == ()
+    assert second.to_json() == {
+        "at": "2015-12-08T10:20:05Z",
+        "added": [],
+        "removed": [
+            {
+                "s": {"type": "uri", "value": EX + "a"},
+                "d": {"type": "literal", "value": "1"},
+            }
+        ],
+        "valid_until": "2015-12-08T10:20:09Z",
+    }
+    assert second.to_pandas().to_dict("records") == [{"s": EX + "b", "d": "2"}]
+    stream.close()
+    assert list(updates) == []
+
+
+def test_nothing_labelled_is_said_and_answered_once(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))], live=False)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        (update,) = client.stream("SELECT * { ?s ?p ?o }")
+        assert not update.dynamic
+        assert len(update.added) == 1
+    server.close()
+
+
+def test_exported_names() -> None:
+    assert sorted(tpf_client.__all__) == ["Client", "Solution", "Solutions", "Stream", "Update"]
+    for name in tpf_client.__all__:
+        assert getattr(tpf_client, name).__name__ == name
+    with pytest.raises(AttributeError):
+        _ = tpf_client.Nothing
