@@ -255,3 +255,39 @@ def test_readers_never_see_half_a_batch(tmp_path: Path) -> None:
     assert not problems
     one.close()
     two.close()
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "left"),
+    [
+        (expiring(9), expiring(9), [expiring(9)]),
+        (expiring(9), expiring(7, o=1), [expiring(7, o=1)]),
+        (holding(0, 9), expiring(12, o=1), [holding(0, 4), expiring(12, o=1)]),
+        (holding(4, 9), expiring(12, o=1), [expiring(12, o=1)]),
+        (holding(9, 12), expiring(9, o=1), [holding(9, 12), expiring(9, o=1)]),
+        (holding(9, 12), expiring(10, o=1), None),
+        (holding(0, 6), holding(5, 9, o=1), [holding(0, 5), holding(5, 9, o=1)]),
+        (holding(0, 5), holding(5, 9, o=1), [holding(0, 5), holding(5, 9, o=1)]),
+        (holding(5, 6), holding(5, 9, o=1), [holding(5, 9, o=1)]),
+        (holding(6, 9), holding(5, 6, o=1), [holding(5, 6, o=1), holding(6, 9)]),
+        (holding(6, 9), holding(5, 7, o=1), None),
+        (expiring(9), holding(3, 8, o=1), [holding(3, 8, o=1)]),
+        (expiring(9), holding(8, 12, o=1), [expiring(8), holding(8, 12, o=1)]),
+        (expiring(8), holding(8, 12, o=1), [expiring(8), holding(8, 12, o=1)]),
+    ],
+)
+def test_what_a_new_label_does_to_the_one_before(
+    tmp_path: Path, there: Fact, new: Fact, left: list[Fact] | None
+) -> None:
+    store = open_live_store(tmp_path / "live")
+    store.publish([there], at(0))
+    if left is None:
+        with pytest.raises(PublishError, match="overlaps that of"):
+            store.publish([new], at(4))
+        left = [there]
+    else:
+        store.publish([new], at(4))
+    for tenth in range(0, 130):
+        shown = set(store.facts(ALL, store.snapshot(at(tenth / 10)), 0, 9))
+        assert shown == {fact for fact in left if fact.valid_at(at(tenth / 10))}
+    store.close()
