@@ -287,7 +287,7 @@ def test_what_a_new_label_does_to_the_one_before(
         left = [there]
     else:
         store.publish([new], at(4))
-    for tenth in range(0, 130):
+    for tenth in range(130):
         shown = set(store.facts(ALL, store.snapshot(at(tenth / 10)), 0, 9))
         assert shown == {fact for fact in left if fact.valid_at(at(tenth / 10))}
     store.close()
