@@ -33,11 +33,13 @@ class TermCells:
 
     Args:
         url: the endpoint's URL, which terms are linked to.
+        base: URL of this server.
         prefixes: prefix to namespace.
     """
 
-    def __init__(self, url: str, prefixes: Mapping[str, str]) -> None:
+    def __init__(self, url: str, base: str, prefixes: Mapping[str, str]) -> None:
         self._url = url
+        self._base = base
         self._namespaces = sorted(
             ((namespace, prefix) for prefix, namespace in {**_WELL_KNOWN, **prefixes}.items()),
             key=lambda pair: -len(pair[0]),
@@ -59,7 +61,8 @@ class TermCells:
             return f'<a href="{escape(link)}">{escape(term)}</a>'
         iri = term[1:-1]
         cell = f'<a href="{escape(link)}" title="{escape(iri)}">{escape(self.abbreviate(iri))}</a>'
-        if iri.startswith(("http://", "https://")):
+        # What this server minted stands for facts, not for pages of its own.
+        if iri.startswith(("http://", "https://")) and not iri.startswith(self._base):
             cell += (
                 f'<a class="out" href="{escape(iri)}" rel="nofollow noreferrer" '
                 f'aria-label="open {escape(iri)}">↗</a>'

@@ -88,7 +88,9 @@ class HtmlWriter:
         if found is None:
             if len(self._cells) >= 64:
                 self._cells.clear()
-            found = self._cells[endpoint] = TermCells(endpoint.url, endpoint.prefixes)
+            found = self._cells[endpoint] = TermCells(
+                endpoint.url, endpoint.base, endpoint.prefixes
+            )
         return found
 
 

@@ -1,0 +1,101 @@
+"""HTML for people: links that work, nothing that a term could inject, no third parties."""
+
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+from annotations.labels import Expiration
+from annotations.terms import Quad, Term
+from tests.support.served import BASE, NOON, Served, quad
+from tests.tpf_server.conftest import STATIC
+
+EVIL = [
+    Quad(
+        Term("<javascript:alert(1)>"),
+        Term("<http://example.org/p'onclick=alert(1)>"),
+        Term('"<script>alert(1)</script>\\"onmouseover=alert(1) \'"'),
+    ),
+    Quad(Term("<http://example.org/a&b>"), Term("<data:text/html,x>"), Term('"a"@en')),
+]
+
+
+class Elements(HTMLParser):
+    """All elements with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+
+    def links(self) -> list[str]:
+        return [attributes["href"] for tag, attributes in self.found if tag == "a"]
+
+
+def test_terms_cannot_inject_script_or_links(tmp_path: Path) -> None:
+    with Served(tmp_path, EVIL) as served:
+        for path in ("trains", "trains?object=%22%3Cscript%3Ealert(1)%3C/script%3E%22", "%3Cb%3E"):
+            response = served.get(path, "text/html")
+            elements = Elements(response.text)
+            assert [tag for tag, _ in elements.found].count("script") == 1
+            assert "<script>alert" not in response.text
+            for tag, attributes in elements.found:
+                assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+            assert all(link.startswith(("http://", "https://")) for link in elements.links())
+            assert "script-src 'sha256-" in response.headers["Content-Security-Policy"]
+
+
+def test_every_link_to_this_server_works(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5"'), Expiration(NOON + timedelta(seconds=8))))
+    paths = {""}
+    for path in ("", "trains?page=2", "trains/named-graph?predicate=http://example.org/delay"):
+        links = Elements(served.get(path, "text/html").text).links()
+        paths |= {link.removeprefix(BASE) for link in links if link.startswith(BASE)}
+    assert len(paths) > 20
+    for path in paths:
+        assert served.get(path, "text/html, */*;q=0.1").status_code == 200, path
+
+
+def test_the_form_is_labelled_and_filled(served: Served) -> None:
+    elements = Elements(served.get("trains?subject=http://example.org/t1", "text/html").text).found
+    labels = {attributes["for"] for tag, attributes in elements if tag == "label"}
+    inputs = {a["name"]: a for tag, a in elements if tag == "input"}
+    assert set(inputs) == labels == {"subject", "predicate", "object", "graph"}
+    assert inputs["subject"]["value"] == "http://example.org/t1"
+
+
+def test_counts_pages_and_time_badges(served: Served) -> None:
+    served.publish((quad("t1", "delay", '"5"'), Expiration(NOON + timedelta(seconds=8))))
+    text = served.get("trains?page=2", "text/html").text
+    assert "items 4–6 of 9, 1 of them live" in text
+    assert re.findall(r'rel="(\w+)">', text)[:4] == ["first", "previous", "next", "last"]
+    delay = served.get("trains?predicate=http://example.org/delay", "text/html").text
+    assert "valid until 12:00:08<span>, in 8 s</span>" in delay
+    assert "as of" not in delay
+    pinned = "trains?page=1&snapshot=1449576000000000.1"
+    assert "as of 2015-12-08T12:00:00Z" in served.get(pinned, "text/html").text
+
+
+def test_no_third_party_is_asked(served: Served) -> None:
+    for path in ("", "trains", "nothing"):
+        for tag, attributes in Elements(served.get(path, "text/html").text).found:
+            for name in ("src", "srcset", "poster", "data", "action"):
+                assert attributes.get(name, BASE).startswith(BASE), tag
+            if tag == "link":
+                assert attributes["href"].startswith("data:")
+
+
+def test_downloads_offer_every_format(served: Served) -> None:
+    text = served.get("trains?page=2", "text/html").text
+    for suffix in ("trig", "nq", "ttl", "nt", "jsonld"):
+        assert f'href="{BASE}trains.{suffix}?page=2"' in text
+
+
+def test_the_page_has_one_heading_and_a_language(tmp_path: Path) -> None:
+    with Served(tmp_path, STATIC) as served:
+        elements = Elements(served.get("trains", "text/html").text).found
+        assert [tag for tag, _ in elements].count("h1") == 1
+        assert ("html", {"lang": "en"}) in elements
