@@ -1,0 +1,200 @@
+"""nginx in front, as ``docs/nginx.conf`` says: live pages are cached as long as they hold."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import pytest
+import requests
+
+from annotations.labels import Expiration
+from annotations.terms import Quad, Term
+from tests.support.peers import NGINX, PROJECT
+from tests.support.running_server import RunningServer, free_port
+
+STATIC = "".join(f"<http://example.org/s{n}> <http://example.org/p> <x:o> .\n" for n in range(300))
+DELAY = Term("<http://example.org/delay>")
+LIVE_PAGE = "trains/plain?predicate=http%3A%2F%2Fexample.org%2Fdelay"
+CONFIG = """
+base_url = "http://127.0.0.1:{front}/"
+[datasets.stops]
+source = "stops.nt"
+live = false
+[datasets.brief]
+source = "stops.nt"
+live = false
+max_age = 1
+[datasets.trains]
+live = true
+max_age = 60
+"""
+
+
+class Front:
+    """nginx with a cache, before a server.
+
+    Args:
+        url: what clients see.
+        server: the server behind.
+    """
+
+    def __init__(self, url: str, server: RunningServer) -> None:
+        self.url = url
+        self.server = server
+        self.session = requests.Session()
+
+    def get(self, path: str, **headers: str) -> requests.Response:
+        named = {"Accept": "application/trig", "Accept-Encoding": "identity"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        return self.session.get(self.url + path, headers=named, timeout=10)
+
+    def status(self, path: str, **headers: str) -> str:
+        """How the cache answered."""
+        return self.get(path, **headers).headers["X-Cache-Status"]
+
+
+@contextmanager
+def nginx(folder: Path, front: int, origin: int) -> Iterator[None]:
+    """The configuration of the documentation, with other ports and folders."""
+    site = (PROJECT / "docs/nginx.conf").read_text()
+    for documented, here in {
+        "/var/cache/nginx/fragments": f"{folder}/cache",
+        "127.0.0.1:3000": f"127.0.0.1:{origin}",
+        "listen 80;": f"listen 127.0.0.1:{front};",
+    }.items():
+        assert documented in site
+        site = site.replace(documented, here)
+    (folder / "site.conf").write_text(site)
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;\n"
+        f"events {{}}\nhttp {{ access_log off;\n{temporary}include {folder}/site.conf;\n}}\n"
+    )
+    command = [NGINX.command, "-c", f"{folder}/nginx.conf", "-p", str(folder)]
+    process = subprocess.Popen([*command, "-e", f"{folder}/error.log"])
+    try:
+        for _ in range(100):
+            try:
+                requests.get(f"http://127.0.0.1:{front}/healthz", timeout=5)
+                break
+            except requests.ConnectionError:
+                time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+    assert "[error]" not in (folder / "error.log").read_text()
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    folder = tmp_path_factory.mktemp("nginx")
+    (folder / "stops.nt").write_text(STATIC)
+    port = free_port()
+    with (
+        RunningServer(folder, CONFIG.format(front=port)) as server,
+        nginx(folder, port, server.port),
+    ):
+        yield Front(f"http://127.0.0.1:{port}/", server)
+
+
+def delay(train: str, value: int) -> Quad:
+    integer = "http://www.w3.org/2001/XMLSchema#integer"
+    return Quad(Term(f"<http://example.org/{train}>"), DELAY, Term(f'"{value}"^^<{integer}>'))
+
+
+def until_fraction(fraction: float) -> None:
+    """Wait for this part of a second."""
+    now = time.time()
+    time.sleep((fraction - now % 1) % 1)
+
+
+@NGINX.needed
+@pytest.mark.parametrize(("fraction", "length"), [(0.05, 2.0), (0.5, 2.2), (0.95, 2.6)])
+def test_a_live_page_is_served_from_the_cache_as_long_as_it_holds_and_no_longer(
+    front: Front, fraction: float, length: float
+) -> None:
+    until_fraction(fraction)
+    end = datetime.now(UTC) + timedelta(seconds=length)
+    front.server.publish("trains", [delay("t1", 60)], Expiration(end))
+    page = f"{LIVE_PAGE}&subject=http%3A%2F%2Fexample.org%2Ft1&x={fraction}-{length}"
+    hits = stale = 0
+    first = front.get(page)
+    assert ('"60"' in first.text, first.headers["X-Cache-Status"]) == (True, "MISS")
+    while True:
+        asked = datetime.now(UTC)
+        response = front.get(page)
+        hits += response.headers["X-Cache-Status"] == "HIT"
+        stale += asked >= end and '"60"' in response.text
+        if asked > end + timedelta(seconds=1.2):
+            break
+        assert (
+            '"60"' not in response.text or parsedate_to_datetime(response.headers["Expires"]) <= end
+        )
+        time.sleep(0.02)
+    assert hits > 10
+    assert stale == 0
+
+
+@NGINX.needed
+def test_a_new_value_is_shown_when_the_old_one_has_ended(front: Front) -> None:
+    page = f"{LIVE_PAGE}&subject=http%3A%2F%2Fexample.org%2Ft2"
+    for value in range(3):
+        end = datetime.now(UTC) + timedelta(seconds=1.4)
+        front.server.publish("trains", [delay("t2", value)], Expiration(end))
+        # The page that was fetched before says until when it holds, and that has passed.
+        assert f'"{value}"' in front.get(page).text
+        time.sleep(max(0, (end - datetime.now(UTC)).total_seconds()) + 0.01)
+
+
+@NGINX.needed
+def test_static_pages_stay_in_the_cache(front: Front) -> None:
+    assert [front.status("stops?page=2") for _ in range(4)] == ["MISS", "HIT", "HIT", "HIT"]
+    answer = front.get("stops?page=2")
+    left = parsedate_to_datetime(answer.headers["Expires"]) - datetime.now(UTC)
+    assert left > timedelta(minutes=50)
+    assert answer.headers["Cache-Control"] == "public"
+    assert "X-Accel-Expires" not in answer.headers
+
+
+@NGINX.needed
+def test_formats_and_encodings_are_kept_apart(front: Front) -> None:
+    page = "stops?page=3"
+    kinds = ["application/trig", "application/n-quads", "text/html", "application/ld+json"]
+    for _ in range(2):
+        for kind in kinds:
+            for encoding in ("identity", "gzip", "br"):
+                answer = front.get(page, Accept=kind, Accept_Encoding=encoding)
+                assert answer.headers["Content-Type"].startswith(kind)
+                assert answer.headers.get("Content-Encoding", "identity") == encoding
+                assert "http://example.org/s" in answer.text
+    assert front.status(page, Accept="text/html", Accept_Encoding="br") == "HIT"
+
+
+@NGINX.needed
+def test_what_has_not_changed_is_revalidated_not_sent_again(front: Front) -> None:
+    answer = front.get("brief")
+    tag, body = answer.headers["ETag"], answer.content
+    again = front.get("brief", If_None_Match=tag)
+    assert (again.status_code, again.headers["X-Cache-Status"]) == (304, "HIT")
+    time.sleep(2)  # max_age of this dataset is a second
+    answer = front.get("brief")
+    assert (answer.headers["X-Cache-Status"], answer.content) == ("REVALIDATED", body)
+
+
+@NGINX.needed
+def test_errors_and_publications_pass_through(front: Front) -> None:
+    for _ in range(2):
+        answer = front.get("stops?subject=_:b")
+        assert (answer.status_code, answer.headers["Cache-Control"]) == (400, "no-store")
+    answer = front.session.post(f"{front.url}trains/facts", data="x", timeout=10)
+    assert answer.status_code == 401
+    assert "X-Cache-Status" not in answer.headers
