@@ -105,11 +105,12 @@ class LiveFragment:
         return max(self.fresh_until, self.evaluated_at + freshness.static_recheck)
 
     def contradicts(self, instant: datetime) -> bool:
-        """Whether one of its facts ended between its reading and this instant.
+        """Whether it may have changed between its reading and this instant.
 
         A page whose labels lie in its own past contradicts nothing: its server means it.
         """
-        return self.expires is not None and self.evaluated_at < self.expires <= instant
+        ends = [self.expires, self.fresh_until if self.dynamic else None]
+        return any(end is not None and self.evaluated_at < end <= instant for end in ends)
 
     def _tell(self, changes: QuadChanges) -> None:
         for subscriber in tuple(self.subscribers):

@@ -57,26 +57,26 @@ class AnnotatedSource:
     def __init__(self, base: Source, annotations: Sequence[Annotation]) -> None:
         self.url = base.url
         self.annotations = tuple(annotations)
-        self._base = base
+        self.base = base
         self._matcher = Matcher(base)
 
     def now(self) -> datetime:
         """The present instant on the server's clock."""
-        return self._base.now()
+        return self.base.now()
 
     def wake_at(self, instant: datetime) -> datetime:
         """The instant of our clock at which the server's has surely reached `instant`."""
-        return self._base.wake_at(instant)
+        return self.base.wake_at(instant)
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is: the static matches, and what the rewritten patterns promise."""
-        plain = yield from self._base.estimate(pattern)
+        plain = yield from self.base.estimate(pattern)
         count, dynamic, pages = plain.count, 0, plain.pages
         for annotation in self.annotations:
             rewriting = self._rewrite(pattern, annotation)
             counts = []
             for each in rewriting.patterns:
-                estimate = yield from self._base.estimate(each)
+                estimate = yield from self.base.estimate(each)
                 counts.append(estimate.count)
             if all(each is not None for each in counts):
                 most = min(each for each in counts if each is not None)
@@ -96,7 +96,7 @@ class AnnotatedSource:
     ) -> Task[Content]:
         """The matching facts that are valid now, labelled and static."""
         at = at or self.now()
-        plain = yield from self._base.read(pattern, at)
+        plain = yield from self.base.read(pattern, at)
         contents = [plain]
         labels: dict[Quad, list[Label]] = {}
         warnings: list[str] = [*plain.warnings]
@@ -173,7 +173,7 @@ class AnnotatedSource:
         tmp = annotation.naming.vocabulary
         s, o = Variable("?s"), Variable("?o")
         predicate = tmp.expiration if annotation.labelling == "expiration" else tmp.interval
-        content = yield from self._base.read(QuadPattern(s, predicate, o, _ANY), at)
+        content = yield from self.base.read(QuadPattern(s, predicate, o, _ANY), at)
         nodes = {fact.quad.subject for fact in content.facts}
         if annotation.labelling == "interval":
             nodes |= {fact.quad.object for fact in content.facts}

@@ -39,6 +39,20 @@ class Detected:
     how: Literal["labels", "rewriting", "freshness", "static"]
     annotations: tuple[Annotation, ...] = ()
 
+    def extended(self, other: "Detected") -> "Detected":
+        """This with the further ways of annotation that were found later.
+
+        None is taken back: that there is no labelled fact of a kind at the moment means nothing.
+        """
+        if not self.annotations or other.how not in ("rewriting", "freshness", "static"):
+            return other
+        new = [each for each in other.annotations if each not in self.annotations]
+        if not new:
+            return self
+        annotations = (*self.annotations, *new)
+        assert isinstance(other.source, AnnotatedSource)
+        return Detected(AnnotatedSource(other.source.base, annotations), "rewriting", annotations)
+
     def like(self, other: "Detected") -> bool:
         """Whether the dataset is labelled in the same way."""
         return (self.how, self.annotations) == (other.how, other.annotations)

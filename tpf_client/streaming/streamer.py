@@ -129,7 +129,8 @@ class Streamer:
             try:
                 if not first and self._should_check(running, checked_at):
                     checked_at = running.now()
-                    fresh = self._driver.run(detect(self._fetcher, self._url))
+                    found = self._driver.run(detect(self._fetcher, self._url))
+                    fresh = running.detected.extended(found)
                     if not fresh.like(running.detected):
                         before = running.rows() if before is None else before
                         running = self._start(fresh)
@@ -139,8 +140,10 @@ class Streamer:
                     raise
                 failures += 1
                 yield self._failure(running, error)
-                wake = self._clock.now() + self._schedule.pause(failures)
-                if not self._sleep(wake):
+                pause = self._schedule.pause(failures)
+                if self._until is not None and running.now() + pause > self._until:
+                    return
+                if not self._sleep(self._clock.now() + pause):
                     return
                 continue
             self.evaluations += 1
@@ -170,6 +173,9 @@ class Streamer:
     def _should_check(self, running: "_Running", checked_at: datetime) -> bool:
         if running.detected.how == "labels":
             return False
+        if running.detected.how == "freshness":
+            # There may just be no labelled fact at the moment.
+            return True
         period = self._keep_checking or self._freshness.static_recheck
         return period is not None and running.now() >= checked_at + period
 

@@ -50,9 +50,16 @@ def _static() -> list[Quad]:
 
 
 class Feed:
-    """Publishes delays and platforms every period; every fifth departure pauses in turn."""
+    """Publishes delays and platforms every period; every fifth departure pauses in turn.
 
-    def __init__(self, server: LiveServer, labelling: Labelling) -> None:
+    Args:
+        server: where.
+        labelling: the kind of labels.
+        early: whether some facts are replaced before they expire.
+    """
+
+    def __init__(self, server: LiveServer, labelling: Labelling, *, early: bool = True) -> None:
+        self._early = early
         self._server = server
         self._labelling = labelling
         self._round = 0
@@ -66,9 +73,9 @@ class Feed:
             if (number + self._round) % 5 == 0:
                 continue
             # Two thirds hold for a period, the others longer: then they change early.
-            end = now + PERIOD * (1 + (number % 3 == 0))
+            end = now + PERIOD * (1 + (self._early and number % 3 == 0))
             label = Expiration(end) if self._labelling == "expiration" else Interval(now, end)
-            if self._labelling == "interval" and number % 3 == 0 and self._round % 2:
+            if self._labelling == "interval" and end > now + PERIOD and self._round % 2:
                 continue
             train = iri(f"http://example.org/departure/{number}")
             delay = literal(str(number // 10 + self._round), datatype=XSD + "integer")

@@ -1,0 +1,117 @@
+"""A server that fails: errors are updates, nothing goes by mistake, and the answer recovers."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.support.live_server import BASE, START, LiveServer
+from tests.support.wsgi_adapter import WsgiAdapter
+from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
+from tpf_client import Client
+from tpf_client.fragments.transport import Limits
+
+
+class Faulty:
+    """A WSGI application that fails as `fault` says, and is the real one otherwise."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]], fault: Callable[[int], str]) -> None:
+        self._app = app
+        self._fault = fault
+        self.count = 0
+        self.failed = 0
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        self.count += 1
+        fault = self._fault(self.count)
+        if not fault:
+            return self._app(environ, start)
+        self.failed += 1
+        if fault == "refused":
+            raise requests.ConnectionError("refused")
+        if fault == "garbage":
+            start("200 OK", [("Content-Type", "application/trig")])
+            return [b"<<<<"]
+        if fault == "truncated":
+            body = b"".join(self._app(environ, start))
+            start("200 OK", [("Content-Type", "application/trig")], True)
+            return [body[: len(body) // 2]]
+        start("503 Busy", [("Content-Type", "text/plain"), ("Retry-After", "1")])
+        return [b"busy"]
+
+
+def _client(
+    server: LiveServer, fault: Callable[[int], str], limits: Limits
+) -> tuple[Client, Faulty]:
+    faulty = Faulty(server.app, fault)
+    session = requests.Session()
+    session.mount(BASE, WsgiAdapter(faulty))
+    client = Client(server.url, session=session, clock=server.clock, parallelism=0, limits=limits)
+    return client, faulty
+
+
+@pytest.mark.parametrize("kind", ["refused", "busy", "garbage", "truncated"])
+def test_an_outage_is_told_and_survived(tmp_path: Path, kind: str) -> None:
+    server = LiveServer(tmp_path, _static())
+    feed = Feed(server, "expiration", early=False)
+    down = (START + 2 * PERIOD, START + 2 * PERIOD + timedelta(seconds=14))
+
+    def fault(_count: int) -> str:
+        return kind if down[0] <= server.clock.now() < down[1] else ""
+
+    client, faulty = _client(server, fault, Limits(retries=1))
+    seen = Counter[frozenset[tuple[str, str]]]()
+    errors, recovered = 0, False
+    with client:
+        for update in client.stream(QUERY, until=START + 6 * PERIOD):
+            added, removed = _rows(update.added), _rows(update.removed)
+            assert not removed - seen
+            seen = seen + added - removed
+            if update.error is not None:
+                errors += 1
+                assert server.url in str(update.error)
+                assert not added
+                assert not removed
+                assert _rows(update.results) == seen
+                continue
+            recovered = recovered or bool(errors)
+            assert seen == _rows(update.results) == feed.expected(update.at)
+    assert errors
+    assert recovered
+    assert faulty.failed
+    server.close()
+
+
+@pytest.mark.parametrize("view", ["plain", "named-graph", "implicit-graph"])
+@pytest.mark.parametrize("page_labels", [True, False])
+def test_chaos(tmp_path: Path, view: str, page_labels: bool) -> None:
+    """Every third request fails in some way; whatever is told is right."""
+    server = LiveServer(tmp_path, _static(), page_labels=page_labels, page_size=50)
+    feed = Feed(server, "expiration", early=False)
+    chance = random.Random(7)
+    kinds = ["refused", "busy", "garbage"]
+
+    def fault(_count: int) -> str:
+        started = server.clock.now() > START
+        return chance.choice(kinds) if started and chance.random() < 0.1 else ""
+
+    client, faulty = _client(server, fault, Limits(retries=1, backoff=0.01))
+    seen = Counter[frozenset[tuple[str, str]]]()
+    right = 0
+    with client:
+        client.urls = (f"{server.url}/{view}",)
+        for update in client.stream(QUERY, until=START + 8 * PERIOD):
+            added, removed = _rows(update.added), _rows(update.removed)
+            assert not removed - seen
+            seen = seen + added - removed
+            if update.error is None:
+                right += 1
+                assert seen == feed.expected(update.at)
+    assert right >= 3
+    assert faulty.failed
+    server.close()
