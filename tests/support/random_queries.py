@@ -45,13 +45,15 @@ _paths = st.one_of(
     _links,
     _links.map(lambda p: f"^{p}"),
     st.tuples(_links, _links).map("/".join),
-    st.tuples(_links, _links).map(lambda pair: f"({pair[0]}|{pair[1]})"),
+    # Two different ones: pyoxigraph counts the solutions of (:p|:p) once, section 18.4 twice.
+    st.sampled_from(["(:p|:q)", "(:r|:p)", "(^:p|:q)"]),
     _links.map(lambda p: f"{p}*"),
     _links.map(lambda p: f"{p}+"),
     _links.map(lambda p: f"{p}?"),
     _links.map(lambda p: f"(^{p}/:q)+"),
     _links.map(lambda p: f"(:p|{p})*"),
-    st.just("!(:p|^:q)"),
+    # Not both directions in one: pyoxigraph takes their union as a set, section 18.4 as a bag.
+    st.sampled_from(["!(:p|:q)", "!^:q"]),
 )
 triple_patterns = st.one_of(
     st.tuples(_subjects, st.one_of(_links, _links, variables), _objects).map(" ".join),

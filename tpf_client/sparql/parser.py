@@ -5,6 +5,7 @@ errors must point at the place, several threads parse at the same time, and the 
 continuous queries extend this grammar. It takes well below a millisecond; `parse_query` remembers.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -302,7 +303,7 @@ class QueryParser(PatternParser):
                 pattern = Extend(pattern, name, expression)
                 scope.add(name)
         if star:
-            variables = tuple(name for name in in_scope(pattern) if not name.startswith("?."))
+            variables = self._in_order_of_text(in_scope(pattern))
         else:
             variables = tuple(dict.fromkeys(name for name, _ in items))
         if order:
@@ -315,6 +316,12 @@ class QueryParser(PatternParser):
         if offset or limit is not None:
             pattern = Slice(pattern, offset, limit)
         return pattern, variables
+
+    def _in_order_of_text(self, names: Iterable[Variable]) -> tuple[Variable, ...]:
+        """The visible variables, in the order in which a reader meets them."""
+        visible = {name for name in names if not name.startswith("?.")}
+        met = (Variable("?" + each.text[1:]) for each in self._tokens if each.kind == "variable")
+        return tuple(name for name in dict.fromkeys(met) if name in visible)
 
     def _check_grouped(
         self, items: list[tuple[Variable, Expression | None]], known: set[Variable], start: int

@@ -1,0 +1,177 @@
+"""The parser: what texts mean, and what it says of texts that mean nothing."""
+
+import pytest
+
+from annotations.terms import DEFAULT_GRAPH, QuadPattern
+from tests.support.w3c import SUITE
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import (
+    BGP,
+    Call,
+    Constant,
+    Filter,
+    Join,
+    LeftJoin,
+    Project,
+    VariableRef,
+)
+from tpf_client.sparql.parser import parse_query
+
+P = "PREFIX : <http://e/> "
+
+
+def where(text: str) -> algebra.Pattern:
+    pattern = parse_query(P + text).pattern
+    assert isinstance(pattern, Project)
+    return pattern.input
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "says"),
+    [
+        ("SELECT ?x WHERE { ?x ?p }", 1, 25, "expected a term or a variable, found '}'"),
+        ("SELECT *\nWHERE {\n\t?s :p ?o }", 3, 5, "unknown prefix ':'"),
+        ("SELECT * { ?s ?p 'abc }", 1, 18, "unexpected an unfinished string"),
+        ("SELEKT * {}", 1, 1, "expected SELECT, ASK, CONSTRUCT or DESCRIBE, found 'SELEKT'"),
+        ("SELECT * { ?s ?p ?o ", 1, 21, "expected a triple pattern, a group or '}'"),
+        ("SELECT * { ?s ?p ?o } LIMIT x", 1, 29, "expected a number, found 'x'"),
+        ("SELECT * {} {}", 1, 13, "expected the end of the query, found '{'"),
+        ("SELECT * { <a> ?p ?o }", 1, 12, "relative IRI <a> without a BASE"),
+        ("SELECT * { ?s ?p ?o FILTER(FOO(?s)) }", 1, 28, "unknown function FOO"),
+        ("SELECT * { FILTER(STRLEN(?a, ?b)) }", 1, 19, "STRLEN takes 1 argument(s), not 2"),
+        ("SELECT * { ?s ?p ?x BIND(1 AS ?x) }", 1, 31, "?x has a value already"),
+        ("SELECT ?y { ?x ?p ?y } GROUP BY ?x", 1, 24, "?y is neither grouped by nor aggregated"),
+        ("SELECT * { ?x ?p ?y } GROUP BY ?x", 1, 23, "'*' cannot be grouped"),
+        ("SELECT * { FILTER(SUM(?x) > 1) }", 1, 19, "SUM cannot stand here"),
+        ("SELECT * { _:a ?p 1 OPTIONAL { _:a ?q 2 } }", 1, 32, "_:a occurs in two"),
+        ("SELECT * { VALUES (?a ?b) { (1) } }", 1, 29, "2 value(s) wanted, not 1"),
+        ("CONSTRUCT WHERE { ?s ?p ?o FILTER(?o) }", 1, 28, "expected '}', found 'FILTER'"),
+        ('SELECT * { ?s ?p "\\q" }', 1, 18, "there is no escape \\q"),
+        ('SELECT * { ?s ?p "\\uD800" }', 1, 18, "\\uD800 is not a character"),
+        ("SELECT * { ?s ?p ?o } LIMIT 1 LIMIT 2", 1, 31, "a second LIMIT"),
+        ("", 1, 1, "expected SELECT, ASK, CONSTRUCT or DESCRIBE, found the end of the query"),
+    ],
+)
+def test_syntax_errors_point_at_the_place(text: str, line: int, column: int, says: str) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse_query(text)
+    error = caught.value
+    assert (error.line, error.column) == (line, column), str(error)
+    assert error.reason.startswith(says), error.reason
+    assert str(error) == f"line {line}, column {column}: {error.reason}"
+    assert "\n" not in str(error)
+    shown, pointer = error.pointed.split("\n")
+    assert shown == (text.split("\n")[line - 1] if text else "")
+    assert pointer.expandtabs(4).index("^") == len(shown[: column - 1].expandtabs(4))
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("01", '"01"^^<http://www.w3.org/2001/XMLSchema#integer>'),
+        ("-1.50", '"-1.50"^^<http://www.w3.org/2001/XMLSchema#decimal>'),
+        ("+1e5", '"+1e5"^^<http://www.w3.org/2001/XMLSchema#double>'),
+        ("TRUE", '"true"^^<http://www.w3.org/2001/XMLSchema#boolean>'),
+        ('"01"^^<http://www.w3.org/2001/XMLSchema#integer>',) * 2,
+        ('"a"@EN-gb', '"a"@en-gb'),
+        ("'''a\"\n'b'''", '"a\\"\\n\'b"'),
+        ('"\\u00e9\\U0001F600"', '"é😀"'),
+        (":a\\,b%20c", "<http://e/a,b%20c>"),
+        ("<http://e/\\u00e9>", "<http://e/é>"),
+    ],
+)
+def test_terms_keep_their_text(text: str, term: str) -> None:
+    assert where(f"SELECT * {{ ?s ?p {text} }}") == BGP((QuadPattern("?s", "?p", term),))
+
+
+def test_blank_nodes_are_hidden_variables() -> None:
+    pattern = where("SELECT * { _:b :p [ :q ?x ] . _:b :r () }")
+    assert isinstance(pattern, BGP)
+    assert all(not str(term).startswith("_:") for quad in pattern.patterns for term in quad)
+    assert parse_query(P + "SELECT * { _:b :p [ :q ?x ] }").variables == ("?x",)
+
+
+def test_collections_become_lists() -> None:
+    pattern = where("SELECT * { ?s :p (1 ?x) }")
+    assert isinstance(pattern, BGP)
+    assert len(pattern.patterns) == 5
+
+
+def test_groups_and_filters() -> None:
+    bgp = BGP((QuadPattern("?s", "<http://e/p>", "?o"),))
+    test = Call(
+        "<", (VariableRef("?o"), Constant('"5"^^<http://www.w3.org/2001/XMLSchema#integer>'))
+    )
+    assert where("SELECT * { FILTER(?o < 5) ?s :p ?o }") == Filter(bgp, test)
+    optional = where("SELECT * { ?s :p ?o OPTIONAL { ?s :p ?o FILTER(?o < 5) } }")
+    assert optional == LeftJoin(bgp, bgp, test)
+    nested = where("SELECT * { ?s :p ?o OPTIONAL { { ?s :p ?o FILTER(?o < 5) } } }")
+    assert nested == LeftJoin(bgp, Filter(bgp, test))
+
+
+def test_operators_bind_as_strongly_as_they_should() -> None:
+    pattern = where("SELECT * { FILTER(!?a || ?b && ?c + 2 * -3 = ?d -1) }")
+    assert isinstance(pattern, Filter)
+    shown = str(pattern.condition)
+    assert shown.index("'||'") < shown.index("'!'") < shown.index("'&&'") < shown.index("'='")
+    assert "'-3'" not in shown
+    assert '"-3"' in shown
+    assert "Call(name='-'" in shown
+
+
+def test_graph_sets_the_position_of_the_quads() -> None:
+    pattern = where("SELECT * { ?s ?p ?o GRAPH ?g { ?s ?p ?x } GRAPH :h { ?s ?p ?y } }")
+    assert isinstance(pattern, BGP)
+    assert [quad.graph for quad in pattern.patterns] == [DEFAULT_GRAPH, "?g", "<http://e/h>"]
+
+
+def test_paths_become_joins_as_far_as_they_go() -> None:
+    pattern = where("SELECT * { ?s ^:p/:q ?o }")
+    assert isinstance(pattern, BGP)
+    assert len(pattern.patterns) == 2
+    pattern = where("SELECT * { ?s :p/:q* ?o }")
+    assert isinstance(pattern, Join)
+    assert isinstance(pattern.right, algebra.Path)
+
+
+def test_prefixes_may_be_declared_again() -> None:
+    query = parse_query("BASE <http://e/> PREFIX p: <a/> PREFIX p: <b/> ASK { ?s p:x <y> }")
+    (quad,) = next(each for each in algebra.walk(query.pattern) if isinstance(each, BGP)).patterns
+    assert quad[1:3] == ("<http://e/b/x>", "<http://e/y>")
+
+
+def test_star_selects_in_the_order_of_the_text() -> None:
+    query = parse_query(
+        P + "SELECT * { ?b ^:p ?a . ?d :p ?c BIND(1 AS ?e) FILTER EXISTS { ?x :p 1 } }"
+    )
+    assert query.variables == ("?b", "?a", "?d", "?c", "?e")
+
+
+def test_the_same_text_is_parsed_once() -> None:
+    assert parse_query("SELECT * { ?s ?p ?o }") is parse_query("SELECT * { ?s ?p ?o }")
+
+
+def test_what_cannot_be_said_is_unsupported_before_anything_runs() -> None:
+    with pytest.raises(UnsupportedQueryError):
+        parse_query("SELECT * { GRAPH ?g { SELECT ?s { ?s ?p ?o } LIMIT 1 } }")
+
+
+@pytest.mark.skipif(not SUITE.is_dir(), reason="the W3C tests are not in ../shared/data")
+def test_every_text_of_the_w3c_tests_can_be_pointed_into() -> None:
+    """Cut off anywhere, a query is either a query or a syntax error with a place in the text."""
+    for path in sorted(SUITE.glob("*/*.rq"))[::9]:
+        text = path.read_text(encoding="utf-8")
+        for end in range(0, len(text), max(1, len(text) // 15)):
+            line = _line_of_error(text[:end])
+            assert line is None or 1 <= line <= text.count("\n") + 1
+
+
+def _line_of_error(text: str) -> int | None:
+    try:
+        parse_query(text, "http://b/")
+    except QuerySyntaxError as error:
+        return error.line
+    except UnsupportedQueryError:
+        return None
+    return None
