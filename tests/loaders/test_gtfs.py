@@ -245,7 +245,9 @@ def test_spark_gives_the_same_departures(spark: Any, tmp_path: Path) -> None:
     load_spark(source, tmp_path / "spark", spark)
     load_local(source, tmp_path / "local")
     texts = [
-        sorted(line for file in (tmp_path / name).iterdir() for line in file.open())
+        sorted(
+            line for file in (tmp_path / name).iterdir() for line in file.read_text().splitlines()
+        )
         for name in ("spark", "local")
     ]
     assert texts[0] == texts[1]
