@@ -65,4 +65,3 @@ def test_negative_syntax(case: Case) -> None:
         parse_query(case.query.read_text(encoding="utf-8"), case.base)
     assert error.value.line >= 1
     assert error.value.pointed.endswith("^")
-

@@ -141,7 +141,7 @@ def test_service_is_asked_of_its_own_leaves() -> None:
     assert there.requests == 1
 
 
-BOARD = [q for n in range(1000) for q in (quad(f"s{n}", "p", f"o{n}"), quad(f"o{n}", "q", n))]
+BOARD = [q for n in range(150) for q in (quad(f"s{n}", "p", f"o{n}"), quad(f"o{n}", "q", n))]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.support.evaluation import Evaluation
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
 from tests.support.oracle import store_of
 from tests.support.random_queries import graphs, queries
-from tpf_client.errors import QuerySyntaxError
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 
 
 def wanted(query: str, quads: frozenset[Quad], names: list[str]) -> Counter[tuple[str | None, ...]]:
@@ -32,6 +32,10 @@ def check(query: str, kind: type, timeline: list[frozenset[Quad]]) -> None:
         with pytest.raises(SyntaxError):
             store_of([]).query(query)
         return
+    except UnsupportedQueryError as error:
+        # What substitution (section 18.6) would make of it is not defined.
+        assert "inside EXISTS" in str(error)
+        return
     ask = evaluation.query.form == "ASK"
     names = [] if ask else [name[1:] for name in evaluation.variables]
     before: frozenset[Quad] = frozenset()
@@ -48,13 +52,13 @@ def check(query: str, kind: type, timeline: list[frozenset[Quad]]) -> None:
         assert followed == evaluation.output.multiset()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(queries, graphs, st.sampled_from([ScanningLeaves, LookupLeaves]))
 def test_once(query: str, quads: frozenset[Quad], kind: type) -> None:
     check(query, kind, [quads])
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     queries,
     st.lists(graphs, min_size=2, max_size=4),
