@@ -42,7 +42,7 @@ INTEGER: Final = 1
 DECIMAL: Final = 2
 DATE_TIME: Final = 3
 BOOLEAN: Final = 4
-_SCALE_BITS: Final = 5
+SCALE_BITS: Final = 5
 _SCALE: Final = 0b11111
 _MOST: Final = 1 << 60
 _MOST_UNSCALED: Final = 1 << 55
@@ -77,7 +77,7 @@ def inline_decimal(value: Decimal) -> TermId | None:
         exponent = 0
     if unscaled >= _MOST_UNSCALED or exponent < -17:
         return None
-    return (((-unscaled if sign else unscaled) << _SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
+    return (((-unscaled if sign else unscaled) << SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
 
 
 def _inlined(term: str) -> TermId | None:
@@ -94,7 +94,7 @@ def _inlined(term: str) -> TermId | None:
         if unscaled >= _MOST_UNSCALED or (minus and not unscaled):
             return None
         signed = -unscaled if minus else unscaled
-        return ((signed << _SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
+        return ((signed << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
     if term.endswith(_DATE_TIME):
         text = term[1 : -len(_DATE_TIME)]
         if not _DATE_TEXT.fullmatch(text):
@@ -115,12 +115,12 @@ def _inlined(term: str) -> TermId | None:
 def decimal_of(identifier: TermId) -> Decimal:
     """The value of an inlined ``xsd:decimal``."""
     rest = identifier >> TAG_BITS
-    return Decimal(rest >> _SCALE_BITS).scaleb(-(rest & _SCALE))
+    return Decimal(rest >> SCALE_BITS).scaleb(-(rest & _SCALE))
 
 
 def _text_of_decimal(identifier: TermId) -> str:
     rest = identifier >> TAG_BITS
-    unscaled, scale = rest >> _SCALE_BITS, rest & _SCALE
+    unscaled, scale = rest >> SCALE_BITS, rest & _SCALE
     if not scale:
         return str(unscaled)
     digits = str(abs(unscaled)).rjust(scale + 1, "0")

@@ -1,57 +1,83 @@
-"""Groups that emit once for each new solution (the original engine's way).
+"""Grouping for streams: what was computed for a solution when it came is kept until it goes.
 
-The row of a group is sent again for every solution that went into it in this tick, as it stands at
-the end of the tick.
+The solution that expires finds its group and its arguments again without any expression being
+evaluated (the link from a leaf to what it made, paper 001, section 3.1). Conditions on the keys of
+a group are decided once, when the group comes into being; the solutions of a group that fails them
+cost nothing further.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.aggregates import Accumulator, accumulator
 from tpf_client.dataflow.builder import Builder
-from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.exists_builder import first_exists
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql import algebra
+from tpf_server.cqels.dictionary import INTEGER, TAG_BITS
 
 Compute = Callable[[Solution], TermId]
 
 
 class _State:
-    __slots__ = ("accumulators", "fresh", "shown", "total")
+    """A group; `key` is ``None`` for all groups that fail the conditions on their keys."""
 
-    def __init__(self, accumulators: list[Accumulator]) -> None:
+    __slots__ = ("accumulators", "fresh", "key", "shown", "shown_count", "total")
+
+    def __init__(self, key: Solution | None, accumulators: list[Accumulator]) -> None:
+        self.key = key
         self.accumulators = accumulators
         self.total = 0
         self.fresh = 0
-        self.shown: list[tuple[Solution, int]] = []
+        self.shown: Solution | None = None
+        self.shown_count = 0
 
 
-class RowGroup(Node):
-    """Groups by keys, and aggregates; a group is shown once for each solution that it got last.
-
-    What is downstream sees, after each flush, the row of every group that got solutions in the last
-    tick in which it got any, as often as it got some.
+class StreamGroup(Node):
+    """Groups by keys, and aggregates.
 
     Args:
         upstream: where the solutions come from.
-        keys: variables of the output and how their values are computed.
-        aggregates: variables, what they aggregate, and how.
+        keys: variables of the output and how their values are computed. Without keys there is
+            exactly one group, even of nothing.
+        aggregates: variables of the output, what they aggregate (``None``: whole solutions), and how
+            (``None``: counting values that are bound).
+        passes: whether the group of a key is wanted.
+        by_rows: a group is shown once for each solution that it got in the last tick in which it got
+            any (the original engine's way), instead of once as long as it is there.
     """
 
     def __init__(
         self,
         upstream: Node,
         keys: Sequence[tuple[Variable, Compute]],
-        aggregates: Sequence[tuple[Variable, Compute, Callable[[], Accumulator]]],
+        aggregates: Sequence[tuple[Variable, Compute | None, Callable[[], Accumulator] | None]],
+        passes: Callable[[Solution], bool],
+        *,
+        by_rows: bool,
     ) -> None:
         names = [name for name, *_ in keys] + [name for name, *_ in aggregates]
         super().__init__(names, frozenset(), monotone=False)
-        self._keys = [compute for _, compute in keys]
-        self._arguments = [compute for _, compute, _ in aggregates]
-        self._factories = [factory for *_, factory in aggregates]
+        self._keyed = bool(keys)
+        self._key_of = _tuple_of([compute for _, compute in keys])
+        # Counting whole solutions needs no accumulator: a group knows how many it has.
+        self._plan = [argument is None for _, argument, _ in aggregates]
+        self._arguments_of = _tuple_of([each for _, each, _ in aggregates if each is not None])
+        self._factories = [
+            _Count if factory is None else factory
+            for _, argument, factory in aggregates
+            if argument is not None
+        ]
+        self._passes = passes
+        self._by_rows = by_rows
         self._groups: dict[Solution, _State] = {}
-        self._touched: dict[Solution, None] = {}
+        self._rejected = _State(None, [])
+        self._live: dict[Solution, tuple[_State, Solution, int]] = {}
+        self._touched: dict[_State, None] = {}
+        if not keys:
+            self._touched[self._group(())] = None
         upstream.connect(self._push)
 
     @property
@@ -59,56 +85,162 @@ class RowGroup(Node):
         """Whether something happened to a group."""
         return bool(self._touched)
 
-    def _push(self, solution: Solution, count: int) -> None:
-        key = tuple([compute(solution) for compute in self._keys])
+    @property
+    def live(self) -> int:
+        """How many different solutions are remembered."""
+        return len(self._live)
+
+    def _group(self, key: Solution) -> _State:
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _State([make() for make in self._factories])
+            if not self._passes(key):
+                return self._rejected
+            group = self._groups[key] = _State(key, [make() for make in self._factories])
+        return group
+
+    def _push(self, solution: Solution, count: int) -> None:
+        known = self._live.pop(solution, None)
+        if known is None:
+            group = self._group(self._key_of(solution))
+            arguments = self._arguments_of(solution) if group.key is not None else ()
+            total = count
+        else:
+            group, arguments, total = known
+            total += count
+        if total:
+            self._live[solution] = (group, arguments, total)
+        if group.key is None:
+            return
         group.total += count
         if count > 0:
             group.fresh += count
-        for accumulator_, argument in zip(group.accumulators, self._arguments, strict=True):
-            accumulator_.add(argument(solution), count)
-        self._touched[key] = None
+        for each, argument in zip(group.accumulators, arguments):  # noqa: B905 (hot)
+            each.add(argument, count)
+        self._touched[group] = None
 
     def flush(self) -> None:
-        """Send the rows of the groups that something happened to."""
+        """Send what changed about the groups that something happened to."""
         if not self._touched:
             return
         touched, self._touched = self._touched, {}
         emit = self.emit
-        for key in touched:
-            group = self._groups[key]
-            for row, count in group.shown:
-                emit(row, -count)
-            group.shown = []
-            if group.fresh and group.total > 0:
-                now = key + tuple([each.result() for each in group.accumulators])
-                emit(now, group.fresh)
-                group.shown.append((now, group.fresh))
+        for group in touched:
+            now: Solution | None = None
+            count = 1
+            if self._by_rows:
+                count = group.fresh
+                if count and group.total > 0:
+                    now = self._row(group)
+            elif group.total > 0 or not self._keyed:
+                now = self._row(group)
             group.fresh = 0
-            if not group.total and self._keys:
-                del self._groups[key]
+            if now != group.shown or (now is not None and count != group.shown_count):
+                if group.shown is not None:
+                    emit(group.shown, -group.shown_count)
+                if now is not None:
+                    emit(now, count)
+                group.shown = now
+                group.shown_count = count
+            if not group.total and self._keyed:
+                assert group.key is not None
+                self._groups.pop(group.key, None)
+
+    def _row(self, group: _State) -> Solution:
+        assert group.key is not None
+        results = iter(group.accumulators)
+        count = group.total << TAG_BITS | INTEGER
+        return group.key + tuple(
+            [count if whole else next(results).result() for whole in self._plan]
+        )
 
 
-def build_group(builder: Builder, pattern: algebra.Group, node: Node) -> Node:
-    """The `RowGroup` of a grouping whose expressions hold no EXISTS."""
+class _Count:
+    """COUNT(expression): how often it has a value."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, argument: TermId, count: int) -> None:
+        """The argument has this value in `count` more (or fewer) solutions of the group."""
+        if argument != UNBOUND:
+            self._count += count
+
+    def result(self) -> TermId:
+        """The value of the aggregate now."""
+        return self._count << TAG_BITS | INTEGER
+
+
+def _tuple_of(computes: Sequence[Compute]) -> Callable[[Solution], Solution]:
+    """One function for several values."""
+    match len(computes):
+        case 0:
+            return lambda _solution: ()
+        case 1:
+            (only,) = computes
+            return lambda solution: (only(solution),)
+        case 2:
+            first, second = computes
+            return lambda solution: (first(solution), second(solution))
+        case 4:
+            one, two, three, four = computes
+            return lambda s: (one(s), two(s), three(s), four(s))
+        case _:
+            return lambda solution: tuple([compute(solution) for compute in computes])
+
+
+def simple_group(pattern: algebra.Group) -> bool:
+    """Whether a grouping is one for `StreamGroup`: no EXISTS, no ``COUNT(DISTINCT *)``."""
+    expressions = [each for _, each in pattern.keys]
+    for _, each in pattern.aggregates:
+        if each.argument is not None:
+            expressions.append(each.argument)
+        elif each.distinct:
+            return False
+    return all(first_exists(each) is None for each in expressions)
+
+
+def build_group(
+    builder: Builder,
+    pattern: algebra.Group,
+    node: Node,
+    conditions: Sequence[algebra.Expression],
+    *,
+    by_rows: bool,
+) -> Node:
+    """The `StreamGroup` of a simple grouping.
+
+    Args:
+        builder: makes the expressions and takes in the node.
+        pattern: the grouping.
+        node: its input.
+        conditions: on its keys alone.
+        by_rows: see `StreamGroup`.
+    """
     compiler = builder.compiler(node)
     typed = builder.environment.typed
     keys = [(name, compiler.binding(expression)) for name, expression in pattern.keys]
-    aggregates = [
-        (
-            name,
-            _one if each.argument is None else compiler.binding(each.argument),
-            accumulator(each, typed),
-        )
-        for name, each in pattern.aggregates
-    ]
-    return builder.flow.add(RowGroup(node, keys, aggregates))
+    aggregates: list[tuple[Variable, Compute | None, Any]] = []
+    for name, each in pattern.aggregates:
+        argument = each.argument
+        counts = each.name == "COUNT" and not each.distinct
+        if argument is None or (
+            counts
+            and isinstance(argument, algebra.VariableRef)
+            and argument.variable in node.certain
+        ):
+            aggregates.append((name, None, None))
+        else:
+            made = None if counts else accumulator(each, typed)
+            aggregates.append((name, compiler.binding(argument), made))
+    schema = tuple(name for name, _ in keys)
+    tests = [type(compiler)(builder.environment, schema).condition(each) for each in conditions]
 
+    def passes(key: Solution) -> bool:
+        return all([test(key) for test in tests])
 
-def _one(_solution: Solution) -> TermId:
-    return 1
+    return builder.flow.add(StreamGroup(node, keys, aggregates, passes, by_rows=by_rows))
 
 
 def emitting_group(query: algebra.Query) -> algebra.Group | None:
@@ -120,12 +252,4 @@ def emitting_group(query: algebra.Query) -> algebra.Group | None:
     pattern = query.pattern
     while isinstance(pattern, (algebra.Project, algebra.Extend, algebra.Filter)):
         pattern = pattern.input
-    if not isinstance(pattern, algebra.Group):
-        return None
-    expressions = [each for _, each in pattern.keys]
-    for _, each in pattern.aggregates:
-        if each.argument is not None:
-            expressions.append(each.argument)
-        elif each.distinct:
-            return None
-    return None if any(first_exists(each) is not None for each in expressions) else pattern
+    return pattern if isinstance(pattern, algebra.Group) and simple_group(pattern) else None

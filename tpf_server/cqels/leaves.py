@@ -7,7 +7,8 @@ from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.changes import Schema
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql.algebra import BGP, Call, Exists, Expression, variables_in
-from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_client.sparql.expressions.compiler import Environment, is_volatile
+from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.delivery import wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.multiway_join import JoinCondition, JoinInput, MultiwayJoin
@@ -147,7 +148,7 @@ class ContinuousLeaves:
 
     def _condition(self, expression: Expression) -> JoinCondition:
         names = tuple(sorted(variables_in(expression)))
-        check = Compiler(self._environment, names).condition(expression)
+        check = ArithmeticCompiler(self._environment, names).condition(expression)
         return JoinCondition(names, check)
 
     def _window_inputs(self, graph: str, members: list[QuadPattern]) -> list[JoinInput]:

@@ -1,6 +1,6 @@
 """The plan of a query (or of several that differ in constants only): its dataflow and its sources."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from annotations.terms import Term, Variable
@@ -13,10 +13,11 @@ from tpf_client.dataflow.node import Dataflow, Node
 from tpf_client.dataflow.project import Project
 from tpf_client.dataflow.union import Union
 from tpf_client.sparql import algebra
-from tpf_client.sparql.expressions.compiler import Environment, is_volatile
+from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.delivery import Delivery, wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
-from tpf_server.cqels.grouping import build_group, emitting_group
+from tpf_server.cqels.grouping import build_group, emitting_group, simple_group
 from tpf_server.cqels.leaves import ContinuousLeaves, Windows, pushable
 from tpf_server.cqels.multiway_join import MultiwayJoin
 from tpf_server.cqels.parser import ContinuousQuery
@@ -50,6 +51,8 @@ class PlanBuilder(Builder):
         while isinstance(inner, algebra.Filter):
             conditions += conjuncts(inner.condition)
             inner = inner.input
+        if conditions and isinstance(inner, algebra.Group) and simple_group(inner):
+            return self._having(inner, conditions)
         if not conditions or not isinstance(inner, algebra.BGP) or not inner.patterns or self.outer:
             return super().build(pattern, seed)
         scope = set(algebra.in_scope(inner))
@@ -60,10 +63,35 @@ class PlanBuilder(Builder):
                 node = self.filtered(node, condition)
         return node
 
+    def _having(
+        self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]
+    ) -> Node:
+        """A grouping under HAVING: what depends on the keys alone is decided once for a group."""
+        keys = {name for name, _ in pattern.keys}
+        early = [c for c in conditions if keys and pushable(c) and algebra.variables_in(c) <= keys]
+        by_rows = self._emitting is not None and pattern == self._emitting
+        node = self._grouped(pattern, early, by_rows=by_rows)
+        for condition in conditions:
+            if condition not in early:
+                node = self.filtered(node, condition)
+        return node
+
+    def compiler(self, node: Node, row: int | None = None) -> Compiler:
+        """A compiler for expressions over the solutions of a node."""
+        return ArithmeticCompiler(self.environment, node.schema, row)
+
     def _group(self, pattern: algebra.Group, seed: Node | None) -> Node:
-        if self._emitting is not None and pattern == self._emitting:
-            return build_group(self, pattern, self.build(pattern.input, None))
-        return super()._group(pattern, seed)
+        if not simple_group(pattern):
+            return super()._group(pattern, seed)
+        by_rows = self._emitting is not None and pattern == self._emitting
+        return self._grouped(pattern, (), by_rows=by_rows)
+
+    def _grouped(
+        self, pattern: algebra.Group, conditions: Sequence[algebra.Expression], *, by_rows: bool
+    ) -> Node:
+        """The node of a grouping, with conditions on its keys."""
+        node = self.build(pattern.input, None)
+        return build_group(self, pattern, node, conditions, by_rows=by_rows)
 
 
 class Plan:

@@ -1,0 +1,290 @@
+"""Arithmetic and comparisons on inlined values, as generated functions on integers.
+
+`Compiler` makes closures that work for every type. Streams mostly bring the same types again and
+again: decimals with six digits behind the point, integers, instants. For those an expression of
+``+ - * / ROUND FLOOR CEIL``, comparisons and ``&& || !`` becomes one function on the integers that
+the identifiers are (see `dictionary`), specialised for the tags and scales that it met; a guard
+falls back to the closures for everything else. The results are exactly those of the closures.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
+from tpf_client.sparql.expressions.compiler import Compiler, Environment
+from tpf_server.cqels.dictionary import (
+    BOOLEAN,
+    DATE_TIME,
+    DECIMAL,
+    INTEGER,
+    SCALE_BITS,
+    TAG,
+    TAG_BITS,
+)
+from tpf_server.cqels.row_index import compiled
+
+_COMPARISONS: Final = {"=": "==", "!=": "!=", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
+_LOGIC: Final = {"&&": "and", "||": "or"}
+_SUPPORTED: Final = frozenset(
+    (*_COMPARISONS, *_LOGIC, "!", "+", "-", "*", "/", "neg", "ROUND", "FLOOR", "CEIL")
+)
+_MOST_SCALE: Final = 18
+_SHIFT: Final = TAG_BITS + SCALE_BITS
+_MASK: Final = (1 << _SHIFT) - 1
+_SPECIALISATIONS: Final = 8
+
+Format = int
+"""The tag, and for decimals the scale above it."""
+
+
+def format_of(identifier: TermId) -> Format:
+    """The tag of an identifier, with the scale of a decimal."""
+    return identifier & _MASK if identifier & TAG == DECIMAL else identifier & TAG
+
+
+class _Unsupported(Exception):  # noqa: N818
+    """These formats must go through the closures."""
+
+
+class ArithmeticCompiler(Compiler):
+    """A compiler whose conditions and bindings are specialised where they can be."""
+
+    def __init__(
+        self, environment: Environment, schema: Sequence[Variable], row: int | None = None
+    ) -> None:
+        super().__init__(environment, schema, row)
+        self._schema = tuple(schema)
+
+    def condition(self, expression: Expression) -> Callable[[Solution], bool]:
+        """Whether the effective boolean value is true; an error is false."""
+        slow = super().condition(expression)
+        if not self._supported(expression):
+            return slow
+        return _Specialised(self, expression, slow, truth=True).function()
+
+    def binding(self, expression: Expression) -> Callable[[Solution], TermId]:
+        """The identifier of the value; 0 where there is an error."""
+        if isinstance(expression, VariableRef) and expression.variable in self._schema:
+            place = self._schema.index(expression.variable)
+            return lambda solution: solution[place]
+        slow = super().binding(expression)
+        if not self._supported(expression):
+            return slow
+        return _Specialised(self, expression, slow, truth=False).function()
+
+    def _supported(self, expression: Expression) -> bool:
+        return isinstance(expression, Call) and self._all_supported(expression)
+
+    def _all_supported(self, expression: Expression) -> bool:
+        match expression:
+            case Call(name, arguments):
+                return name in _SUPPORTED and all(map(self._all_supported, arguments))
+            case VariableRef(variable):
+                return variable in self._schema
+            case Constant(term):
+                return self.typed.dictionary.encode(term) & TAG in (INTEGER, DECIMAL, DATE_TIME)
+            case _:
+                return False
+
+    def places(self, expression: Expression) -> dict[Variable, int]:
+        """The columns of the variables in an expression."""
+        match expression:
+            case Call(_, arguments):
+                return {n: p for each in arguments for n, p in self.places(each).items()}
+            case VariableRef(variable):
+                return {variable: self._schema.index(variable)}
+            case _:
+                return {}
+
+
+class _Specialised:
+    """One expression, its specialisations and its closure."""
+
+    def __init__(
+        self,
+        compiler: ArithmeticCompiler,
+        expression: Expression,
+        slow: Callable[[Solution], Any],
+        *,
+        truth: bool,
+    ) -> None:
+        self._compiler = compiler
+        self._expression = expression
+        self._slow = slow
+        self._truth = truth
+        self._places = compiler.places(expression)
+        self._known: dict[tuple[Format, ...], Callable[[Solution], Any]] = {}
+        self._current: Callable[[Solution], Any] = self._choose
+
+    def function(self) -> Callable[[Solution], Any]:
+        """Calls the specialisation that fitted last; its guard comes back here if it does not."""
+        return lambda solution: self._current(solution)
+
+    def _choose(self, solution: Solution) -> Any:
+        formats = tuple([format_of(solution[place]) for place in self._places.values()])
+        found = self._known.get(formats)
+        if found is None:
+            if len(self._known) >= _SPECIALISATIONS:
+                return self._slow(solution)
+            try:
+                found = self._generated(dict(zip(self._places, formats, strict=True)))
+            except _Unsupported:
+                found = self._slow
+            self._known[formats] = found
+        if found is self._slow:
+            return found(solution)
+        self._current = found
+        return found(solution)
+
+    def _generated(self, formats: dict[Variable, Format]) -> Callable[[Solution], Any]:
+        writer = _Writer(self._compiler, formats)
+        lines = ["def compute(row):"]
+        guards = []
+        for name, format_ in formats.items():
+            variable = writer.names[name]
+            lines.append(f"    {variable} = row[{self._places[name]}]")
+            mask = _MASK if format_ & TAG == DECIMAL else TAG
+            guards.append(f"{variable} & {mask} != {format_}")
+        if guards:
+            lines += [f"    if {' or '.join(guards)}:", "        return choose(row)"]
+        for name, format_ in formats.items():
+            shift = _SHIFT if format_ & TAG == DECIMAL else TAG_BITS
+            lines.append(f"    {writer.names[name]} >>= {shift}")
+        result, tag, scale = writer.write(self._expression)
+        lines += writer.lines
+        lines += self._ending(result, tag, scale)
+        space = {"choose": self._choose, "slow": self._slow}
+        return compiled("\n".join(lines), "compute", space)
+
+    def _ending(self, result: str, tag: int, scale: int) -> list[str]:
+        if self._truth:
+            return [f"    return True if {result} else False"]
+        if tag == BOOLEAN:
+            return [f"    return {1 << TAG_BITS | BOOLEAN} if {result} else {BOOLEAN}"]
+        lines = [f"    result = {result}"]
+        if tag == INTEGER:
+            most = 1 << 60
+            lines += [
+                f"    if -{most} < result < {most}:",
+                f"        return result << {TAG_BITS} | {INTEGER}",
+            ]
+        else:
+            most = 1 << 55
+            lines.append(f"    scale = {scale}")
+            if scale:
+                lines += [
+                    "    while scale and not result % 10:",
+                    "        result //= 10",
+                    "        scale -= 1",
+                ]
+            lines += [
+                f"    if -{most} < result < {most} and scale < 18:",
+                f"        return (result << {SCALE_BITS} | scale) << {TAG_BITS} | {DECIMAL}",
+            ]
+        return [*lines, "    return slow(row)"]
+
+
+class _Writer:
+    """Writes an expression as statements on integers; every value knows its tag and its scale."""
+
+    def __init__(self, compiler: ArithmeticCompiler, formats: dict[Variable, Format]) -> None:
+        self.lines: list[str] = []
+        self.names = {name: f"x{number}" for number, name in enumerate(formats)}
+        self._formats = formats
+        self._encode = compiler.typed.dictionary.encode
+        self._temporaries = 0
+
+    def write(self, expression: Expression) -> tuple[str, int, int]:
+        """The text of a value, its tag and its scale."""
+        match expression:
+            case VariableRef(variable):
+                return self._typed(self.names[variable], self._formats[variable])
+            case Constant(term):
+                identifier = self._encode(term)
+                format_ = format_of(identifier)
+                shift = _SHIFT if format_ & TAG == DECIMAL else TAG_BITS
+                return self._typed(f"({identifier >> shift})", format_)
+            case Call(name, arguments):
+                return self._call(name, [self.write(each) for each in arguments])
+            case _:
+                raise _Unsupported
+
+    def _typed(self, text: str, format_: Format) -> tuple[str, int, int]:
+        tag = format_ & TAG
+        if tag not in (INTEGER, DECIMAL, DATE_TIME, BOOLEAN):
+            raise _Unsupported
+        return text, tag, format_ >> TAG_BITS if tag == DECIMAL else 0
+
+    def _keep(self, text: str) -> str:
+        self._temporaries += 1
+        name = f"t{self._temporaries}"
+        self.lines.append(f"    {name} = {text}")
+        return name
+
+    def _call(self, name: str, values: list[tuple[str, int, int]]) -> tuple[str, int, int]:
+        tags = {tag for _, tag, _ in values}
+        if name in _LOGIC or name == "!":
+            if tags != {BOOLEAN}:
+                raise _Unsupported
+            if name == "!":
+                return f"(not {values[0][0]})", BOOLEAN, 0
+            return f"({values[0][0]} {_LOGIC[name]} {values[1][0]})", BOOLEAN, 0
+        if name in _COMPARISONS and tags == {DATE_TIME}:
+            return f"({values[0][0]} {_COMPARISONS[name]} {values[1][0]})", BOOLEAN, 0
+        if not tags <= {INTEGER, DECIMAL}:
+            raise _Unsupported
+        tag = DECIMAL if DECIMAL in tags else INTEGER
+        if len(values) == 1:
+            return self._unary(name, *values[0])
+        (left, _, left_scale), (right, _, right_scale) = values
+        if name == "*":
+            if left_scale + right_scale > _MOST_SCALE:
+                raise _Unsupported
+            return self._keep(f"{left} * {right}"), tag, left_scale + right_scale
+        if name == "/":
+            return self._quotient(left, left_scale, right, right_scale)
+        scale = max(left_scale, right_scale)
+        left, right = _scaled(left, scale - left_scale), _scaled(right, scale - right_scale)
+        if name in _COMPARISONS:
+            return f"({left} {_COMPARISONS[name]} {right})", BOOLEAN, 0
+        return self._keep(f"{left} {name} {right}"), tag, scale
+
+    def _quotient(
+        self, left: str, left_scale: int, right: str, right_scale: int
+    ) -> tuple[str, int, int]:
+        """Cut, not rounded, to 18 digits behind the point."""
+        power = _MOST_SCALE - left_scale + right_scale
+        if power < 0:
+            raise _Unsupported
+        self.lines.append(f"    if not {right}:")
+        self.lines.append("        return slow(row)")
+        dividend = self._keep(_scaled(left, power))
+        negative = f"({dividend} < 0) != ({right} < 0)"
+        positive = f"abs({dividend}) // abs({right})"
+        if right.startswith("(") and not right.startswith("(-"):
+            whole = f"{dividend} // {right} if {dividend} >= 0 else -(-{dividend} // {right})"
+        else:
+            whole = f"-({positive}) if {negative} else {positive}"
+        return self._keep(whole), DECIMAL, _MOST_SCALE
+
+    def _unary(self, name: str, value: str, tag: int, scale: int) -> tuple[str, int, int]:
+        if name == "neg":
+            return self._keep(f"-{value}"), tag, scale
+        one = 10**scale
+        match name:
+            case _ if not scale:
+                return value, tag, 0
+            case "ROUND":
+                return self._keep(f"(2 * {value} + {one}) // {2 * one}"), tag, 0
+            case "FLOOR":
+                return self._keep(f"{value} // {one}"), tag, 0
+            case "CEIL":
+                return self._keep(f"-(-{value} // {one})"), tag, 0
+            case _:
+                raise _Unsupported
+
+
+def _scaled(text: str, power: int) -> str:
+    return f"{text} * {10**power}" if power else text
