@@ -1,13 +1,18 @@
 """Answers: bodies, and the header fields that all have in common."""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from email.utils import format_datetime
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from flask import Response
 
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 JSON = "application/json"
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -17,6 +22,20 @@ _PUBLIC = (
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Expose-Headers", _EXPOSED),
 )
+
+
+class Whole(Response):
+    """A response whose body is there: handed over as a list, which servers send in one go."""
+
+    def __call__(
+        self, environ: "WSGIEnvironment", start_response: "StartResponse"
+    ) -> Iterable[bytes]:
+        """Answer as a WSGI application."""
+        body, status, headers = self.get_wsgi_response(environ)
+        start_response(status, headers)
+        chunks = list(body)
+        self.close()
+        return chunks
 
 
 def http_date(instant: datetime) -> str:
@@ -32,7 +51,7 @@ def _http_date(second: datetime) -> str:
 def answer(body: str | bytes, media_type: str, status: int = 200) -> Response:
     """A whole body."""
     data = body.encode() if isinstance(body, str) else body
-    return Response(data, status, {"Content-Type": media_type})
+    return Whole(data, status, {"Content-Type": media_type})
 
 
 def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Response:
@@ -42,7 +61,9 @@ def json_answer(value: object, status: int = 200, media_type: str = JSON) -> Res
 
 def without_body(status: int = 200) -> Response:
     """Only header fields; nothing is claimed about the length of the body."""
-    return Response(iter(()), status)
+    response = Whole(iter(()), status)
+    del response.headers["Content-Type"]
+    return response
 
 
 def options(allowed: tuple[str, ...]) -> Response:
