@@ -8,6 +8,8 @@ The three lowest bits are a tag:
 2    ``xsd:decimal``          five bits of scale, the rest is the unscaled value
 3    ``xsd:dateTime``         the rest is microseconds since 1970 (with ``Z``, whole seconds)
 4    ``xsd:boolean``          the rest is 0 or 1
+5    an IRI that ends in a    eight bits say which registered beginning, the rest is the number
+     number
 ===  =======================  ==============================================================
 
 A term is inlined only where its text can be had back exactly (``"042"`` goes through the table),
@@ -42,6 +44,8 @@ INTEGER: Final = 1
 DECIMAL: Final = 2
 DATE_TIME: Final = 3
 BOOLEAN: Final = 4
+SERIAL: Final = 5
+_PREFIX_BITS: Final = 8
 SCALE_BITS: Final = 5
 _SCALE: Final = 0b11111
 _MOST: Final = 1 << 60
@@ -50,7 +54,9 @@ _MOST_UNSCALED: Final = 1 << 55
 _INTEGER_TEXT = re.compile(r"0|-?[1-9]\d{0,18}")
 _DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,17}))?")
 _DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_SERIAL_TEXT = re.compile(r"<(.*?)(0|[1-9]\d{0,14})>")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def inline_integer(value: int) -> TermId | None:
@@ -80,21 +86,33 @@ def inline_decimal(value: Decimal) -> TermId | None:
     return (((-unscaled if sign else unscaled) << SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
 
 
+def written_decimal(text: str) -> TermId | None:
+    """The integer of an ``xsd:decimal`` with exactly this text; ``None`` where it does not fit."""
+    match = _DECIMAL_TEXT.fullmatch(text)
+    if match is None:
+        return None
+    minus, whole, fraction = match.groups(default="")
+    unscaled = int(whole + fraction)
+    if unscaled >= _MOST_UNSCALED or (minus and not unscaled):
+        return None
+    signed = -unscaled if minus else unscaled
+    return ((signed << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
+
+
+def inline_instant(instant: datetime) -> TermId | None:
+    """The integer of an ``xsd:dateTime`` in UTC; ``None`` where it has fractions of a second."""
+    if instant.microsecond:
+        return None
+    return ((instant - _EPOCH) // _MICROSECOND) << TAG_BITS | DATE_TIME
+
+
 def _inlined(term: str) -> TermId | None:
     """The integer that holds this literal; ``None`` where it must go through the table."""
     if term.endswith(_INTEGER):
         text = term[1 : -len(_INTEGER)]
         return inline_integer(int(text)) if _INTEGER_TEXT.fullmatch(text) else None
     if term.endswith(_DECIMAL):
-        match = _DECIMAL_TEXT.fullmatch(term[1 : -len(_DECIMAL)])
-        if match is None:
-            return None
-        minus, whole, fraction = match.groups(default="")
-        unscaled = int(whole + fraction)
-        if unscaled >= _MOST_UNSCALED or (minus and not unscaled):
-            return None
-        signed = -unscaled if minus else unscaled
-        return ((signed << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
+        return written_decimal(term[1 : -len(_DECIMAL)])
     if term.endswith(_DATE_TIME):
         text = term[1 : -len(_DATE_TIME)]
         if not _DATE_TEXT.fullmatch(text):
@@ -103,8 +121,7 @@ def _inlined(term: str) -> TermId | None:
             instant = datetime.fromisoformat(text)
         except ValueError:
             return None
-        microseconds = (instant - _EPOCH) // timedelta(microseconds=1)
-        return microseconds << TAG_BITS | DATE_TIME
+        return inline_instant(instant)
     if term == _TRUE:
         return 1 << TAG_BITS | BOOLEAN
     if term == _FALSE:
@@ -142,6 +159,7 @@ class InliningDictionary(TermDictionary):
         self._texts: dict[TermId, Term] = {}
         self._last_used: dict[TermId, int] = {}
         self._next = 1
+        self._prefixes: list[str] = []
         self._forgetters: list[Callable[[list[TermId]], None]] = []
 
     def encode(self, term: Term) -> TermId:
@@ -157,6 +175,10 @@ class InliningDictionary(TermDictionary):
             inlined = _inlined(term)
             if inlined is not None:
                 return inlined
+        elif self._prefixes and term[0] == "<":
+            match = _SERIAL_TEXT.fullmatch(term)
+            if match is not None and match.group(1) in self._prefixes:
+                return self.serial(self._prefixes.index(match.group(1)), int(match.group(2)))
         found = self._next << TAG_BITS
         self._next += 1
         self._numbers[term] = found
@@ -164,6 +186,25 @@ class InliningDictionary(TermDictionary):
         if self.now is not None:
             self._last_used[found] = self.now
         return found
+
+    def register_prefix(self, prefix: str) -> int | None:
+        """Let IRIs that are `prefix` and a number be inlined; returns the code for `serial`.
+
+        ``None`` where some of them are in the table already, or where too many are registered.
+        """
+        if prefix in self._prefixes:
+            return self._prefixes.index(prefix)
+        beginning = f"<{prefix}"
+        if len(self._prefixes) == 1 << _PREFIX_BITS or any(
+            term.startswith(beginning) for term in self._numbers
+        ):
+            return None
+        self._prefixes.append(prefix)
+        return len(self._prefixes) - 1
+
+    def serial(self, prefix: int, number: int) -> TermId:
+        """The integer of the IRI that is a registered prefix and a number."""
+        return ((number << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
     def known(self, term: str) -> TermId | None:
         """The integer of a term that is in the table, marked as used; else ``None``."""
@@ -184,6 +225,10 @@ class InliningDictionary(TermDictionary):
         if tag == DATE_TIME:
             instant = _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
             return Term(f'"{instant:%Y-%m-%dT%H:%M:%S}Z{_DATE_TIME}')
+        if tag == SERIAL:
+            rest = identifier >> TAG_BITS
+            prefix = self._prefixes[rest & ((1 << _PREFIX_BITS) - 1)]
+            return Term(f"<{prefix}{rest >> _PREFIX_BITS}>")
         return _TRUE if identifier >> TAG_BITS else _FALSE
 
     def __len__(self) -> int:

@@ -38,6 +38,7 @@ from tpf_server.cqels.errors import (
 )
 from tpf_server.cqels.parser import BASE, ContinuousQuery, WindowClause, parse
 from tpf_server.cqels.plan import Plan
+from tpf_server.cqels.records import RecordFeed
 from tpf_server.cqels.semantics import CQELS, Semantics
 from tpf_server.cqels.static_cache import INSTANCE, Instance
 from tpf_server.cqels.static_data import Dataset, Graph, StaticData
@@ -500,15 +501,38 @@ class Engine:
         found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
         self.dictionary.now = at if self.time is None or at > self.time else self.time
-        encode = self._encode
+        encode = self.encode
         if element and isinstance(element[0], str):
             s, p, o = element
             triples = [(encode(s), encode(p), encode(o))]
         else:
             triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
-        self._arrive(found, triples, at)
+        self.arrive(found, triples, at)
 
-    def _encode(self, term: str) -> int:
+    def record_feed(
+        self, stream: str, predicates: Sequence[str], subjects: str | None = None
+    ) -> RecordFeed:
+        """A way in for elements with one subject and one value for each of these predicates.
+
+        Args:
+            stream: the IRI of the stream.
+            predicates: IRIs.
+            subjects: what the IRIs of subjects begin with, where they end in a number.
+        """
+        terms = [self._name(each) for each in predicates]
+        return RecordFeed(self, self.stream(stream), terms, subjects)
+
+    @property
+    def reorders(self) -> bool:
+        """Whether elements wait for late ones."""
+        return bool(self._lateness)
+
+    def encode(self, term: str) -> int:
+        """The integer of a term that comes with a stream.
+
+        Raises:
+            ElementError: it is no term.
+        """
         found = self.dictionary.known(term)
         if found is None:
             if not (term[:1] in ("<", '"') or term[:2] == "_:"):
@@ -516,7 +540,8 @@ class Engine:
             found = self.dictionary.encode(Term(term))
         return found
 
-    def _arrive(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+    def arrive(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+        """An encoded element arrives."""
         if self._lateness:
             if self.time is not None and at < self.time:
                 self.dropped += 1
@@ -556,23 +581,41 @@ class Engine:
 
     # -------------------------------------------------------------------------------- tick
 
+    def arrive_record(
+        self, stream: Stream, shape: Any, subject: int, objects: Sequence[int], at: int
+    ) -> None:
+        """An encoded record arrives, whose takers are known (see `Stream.shape`)."""
+        if self.time is not None and at < self.time:
+            self.dropped += 1
+            return
+        self._begin(at)
+        stream.record(at, len(objects))
+        for entry, make in shape:
+            entry.arrive_star(at, subject, make(subject, objects))
+        self._end()
+
     def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+        if stream.counting:
+            stream.expire_counted(len(triples))
+        self._begin(at)
+        stream.deliver(at, triples)
+        self._end()
+
+    def _begin(self, at: int) -> None:
+        """What an arrival pushes out of the windows goes; then what waited for its time comes."""
         self.arrivals += 1
         if at != self.time:
             self._expire(at)
-        if stream.counting:
-            stream.expire_counted(len(triples))
-        if self._holding:
-            for plan in self._holding:
-                plan.flush()
+        for plan in self._holding:
+            plan.flush()
         self._phase.inserting = True
-        if self._sliding:
-            for window in self._sliding:
-                window.admit(at)
-        stream.deliver(at, triples)
-        if self._holding:
-            for plan in self._holding:
-                plan.flush()
+        for window in self._sliding:
+            window.admit(at)
+
+    def _end(self) -> None:
+        """What the arrival derived is sent and emitted."""
+        for plan in self._holding:
+            plan.flush()
         self._phase.inserting = False
         for delivery in self._repeating:
             delivery.rouse()

@@ -13,6 +13,8 @@ from tpf_server.cqels.windows.matchers import EncodedTriple, StarMatcher
 from tpf_server.cqels.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
+_Shape = list[tuple[WindowInput, Callable[..., Solution]]]
+_SHAPES = 1024
 _Key = tuple[TermId | None, TermId | None, TermId | None]
 
 
@@ -24,6 +26,7 @@ class Stream:
         elements: how many came.
         triples: how many triples came; the last one has this number.
         inputs: the windows over it, in the order in which they take an element.
+        version: changes whenever `inputs` does.
     """
 
     def __init__(self, name: Term) -> None:
@@ -36,6 +39,8 @@ class Stream:
         self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[_Listener]]] = {}
         self._only_predicates: dict[TermId, list[_Listener]] = {}
         self._stars: dict[TermId, list[WindowInput]] = {}
+        self._shapes: dict[tuple[TermId, ...], _Shape | None] = {}
+        self.version = 0
 
     def listen(self, entry: WindowInput) -> None:
         """Let an input take further elements."""
@@ -48,9 +53,11 @@ class Stream:
         self._index()
 
     def _index(self) -> None:
+        self.version += 1
         self._by_mask = {}
         self._only_predicates = {}
         self._stars = {}
+        self._shapes = {}
         self.counting = [entry for entry in self.inputs if entry.by_count]
         for entry in self.inputs:
             matcher = entry.matcher
@@ -74,11 +81,8 @@ class Stream:
 
     def deliver(self, at: int, triples: Sequence[EncodedTriple]) -> None:
         """Give an element to everybody who is interested, in the order of the inputs."""
-        self.elements += 1
         first = self.triples + 1
-        self.triples += len(triples)
-        if self.counting:
-            self._times.append((self.triples, at))
+        self.record(at, len(triples))
         if len(triples) == 1 and not self._stars:
             triple = triples[0]
             entries = self._interested(triple)
@@ -87,6 +91,14 @@ class Stream:
                 if row is not None:
                     entry.arrive_row(first if by_count else at, row)
             return
+        subject = triples[0][0] if triples else 0
+        if all([triple[0] == subject for triple in triples]):
+            shape = self.shape(tuple([triple[1] for triple in triples]))
+            if shape is not None:
+                objects = [triple[2] for triple in triples]
+                for entry, make in shape:
+                    entry.arrive_star(at, subject, make(subject, objects))
+                return
         calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]] = []
         for offset, triple in enumerate(triples):
             for entry, _, _ in self._interested(triple):
@@ -98,6 +110,38 @@ class Stream:
             if entry.by_count and number <= self.triples - entry.by_count:
                 continue
             entry.arrive(number if entry.by_count else at, matching)
+
+    def shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
+        """Who takes an element with one subject and these predicates, and what row of it.
+
+        ``None`` where it is not as simple as that: where some pattern takes single triples of it, or
+        only a part of a star.
+        """
+        if predicates not in self._shapes:
+            if len(self._shapes) >= _SHAPES:
+                self._shapes.clear()
+            self._shapes[predicates] = self._find_shape(predicates)
+        return self._shapes[predicates]
+
+    def _find_shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
+        if self._by_mask or any(each in self._only_predicates for each in predicates):
+            return None
+        found: dict[int, tuple[WindowInput, Callable[..., Solution]]] = {}
+        for predicate in predicates:
+            for entry in self._stars.get(predicate, ()):
+                assert isinstance(entry.matcher, StarMatcher)
+                make = entry.matcher.shape(predicates)
+                if make is None:
+                    return None
+                found[entry.number] = (entry, make)
+        return [found[number] for number in sorted(found)]
+
+    def record(self, at: int, triples: int) -> None:
+        """Count an element that somebody else gives to the inputs."""
+        self.elements += 1
+        self.triples += triples
+        if self.counting:
+            self._times.append((self.triples, at))
 
     def _call_stars(
         self,

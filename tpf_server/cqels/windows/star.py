@@ -14,6 +14,7 @@ from tpf_client.dataflow.changes import Solution, TermId
 from tpf_server.cqels.windows.matchers import StarMatcher
 
 Parts = list[list[TermId]]
+Brought = Parts | Solution
 Emit = Callable[[Solution, int], None]
 
 
@@ -42,41 +43,46 @@ class StarContent:
     def __len__(self) -> int:
         return len(self._live)
 
-    def insert(self, subject: TermId, parts: Parts) -> None:
-        """The objects of `subject` that one element brings."""
+    def insert(self, subject: TermId, brought: Brought) -> None:
+        """What one element brings of `subject`: objects pattern by pattern, or a whole row."""
         content = self._live.get(subject)
         if content is None:
-            row = self._single(subject, parts)
+            row = brought if type(brought) is tuple else self._single(subject, brought)
             if row is not None:
                 self._live[subject] = row
                 self._emit(row, 1)
                 return
-            content = self._live[subject] = _Mixed(len(parts))
-        elif not isinstance(content, _Mixed):
-            content = self._live[subject] = self._unfolded(content)
-        self._change(subject, content, parts, 1)
+            content = self._live[subject] = _Mixed(len(brought))
+        elif type(content) is tuple:
+            mixed = _Mixed(len(self._matcher.predicates))
+            for objects, (value,) in zip(mixed.objects, self._parts(content), strict=True):
+                objects[value] = 1
+            content = self._live[subject] = mixed
+        self._change(subject, content, self._parts(brought), 1)
 
-    def expire(self, subject: TermId, parts: Parts) -> None:
-        """Those objects go again."""
+    def expire(self, subject: TermId, brought: Brought) -> None:
+        """That goes again."""
         content = self._live[subject]
-        if not isinstance(content, _Mixed):
+        if type(content) is tuple:
             del self._live[subject]
             self._emit(content, -1)
             return
-        self._change(subject, content, parts, -1)
+        self._change(subject, content, self._parts(brought), -1)
         if not any(content.objects):
             del self._live[subject]
+
+    def _parts(self, brought: Brought) -> Parts:
+        """Objects pattern by pattern."""
+        if type(brought) is list:
+            return brought
+        return [
+            [brought[value] if variable else value] for variable, value in self._matcher.objects
+        ]
 
     def _single(self, subject: TermId, parts: Parts) -> Solution | None:
         if any(len(values) != 1 for values in parts):
             return None
         return self._matcher.row(subject, [values[0] for values in parts])
-
-    def _unfolded(self, row: Solution) -> _Mixed:
-        mixed = _Mixed(len(self._matcher.predicates))
-        for objects, (variable, value) in zip(mixed.objects, self._matcher.objects, strict=True):
-            objects[row[value] if variable else value] = 1
-        return mixed
 
     def _change(self, subject: TermId, content: _Mixed, parts: Parts, sign: int) -> None:
         for pattern, values in enumerate(parts):

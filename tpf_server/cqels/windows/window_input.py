@@ -146,6 +146,11 @@ class WindowInput:
         for consumer in self.consumers:
             consumer.route(row, 1)
 
+    def arrive_star(self, at: int, subject: TermId, row: Solution) -> None:
+        """Take an element that holds the whole star of its subject."""
+        self.used = True
+        self._enter(at, (subject, row))
+
     def _enter(self, at: int, item: Any) -> None:
         if self._slide is not None and (self._boundary is None or at > self._boundary):
             self._waiting.append((at, item))
