@@ -34,12 +34,14 @@ triples = st.builds(
 # A path of no steps from a term that the graph lacks has a solution by section 18.4 of the
 # specification, but none in pyoxigraph; so the terms that queries mention are always there.
 _ALWAYS = frozenset((Quad(_iri("a"), _iri("r"), _iri("b")),))
-graphs = st.frozensets(triples, max_size=14).map(lambda quads: quads | _ALWAYS)
+graphs = st.frozensets(triples, min_size=3, max_size=20).map(lambda quads: quads | _ALWAYS)
 
 VARIABLES = ["?u", "?v", "?w"]
 variables = st.sampled_from(VARIABLES)
-_subjects = st.one_of(variables, variables, st.sampled_from([":a", ":b"]))
-_objects = st.one_of(variables, variables, st.sampled_from([":a", ":b", "1", '"x"']))
+_subjects = st.one_of(variables, variables, variables, st.sampled_from([":a", ":b"]))
+_objects = st.one_of(
+    variables, variables, variables, variables, st.sampled_from([":a", ":b", "1", '"x"'])
+)
 _links = st.sampled_from([":p", ":q", ":r"])
 _paths = st.one_of(
     _links,
@@ -102,6 +104,8 @@ def conditions(patterns: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.tuples(_tests, st.sampled_from(["&&", "||"]), _tests).map(" ".join),
         _tests.map(lambda t: f"!({t})"),
         exists,
+        exists,
+        exists,
         st.tuples(_tests, exists).map(" || ".join),
     )
 
@@ -116,6 +120,7 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         ),
         both.map(lambda p: f"{{ {p[0]} }} UNION {{ {p[1]} }}"),
         both.map(lambda p: f"{p[0]} MINUS {{ {p[1]} }}"),
+        _with_filter(inner),
         _with_filter(inner),
         st.tuples(inner, variables, constants).map(
             lambda p: f"{p[0]} VALUES ({p[1]} ?z) {{ ({p[2]} 1) (UNDEF 2) (:a UNDEF) }}"
