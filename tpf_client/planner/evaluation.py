@@ -60,7 +60,6 @@ class LiveFragment:
         self.expires: datetime | None = None
         self.dynamic = dynamic
         self.subscribers: list[Subscriber] = []
-        self._known_dynamic = dynamic
         self._quads: dict[Quad, None] = {}
 
     def __len__(self) -> int:
@@ -84,7 +83,8 @@ class LiveFragment:
         self.evaluated_at = content.evaluated_at
         self.fresh_until = content.fresh_until
         self.expires = content.expires
-        self.dynamic = self._known_dynamic or bool(content.dynamic)
+        # That nothing labelled matches at the moment does not make it static again.
+        self.dynamic = self.dynamic or bool(content.dynamic)
         new = dict.fromkeys(fact.quad for fact in content.facts)
         gone = [(quad, -1) for quad in self._quads if quad not in new]
         come = [(quad, 1) for quad in new if quad not in self._quads]
@@ -232,7 +232,10 @@ class Evaluation:
             SourceError: a fragment could not be read; what was read stays.
             ClosedError: the query was closed.
         """
-        if self._errors:
+        # A continuous query reads what it can before it tells of a failure: the next evaluation
+        # has less to do then.
+        busy = self.live and (self._later or not self.driver.idle)
+        if self._errors and not busy:
             error, self._errors = self._errors[0], []
             raise error
         if self._later:

@@ -156,7 +156,9 @@ class FragmentLeaves:
         star = (pattern.subject, pattern.graph)
         if star not in self._stars:
             self._stars[star] = _star(pattern, keys, others)
-        ask = self._stars[star] if _by_subject(pattern, keys) else None
+        # A continuous query asks for what changes again and again: alone, that is less.
+        starred = _by_subject(pattern, keys) and not self._evaluation.live
+        ask = self._stars[star] if starred else None
         cost = estimate.pages if ask is None else self._star_cost(pattern, others)
         source = FragmentLookup(self._evaluation, pattern, keys, estimate, ask, self._source, cost)
         join = LookupJoin(left, source, keys, source.schema, monotone=not self._evaluation.live)

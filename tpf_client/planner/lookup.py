@@ -210,7 +210,7 @@ class FragmentLookup:
             self.report.asked += 1
         entry.subscriber = receive
         entry.fragment = self._evaluation.subscribe(
-            asked, receive, dynamic=bool(self._estimate.dynamic), source=self._source
+            asked, receive, dynamic=self._estimate.dynamic != 0, source=self._source
         )
         if entry.fragment.loading:
             self._loading.append(entry.fragment)

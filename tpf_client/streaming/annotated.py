@@ -7,7 +7,7 @@ annotates (label nodes and what is said of them) is no fact.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
@@ -28,6 +28,10 @@ from tpf_client.planner.source import Estimate, Source
 from tpf_client.streaming.matching import Match, Matcher, fresh_names, unify
 
 _ANY = Variable("?g")
+_MAX_PASSES = 6
+_SPREAD = timedelta(seconds=0.5)
+"""Time between the requests of one reading at most; expirations do not tell when facts came."""
+
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -71,7 +75,7 @@ class AnnotatedSource:
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is: the static matches, and what the rewritten patterns promise."""
         plain = yield from self.base.estimate(pattern)
-        count, dynamic, pages = plain.count, 0, plain.pages
+        count, pages = plain.count, plain.pages
         for annotation in self.annotations:
             rewriting = self._rewrite(pattern, annotation)
             counts = []
@@ -80,13 +84,13 @@ class AnnotatedSource:
                 counts.append(estimate.count)
             if all(each is not None for each in counts):
                 most = min(each for each in counts if each is not None)
-                dynamic += most
+                count = None if count is None else count + most
                 # Reading all of them takes about a request for each, as reading one of them takes
                 # one for each pattern.
                 pages = None if pages is None else pages + most // len(counts)
             else:
                 count = pages = None
-        return Estimate(None if count is None else count + dynamic, pages, dynamic)
+        return Estimate(count, pages, None)
 
     def read(
         self,
@@ -96,6 +100,16 @@ class AnnotatedSource:
     ) -> Task[Content]:
         """The matching facts that are valid now, labelled and static."""
         at = at or self.now()
+        for _ in range(_MAX_PASSES):
+            contents, content = yield from self._read_once(pattern, at)
+            latest = max(each.evaluated_at for each in contents)
+            if latest - content.evaluated_at < _SPREAD:
+                break
+            # What was read before and after a pause may not belong together.
+            at = latest
+        return content
+
+    def _read_once(self, pattern: QuadPattern, at: datetime) -> Task[tuple[list[Content], Content]]:
         plain = yield from self.base.read(pattern, at)
         contents = [plain]
         labels: dict[Quad, list[Label]] = {}
@@ -123,7 +137,9 @@ class AnnotatedSource:
                 found, read = yield from self._label_nodes(annotation, at)
                 nodes |= found
                 contents += read
-        now = max(at, *(content.evaluated_at for content in contents))
+        # Time may have passed between the requests: what they say together holds at the earliest
+        # instant, until the first label ends after it.
+        now = max(at, min(content.evaluated_at for content in contents))
         facts = [
             Fact(quad)
             for quad in (fact.quad for fact in plain.facts)
@@ -145,7 +161,7 @@ class AnnotatedSource:
         if boundaries and fresh_until <= now:
             # The server does not say how long pages hold; the labels do.
             fresh_until = _LATEST
-        return Content(
+        return contents, Content(
             facts,
             now,
             fresh_until,

@@ -87,8 +87,10 @@ def test_an_outage_is_told_and_survived(tmp_path: Path, kind: str) -> None:
     server.close()
 
 
-@pytest.mark.parametrize("view", ["plain", "named-graph", "implicit-graph"])
-@pytest.mark.parametrize("page_labels", [True, False])
+@pytest.mark.parametrize(
+    ("view", "page_labels"),
+    [("plain", True), ("named-graph", True), ("named-graph", False), ("implicit-graph", False)],
+)
 def test_chaos(tmp_path: Path, view: str, page_labels: bool) -> None:
     """Every third request fails in some way; whatever is told is right."""
     server = LiveServer(tmp_path, _static(), page_labels=page_labels, page_size=50)
