@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
 from typing import Any
 
 from tpf_client.dataflow.changes import Multiset, Solution
@@ -9,14 +10,17 @@ from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.slice import window
 
 SortKey = Callable[[Solution], Any]
+Entry = tuple[Any, Solution]
 Seen = Callable[[Solution], Solution]
 
 
 class TopK(Node):
     """The window of a sorted sequence.
 
-    All solutions are kept in order, so that one that vanishes is replaced by the next. Solutions
-    with equal keys stand in the order of their identifiers, which makes the window deterministic.
+    All solutions are kept, so that one that vanishes is replaced by the next; but where there is a
+    limit, only the best few are kept in order, and the others are looked at when those run out.
+    Changes behind the window cost nothing further. Solutions with equal keys stand in the order of
+    their identifiers, which makes the window deterministic.
 
     Args:
         upstream: where the solutions come from.
@@ -25,6 +29,9 @@ class TopK(Node):
         limit: how many to let through, ``None`` for all.
         distinct: where given, of the solutions for which it gives the same only the first counts,
             once (DISTINCT over fewer variables than the order needs).
+
+    Attributes:
+        rebuilt: how often the best few were chosen anew, for tests that count work.
     """
 
     def __init__(
@@ -36,11 +43,21 @@ class TopK(Node):
         distinct: Seen | None = None,
     ) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=False)
+        self.rebuilt = 0
         self._key = key
         self._offset = offset
         self._limit = limit
         self._distinct = distinct
-        self._sorted: list[tuple[Any, Solution]] = []
+        # How many are kept in order, ``None`` for all.
+        wanted = None if limit is None or distinct is not None else offset + limit
+        self._reserve = None if wanted is None else max(64, 4 * wanted)
+        self._wanted = wanted
+        self._sorted: list[Entry] = []
+        self._last_sorted: Entry | None = None
+        """Solutions behind this one are not in `_sorted`; ``None``: all are."""
+        self._last_shown: Entry | None = None
+        """Solutions behind this one do not matter to the window; ``None``: all do."""
+        self._entries: dict[Solution, Entry] = {}
         self._counts: dict[Solution, int] = {}
         self._changes: dict[Solution, int] = {}
         self._shown: Multiset = Multiset()
@@ -59,18 +76,29 @@ class TopK(Node):
         if not self._changes:
             return
         changes, self._changes = self._changes, {}
-        new = []
+        matters = self._last_shown is None
+        new: list[Entry] = []
         for solution, count in changes.items():
+            if not count:
+                continue
             before = self._counts.get(solution, 0)
             after = before + count
+            entry = self._entries.get(solution)
+            if entry is None:
+                entry = (self._key(solution), solution)
+            if not matters and entry <= self._last_shown:  # type: ignore[operator]
+                matters = True
             if after:
                 self._counts[solution] = after
+                self._entries[solution] = entry
             else:
                 self._counts.pop(solution, None)
-            if not before and after:
-                new.append((self._key(solution), solution))
-            elif before and not after:
-                del self._sorted[bisect_left(self._sorted, (self._key(solution), solution))]
+                self._entries.pop(solution, None)
+            if self._last_sorted is None or entry <= self._last_sorted:
+                if not before and after:
+                    new.append(entry)
+                elif before and not after:
+                    del self._sorted[bisect_left(self._sorted, entry)]
         # Sorting merges runs, so that a first load of many costs n log n; few are put in place.
         if len(new) * 8 > len(self._sorted):
             self._sorted.extend(new)
@@ -78,10 +106,32 @@ class TopK(Node):
         else:
             for entry in new:
                 insort(self._sorted, entry)
+        self._keep_reserve()
+        if matters:
+            self._show()
+
+    def _keep_reserve(self) -> None:
+        reserve = self._reserve
+        if reserve is None:
+            return
+        if len(self._sorted) > 4 * reserve:
+            del self._sorted[reserve:]
+            self._last_sorted = self._sorted[-1]
+        elif self._last_sorted is not None and len(self._sorted) < (self._wanted or 0):
+            self.rebuilt += 1
+            self._sorted = nsmallest(reserve, self._entries.values())
+            everything = len(self._sorted) == len(self._entries)
+            self._last_sorted = None if everything else self._sorted[-1]
+
+    def _show(self) -> None:
         now = window(self._in_order(), self._offset, self._limit)
-        before_shown, self._shown = self._shown, now
-        for row in before_shown.keys() | now.keys():
-            change = now[row] - before_shown[row]
+        before, self._shown = self._shown, now
+        self._last_shown = None
+        if self._wanted is not None and sum(now.values()) == self._limit and self._limit:
+            last = next(reversed(now))
+            self._last_shown = self._entries[last]
+        for row in before.keys() | now.keys():
+            change = now[row] - before[row]
             if change:
                 self.emit(row, change)
 

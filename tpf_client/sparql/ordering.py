@@ -22,6 +22,10 @@ from tpf_client.sparql.expressions.values import (
 )
 
 
+# Queries that run for long meet new values for ever.
+_REMEMBERED = 100_000
+
+
 class Descending:
     """A key whose order is turned around."""
 
@@ -75,23 +79,38 @@ def sort_key(
     compiler: Compiler, conditions: tuple[OrderCondition, ...]
 ) -> Callable[[Solution], tuple[Any, ...]]:
     """A function from solutions to keys that sort as the conditions say."""
+    parts = [
+        (compiler.binding(each.expression), _remembering(compiler, each.descending))
+        for each in conditions
+    ]
+
+    def key(solution: Solution) -> tuple[Any, ...]:
+        return tuple([key_of(bind(solution)) for bind, key_of in parts])
+
+    return key
+
+
+def _remembering(compiler: Compiler, descending: bool) -> Callable[[int], tuple[Any, ...]]:
+    """Keys of identifiers, the latest of them remembered."""
     typed = compiler.typed
-    known: dict[int, tuple[Any, ...]] = {0: (0,)}
+    known: dict[int, tuple[Any, ...]] = {}
 
     def key_of(identifier: int) -> tuple[Any, ...]:
         key = known.get(identifier)
         if key is None:
-            key = known[identifier] = value_key(typed[identifier])
+            key = value_key(typed[identifier]) if identifier else (0,)
+            if descending:
+                key = tuple([_turned(part) for part in key])
+            if len(known) == _REMEMBERED:
+                known.clear()
+            known[identifier] = key
         return key
 
-    parts = [(compiler.binding(each.expression), each.descending) for each in conditions]
+    return key_of
 
-    def key(solution: Solution) -> tuple[Any, ...]:
-        return tuple(
-            [
-                Descending(key_of(bind(solution))) if descending else key_of(bind(solution))
-                for bind, descending in parts
-            ]
-        )
 
-    return key
+def _turned(part: Any) -> Any:
+    """A part of a key whose order is turned around; numbers stay numbers, which compare fast."""
+    if isinstance(part, Decimal):
+        return part.copy_negate()
+    return -part if isinstance(part, (int, float)) else Descending(part)
