@@ -25,7 +25,7 @@ def cell(term: str | None) -> str:
 
 def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> Table:
     """Solutions as a table."""
-    table = Table(*(Text(name) for name in variables), highlight=False)
+    table = Table(*variables, highlight=False)
     for solution in solutions:
         table.add_row(*(Text(cell(term)) for term in solution.row))
     return table
@@ -47,7 +47,7 @@ class Board:
         self, update: Update, statistics: Statistics, wakes_at: datetime | None
     ) -> RenderableType:
         """The board after an update."""
-        table = Table(*(Text(name) for name in update.variables), highlight=False)
+        table = Table(*update.variables, highlight=False)
         added = [solution.row for solution in update.added]
         removed = [solution.row for solution in update.removed]
         changed = pairs(added, removed)

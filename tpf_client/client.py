@@ -118,7 +118,7 @@ class Client:
         """
         query = parse_query(text, base)
         check(query)
-        answer = self._answer(query, base, plan)
+        answer = self._answer(query, plan)
         if query.form == "SELECT":
             return Solutions(answer.variables, answer.rows(), answer.close)
         if query.form == "ASK":
@@ -204,7 +204,6 @@ class Client:
     def _answer(
         self,
         query: Query,
-        base: str | None,
         plan: list[Step] | None = None,
     ) -> Answer:
         evaluation = Evaluation(Driver(self.fetcher), self._source())

@@ -1,0 +1,104 @@
+"""tpf-query as a command, against the real server on a loopback port."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from werkzeug.serving import make_server
+
+from annotations.clock import SystemClock
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from tests.support.stores import static_store
+from tpf_server.app import create_app
+from tpf_server.fragments.dataset import Dataset
+from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.live_store import open_live_store
+
+EX = "http://example.org/"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = tmp_path_factory.mktemp("cli")
+    clock = SystemClock()
+    live = open_live_store(path / "live.sqlite")
+    static = static_store(path / "static", [Quad(iri(EX + "a"), iri(EX + "p"), literal("1"))])
+    now = clock.now()
+    live.publish(
+        [Fact(Quad(iri(EX + "a"), iri(EX + "d"), literal("5")), Expiration(now + timedelta(60)))],
+        now,
+    )
+    server = make_server("127.0.0.1", 0, lambda *_: [])
+    base = f"http://127.0.0.1:{server.server_port}/"
+    dataset = Dataset(DatasetSettings(name="d"), static, live)
+    server.app = create_app(Settings(base_url=base), [dataset], clock)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield base + "d"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    static.close()
+    live.close()
+
+
+def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    code = "from tpf_client.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_formats_and_statistics(url: str) -> None:
+    query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
+    result = _run(url, "-q", query, "--format", "csv", "--stats", "--explain")
+    assert (result.returncode, result.stdout) == (0, "o\n1\n")
+    plan, statistics = result.stderr.strip().splitlines()
+    assert "scan" in plan
+    told = json.loads(statistics)
+    assert told["results"] == 1
+    assert told["requests"] == 2
+    assert {"bytes", "seconds", "cache_hits"} <= told.keys()
+    table = _run(url, "-q", query, "--format", "table").stdout
+    assert "│ 1 │" in table
+    assert json.loads(_run(url, "-q", query).stdout)["head"] == {"vars": ["o"]}
+    assert _run(url, "-q", f"ASK {{ ?s <{EX}p> ?o }}").stdout == "true\n"
+
+
+def test_watch_prints_json_lines_and_ends_after_its_seconds(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "query.rq"
+    file.write_text(f"SELECT ?o {{ ?s <{EX}d> ?o }}")
+    result = _run(url, "-f", str(file), "--watch", "--seconds", "2")
+    assert result.returncode == 0, result.stderr
+    first = json.loads(result.stdout.splitlines()[0])
+    assert first["added"] == [{"o": {"type": "literal", "value": "5"}}]
+    assert first["removed"] == []
+    assert first["at"] < first["valid_until"]
+
+
+def test_errors_are_one_line_and_wrong_use_is_2(url: str) -> None:
+    broken = _run(url, "-q", "SELECT * {\n ?s ?p }")
+    assert broken.returncode == 1
+    said = broken.stderr.splitlines()
+    assert said[0].startswith("tpf-query: line 2, column 8")
+    assert said[1:] == [" ?s ?p }", "       ^"]
+    unknown = _run(url + "x", "-q", "ASK {?s ?p ?o}")
+    assert unknown.returncode == 1
+    assert len(unknown.stderr.splitlines()) == 1
+    assert "HTTP 404" in unknown.stderr
+    refused = _run("http://127.0.0.1:1/d", "-q", "ASK {?s ?p ?o}")
+    assert refused.returncode == 1
+    assert "http://127.0.0.1:1/d" in refused.stderr
+    assert _run(url).returncode == 2
+    assert _run("nonsense", "-q", "ASK {}").returncode == 2
+    assert _run(url, "-q", "ASK {}", "-f", "x").returncode == 2
