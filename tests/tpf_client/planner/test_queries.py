@@ -65,7 +65,7 @@ queries = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     data=st.lists(quads, max_size=40, unique=True),
     asked=st.lists(queries, min_size=1, max_size=6),
