@@ -62,7 +62,7 @@ class ArithmeticCompiler(Compiler):
         slow = super().condition(expression)
         if not self._supported(expression):
             return slow
-        return _Specialised(self, expression, slow, truth=True).function()
+        return _Specialised(self, (expression,), slow, truth=True).function()
 
     def binding(self, expression: Expression) -> Callable[[Solution], TermId]:
         """The identifier of the value; 0 where there is an error."""
@@ -72,7 +72,27 @@ class ArithmeticCompiler(Compiler):
         slow = super().binding(expression)
         if not self._supported(expression):
             return slow
-        return _Specialised(self, expression, slow, truth=False).function()
+        return _Specialised(self, (expression,), slow).function()
+
+    def bindings(self, expressions: Sequence[Expression]) -> Callable[[Solution], Solution]:
+        """The identifiers of several values, in one function where that is possible."""
+        each = tuple([self.binding(expression) for expression in expressions])
+        if len(each) > 1 and all(map(self._supported, expressions)):
+            closures = tuple([Compiler.binding(self, expression) for expression in expressions])
+
+            def slow(solution: Solution) -> Solution:
+                return tuple([closure(solution) for closure in closures])
+
+            return _Specialised(self, expressions, slow, several=True).function()
+        match each:
+            case ():
+                return lambda _solution: ()
+            case (only,):
+                return lambda solution: (only(solution),)
+            case (first, second):
+                return lambda solution: (first(solution), second(solution))
+            case _:
+                return lambda solution: tuple([bind(solution) for bind in each])
 
     def _supported(self, expression: Expression) -> bool:
         return isinstance(expression, Call) and self._all_supported(expression)
@@ -100,21 +120,25 @@ class ArithmeticCompiler(Compiler):
 
 
 class _Specialised:
-    """One expression, its specialisations and its closure."""
+    """Expressions, their specialisations and their closure."""
 
     def __init__(
         self,
         compiler: ArithmeticCompiler,
-        expression: Expression,
+        expressions: Sequence[Expression],
         slow: Callable[[Solution], Any],
         *,
-        truth: bool,
+        truth: bool = False,
+        several: bool = False,
     ) -> None:
         self._compiler = compiler
-        self._expression = expression
+        self._expressions = expressions
         self._slow = slow
         self._truth = truth
-        self._places = compiler.places(expression)
+        self._several = several
+        self._places = {
+            name: place for each in expressions for name, place in compiler.places(each).items()
+        }
         self._known: dict[tuple[Format, ...], Callable[[Solution], Any]] = {}
         self._current: Callable[[Solution], Any] = self._choose
 
@@ -152,38 +176,18 @@ class _Specialised:
         for name, format_ in formats.items():
             shift = _SHIFT if format_ & TAG == DECIMAL else TAG_BITS
             lines.append(f"    {writer.names[name]} >>= {shift}")
-        result, tag, scale = writer.write(self._expression)
+        results = []
+        for expression in self._expressions:
+            result, tag, scale = writer.write(expression)
+            if self._truth:
+                results.append(f"True if {result} else False")
+            else:
+                results.append(writer.identifier(result, tag, scale))
         lines += writer.lines
-        lines += self._ending(result, tag, scale)
+        whole = f"({', '.join(results)},)" if self._several else results[0]
+        lines.append(f"    return {whole}")
         space = {"choose": self._choose, "slow": self._slow}
         return compiled("\n".join(lines), "compute", space)
-
-    def _ending(self, result: str, tag: int, scale: int) -> list[str]:
-        if self._truth:
-            return [f"    return True if {result} else False"]
-        if tag == BOOLEAN:
-            return [f"    return {1 << TAG_BITS | BOOLEAN} if {result} else {BOOLEAN}"]
-        lines = [f"    result = {result}"]
-        if tag == INTEGER:
-            most = 1 << 60
-            lines += [
-                f"    if -{most} < result < {most}:",
-                f"        return result << {TAG_BITS} | {INTEGER}",
-            ]
-        else:
-            most = 1 << 55
-            lines.append(f"    scale = {scale}")
-            if scale:
-                lines += [
-                    "    while scale and not result % 10:",
-                    "        result //= 10",
-                    "        scale -= 1",
-                ]
-            lines += [
-                f"    if -{most} < result < {most} and scale < 18:",
-                f"        return (result << {SCALE_BITS} | scale) << {TAG_BITS} | {DECIMAL}",
-            ]
-        return [*lines, "    return slow(row)"]
 
 
 class _Writer:
@@ -222,6 +226,28 @@ class _Writer:
         name = f"t{self._temporaries}"
         self.lines.append(f"    {name} = {text}")
         return name
+
+    def identifier(self, value: str, tag: int, scale: int) -> str:
+        """The text of the identifier of a value; what does not fit goes through the closures."""
+        if tag == BOOLEAN:
+            return f"({1 << TAG_BITS | BOOLEAN} if {value} else {BOOLEAN})"
+        value = self._keep(value)
+        most = 1 << (60 if tag == INTEGER else 55)
+        if scale:
+            places = self._keep(str(scale))
+            self.lines += [
+                f"    while {places} and not {value} % 10:",
+                f"        {value} //= 10",
+                f"        {places} -= 1",
+                f"    if {places} > 17:",
+                "        return slow(row)",
+            ]
+        self.lines += [f"    if not -{most} < {value} < {most}:", "        return slow(row)"]
+        if tag == INTEGER:
+            return f"{value} << {TAG_BITS} | {INTEGER}"
+        if not scale:
+            return f"{value} << {_SHIFT} | {DECIMAL}"
+        return f"({value} << {SCALE_BITS} | {places}) << {TAG_BITS} | {DECIMAL}"
 
     def _call(self, name: str, values: list[tuple[str, int, int]]) -> tuple[str, int, int]:
         tags = {tag for _, tag, _ in values}

@@ -178,6 +178,7 @@ class Engine:
         self._sliding: list[WindowInput] = []
         self._plans: list[Plan] = []
         self._holding: list[Plan] = []
+        self._early: list[Plan] = []
         self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
         self._plan_of: dict[int, Plan] = {}
         self._shared: dict[object, list[WindowInput]] = {}
@@ -360,6 +361,8 @@ class Engine:
         self._plan_of[id(delivery)] = plan
         if plan.holding:
             self._holding.append(plan)
+        if plan.flushes_early:
+            self._early.append(plan)
         if not delivery.silent:
             self._repeating.append(delivery)
         self._until_housekeeping = 1
@@ -399,9 +402,9 @@ class Engine:
             plan.drop_instance(registered.number)
             return
         plan.stop()
-        self._plans.remove(plan)
-        if plan in self._holding:
-            self._holding.remove(plan)
+        for plans in (self._plans, self._holding, self._early):
+            if plan in plans:
+                plans.remove(plan)
         del self._owners[plan], self._plan_of[id(plan.delivery)]
         for deliveries in (self._awake, self._repeating):
             if plan.delivery in deliveries:
@@ -606,7 +609,7 @@ class Engine:
         self.arrivals += 1
         if at != self.time:
             self._expire(at)
-        for plan in self._holding:
+        for plan in self._early:
             plan.flush()
         self._phase.inserting = True
         for window in self._sliding:
@@ -633,7 +636,7 @@ class Engine:
                 window.expire(at)
 
     def _admit(self, at: int) -> None:
-        for plan in self._holding:
+        for plan in self._early:
             plan.flush()
         self._phase.inserting = True
         for window in self._sliding:

@@ -7,18 +7,16 @@ cost nothing further.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.aggregates import Accumulator, accumulator
 from tpf_client.dataflow.builder import Builder
-from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.exists_builder import first_exists
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql import algebra
+from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.dictionary import INTEGER, TAG_BITS
-
-Compute = Callable[[Solution], TermId]
 
 
 class _State:
@@ -40,10 +38,10 @@ class StreamGroup(Node):
 
     Args:
         upstream: where the solutions come from.
-        keys: variables of the output and how their values are computed. Without keys there is
-            exactly one group, even of nothing.
-        aggregates: variables of the output, what they aggregate (``None``: whole solutions), and how
-            (``None``: counting values that are bound).
+        keys: variables of the output. Without keys there is exactly one group, even of nothing.
+        key_of: their values for a solution.
+        aggregates: variables of the output and how they are made; ``None`` counts the solutions.
+        arguments_of: what the aggregates with an accumulator see of a solution.
         passes: whether the group of a key is wanted.
         by_rows: a group is shown once for each solution that it got in the last tick in which it got
             any (the original engine's way), instead of once as long as it is there.
@@ -52,24 +50,23 @@ class StreamGroup(Node):
     def __init__(
         self,
         upstream: Node,
-        keys: Sequence[tuple[Variable, Compute]],
-        aggregates: Sequence[tuple[Variable, Compute | None, Callable[[], Accumulator] | None]],
+        keys: Sequence[Variable],
+        key_of: Callable[[Solution], Solution],
+        aggregates: Sequence[tuple[Variable, Callable[[], Accumulator] | None]],
+        arguments_of: Callable[[Solution], Solution],
         passes: Callable[[Solution], bool],
         *,
         by_rows: bool,
     ) -> None:
-        names = [name for name, *_ in keys] + [name for name, *_ in aggregates]
-        super().__init__(names, frozenset(), monotone=False)
+        super().__init__(
+            (*keys, *(name for name, _ in aggregates)), frozenset(), monotone=False
+        )
         self._keyed = bool(keys)
-        self._key_of = _tuple_of([compute for _, compute in keys])
+        self._key_of = key_of
         # Counting whole solutions needs no accumulator: a group knows how many it has.
-        self._plan = [argument is None for _, argument, _ in aggregates]
-        self._arguments_of = _tuple_of([each for _, each, _ in aggregates if each is not None])
-        self._factories = [
-            _Count if factory is None else factory
-            for _, argument, factory in aggregates
-            if argument is not None
-        ]
+        self._plan = [factory is None for _, factory in aggregates]
+        self._factories = [factory for _, factory in aggregates if factory is not None]
+        self._arguments_of = arguments_of
         self._passes = passes
         self._by_rows = by_rows
         self._groups: dict[Solution, _State] = {}
@@ -154,42 +151,6 @@ class StreamGroup(Node):
         )
 
 
-class _Count:
-    """COUNT(expression): how often it has a value."""
-
-    __slots__ = ("_count",)
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def add(self, argument: TermId, count: int) -> None:
-        """The argument has this value in `count` more (or fewer) solutions of the group."""
-        if argument != UNBOUND:
-            self._count += count
-
-    def result(self) -> TermId:
-        """The value of the aggregate now."""
-        return self._count << TAG_BITS | INTEGER
-
-
-def _tuple_of(computes: Sequence[Compute]) -> Callable[[Solution], Solution]:
-    """One function for several values."""
-    match len(computes):
-        case 0:
-            return lambda _solution: ()
-        case 1:
-            (only,) = computes
-            return lambda solution: (only(solution),)
-        case 2:
-            first, second = computes
-            return lambda solution: (first(solution), second(solution))
-        case 4:
-            one, two, three, four = computes
-            return lambda s: (one(s), two(s), three(s), four(s))
-        case _:
-            return lambda solution: tuple([compute(solution) for compute in computes])
-
-
 def simple_group(pattern: algebra.Group) -> bool:
     """Whether a grouping is one for `StreamGroup`: no EXISTS, no ``COUNT(DISTINCT *)``."""
     expressions = [each for _, each in pattern.keys]
@@ -218,29 +179,32 @@ def build_group(
         conditions: on its keys alone.
         by_rows: see `StreamGroup`.
     """
-    compiler = builder.compiler(node)
-    typed = builder.environment.typed
-    keys = [(name, compiler.binding(expression)) for name, expression in pattern.keys]
-    aggregates: list[tuple[Variable, Compute | None, Any]] = []
+    environment = builder.environment
+    compiler = ArithmeticCompiler(environment, node.schema)
+    aggregates: list[tuple[Variable, Callable[[], Accumulator] | None]] = []
+    arguments: list[algebra.Expression] = []
     for name, each in pattern.aggregates:
         argument = each.argument
-        counts = each.name == "COUNT" and not each.distinct
-        if argument is None or (
-            counts
+        whole = argument is None or (
+            each.name == "COUNT"
+            and not each.distinct
             and isinstance(argument, algebra.VariableRef)
             and argument.variable in node.certain
-        ):
-            aggregates.append((name, None, None))
-        else:
-            made = None if counts else accumulator(each, typed)
-            aggregates.append((name, compiler.binding(argument), made))
-    schema = tuple(name for name, _ in keys)
-    tests = [type(compiler)(builder.environment, schema).condition(each) for each in conditions]
+        )
+        aggregates.append((name, None if whole else accumulator(each, environment.typed)))
+        if argument is not None and not whole:
+            arguments.append(argument)
+    keys = tuple(name for name, _ in pattern.keys)
+    tests = [ArithmeticCompiler(environment, keys).condition(each) for each in conditions]
 
     def passes(key: Solution) -> bool:
         return all([test(key) for test in tests])
 
-    return builder.flow.add(StreamGroup(node, keys, aggregates, passes, by_rows=by_rows))
+    key_of = compiler.bindings([expression for _, expression in pattern.keys])
+    arguments_of = compiler.bindings(arguments)
+    return builder.flow.add(
+        StreamGroup(node, keys, key_of, aggregates, arguments_of, passes, by_rows=by_rows)
+    )
 
 
 def emitting_group(query: algebra.Query) -> algebra.Group | None:

@@ -6,6 +6,7 @@ from typing import Any
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.builder import Builder
 from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.closure import Closure
 from tpf_client.dataflow.exists_builder import conjuncts
 from tpf_client.dataflow.extend import Extend
 from tpf_client.dataflow.filter import Filter
@@ -154,6 +155,10 @@ class Plan:
         for _, entry in self.leaves.subscriptions:
             entry.takes_expired = not self.stateless
 
+        # The nodes stand in their order; only paths of any length feed back.
+        self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
+        self.flushes_early = bool(self.holding) and semantics.output == "derivations"
+
     def start(self) -> None:
         """Make the routes, let windows and static data in."""
         for join in self.leaves.joins:
@@ -213,14 +218,11 @@ class Plan:
 
     def flush(self) -> None:
         """Let the operators send what they held back."""
-        holding = self.holding
-        if not holding:
-            return
-        while True:
-            for node in holding:
+        for node in self.holding:
+            node.flush()
+        while self.cyclic and any([node.pending for node in self.holding]):
+            for node in self.holding:
                 node.flush()
-            if not any([node.pending for node in holding]):
-                return
 
     def stop(self) -> None:
         """Let go of the windows and indexes."""

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import TermId
-from tpf_server.cqels.dictionary import inline_instant, inline_integer, written_decimal
+from tpf_server.cqels.dictionary import (
+    DECIMAL,
+    SCALE_BITS,
+    TAG_BITS,
+    inline_instant,
+    inline_integer,
+)
 from tpf_server.cqels.errors import ElementError
 
 if TYPE_CHECKING:
@@ -108,7 +114,14 @@ class RecordFeed:
 
 
 def _decimal(value: Decimal) -> TermId | None:
-    return written_decimal(format(value, "f"))
+    text = str(value)
+    whole, _, fraction = text.partition(".")
+    if len(text) > 17 or "E" in text or not (whole and text.isascii() and whole[-1].isdigit()):
+        return None
+    unscaled = int(whole + fraction)
+    if not unscaled and text[0] == "-":
+        return None
+    return ((unscaled << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
 
 
 def _instant(value: datetime) -> TermId | None:
