@@ -1,0 +1,56 @@
+"""Means with confidence intervals, and percentiles."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+# Quantiles 0.975 of Student's t distribution for 1, 2, … 30 degrees of freedom.
+_T = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+_T_MANY = 1.960
+
+
+class Estimate(NamedTuple):
+    """A mean of repetitions with its 95 % confidence interval.
+
+    Args:
+        mean: the mean.
+        low: lower end of the interval; ``None`` for a single value.
+        high: upper end of the interval; ``None`` for a single value.
+        repetitions: how many values there were.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    repetitions: int
+
+
+def estimate(values: Iterable[float]) -> Estimate | None:
+    """Mean and 95 % confidence interval by Student's t; ``None`` without values."""
+    numbers = list(values)
+    if not numbers:
+        return None
+    mean = statistics.fmean(numbers)
+    if len(numbers) == 1:
+        return Estimate(mean, None, None, 1)
+    degrees = len(numbers) - 1
+    quantile = _T[degrees - 1] if degrees <= len(_T) else _T_MANY
+    half = quantile * statistics.stdev(numbers) / math.sqrt(len(numbers))
+    return Estimate(mean, mean - half, mean + half, len(numbers))
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` of the values do not exceed (nearest rank).
+
+    Raises:
+        ValueError: there are no values, or the percentage is not in 0…100.
+    """
+    if not values or not 0 <= percent <= 100:
+        raise ValueError("a percentile needs values, and a percentage from 0 to 100")
+    rank = max(1, math.ceil(percent / 100 * len(values)))
+    return sorted(values)[rank - 1]

@@ -1,0 +1,10 @@
+"""The experiments, in the order in which they run and are reported."""
+
+from experiments.experiment import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = ()
+
+
+def names() -> tuple[str, ...]:
+    """The names of the experiments."""
+    return tuple(experiment.name for experiment in EXPERIMENTS)
