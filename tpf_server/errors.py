@@ -9,6 +9,8 @@ ServerError                 500
 │   ├── NotFoundError       404  no such dataset, view or page
 │   ├── MethodError         405  the resource does not know this method
 │   ├── NotAcceptableError  406  none of the media types that the client takes
+│   ├── BodyTimeoutError    408  a body that does not arrive in time
+│   ├── LengthRequiredError 411  a body that does not say how long it is
 │   ├── BodyTooLargeError   413  a body over the limit
 │   └── MediaTypeError      415  a body in a format that the server does not read
 ├── StoreError              500
@@ -122,6 +124,25 @@ class NotAcceptableError(RequestError):
 
     status = 406
     title = "Not acceptable"
+
+
+class BodyTimeoutError(RequestError):
+    """The body did not arrive in time."""
+
+    status = 408
+    title = "Body too slow"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The connection is of no more use: the rest of the body would be read as a request."""
+        return {"Connection": "close"}
+
+
+class LengthRequiredError(RequestError):
+    """The request does not say how long its body is."""
+
+    status = 411
+    title = "Length required"
 
 
 class BodyTooLargeError(RequestError):

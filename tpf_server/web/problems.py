@@ -43,7 +43,10 @@ class Problems:
         status = error.code or 500
         headers = {"Allow": ", ".join(READ_METHODS)} if status == 405 else {}
         title = HTTPStatus(status).phrase
-        return self._answer(status, title, error.description or "", headers, request)
+        detail = error.description or ""
+        if status == 405:
+            detail = f"{request.method} is not allowed here, only {headers['Allow']}"
+        return self._answer(status, title, detail, headers, request)
 
     def _answer(
         self, status: int, title: str, detail: str, headers: Mapping[str, str], request: Request

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 
 import pyoxigraph
 from flask import Request, Response
-from werkzeug.exceptions import ClientDisconnected
 
 from annotations.errors import AnnotationError, InstantError, LabelError
 from annotations.instants import parse_instant
@@ -23,7 +22,6 @@ from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
 from annotations.terms import Quad, Term, Triple, is_iri, triple_term
 from tpf_server.errors import (
     BodyError,
-    BodyTooLargeError,
     ForbiddenError,
     MediaTypeError,
     PublishError,
@@ -31,6 +29,7 @@ from tpf_server.errors import (
     UnauthorizedError,
 )
 from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.web.bodies import read_body
 from tpf_server.web.responses import json_answer
 from tpf_server.web.site import Site
 
@@ -46,6 +45,8 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
         UnauthorizedError: no token, or not the right one.
         RequestError: a bad parameter.
         BodyError: the body is malformed.
+        BodyTimeoutError: the body did not arrive in time.
+        LengthRequiredError: the body does not say how long it is.
         BodyTooLargeError: the body is over the limit.
         MediaTypeError: the body is in an unknown format.
         PublishError: the facts cannot be published.
@@ -55,10 +56,8 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     if dataset.live is None:
         raise ForbiddenError(f"dataset {dataset.settings.name} has no live facts")
     parameters = _parameters(request)
-    quads = [
-        endpoint.skolemizer.restore_quad(quad)
-        for quad in parse_body(_body(request, site.settings.max_body), request.mimetype)
-    ]
+    body = read_body(request, site.settings.max_body, site.settings.body_timeout)
+    quads = [endpoint.skolemizer.restore_quad(quad) for quad in parse_body(body, request.mimetype)]
     facts = _facts(quads, parameters, endpoint)
     receipt = dataset.live.publish(facts, site.clock.now(), parameters.get("batch"))
     return json_answer(
@@ -151,22 +150,6 @@ def _parameters(request: Request) -> Mapping[str, str]:
     if batch is not None and not 1 <= len(batch) <= _MAX_BATCH_ID:
         raise RequestError(f"batch has 1 to {_MAX_BATCH_ID} characters")
     return request.args
-
-
-def _body(request: Request, limit: int) -> bytes:
-    if (request.content_length or 0) > limit:
-        raise BodyTooLargeError(f"a body has at most {limit} bytes")
-    # One byte more than allowed tells a body that is too large from one that just fits.
-    request.max_content_length = limit + 1
-    try:
-        body = request.get_data(cache=False)
-    except ClientDisconnected:
-        body = b""
-    if len(body) > limit:
-        raise BodyTooLargeError(f"a body has at most {limit} bytes")
-    if len(body) < (request.content_length or 0):
-        raise BodyError("the body ended before its Content-Length")
-    return body
 
 
 def _facts(
