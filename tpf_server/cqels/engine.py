@@ -12,8 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.values import value_of
+from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_server.cqels.delivery import Callback, Delivery, Emission, Phase, Results, RowMaker
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.errors import (
@@ -29,7 +29,6 @@ from tpf_server.cqels.errors import (
     ElementError,
     EngineClosedError,
     LimitError,
-    TimestampError,
     UnknownGraphError,
     UnknownQueryError,
     UnknownStreamError,
@@ -50,13 +49,13 @@ from tpf_server.cqels.templates import (
     lifted_variable,
     template_of,
 )
+from tpf_server.cqels.timestamps import EPOCH, milliseconds
 from tpf_server.cqels.typed_terms import InliningTypedTerms
 from tpf_server.cqels.windows.matchers import EncodedTriple, PatternKey
 from tpf_server.cqels.windows.window_input import WindowInput
 
 _HOUSEKEEPING: Final = 64
 _ADAPTATION: Final = 1024
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Element = Sequence[Sequence[str]]
 
@@ -152,7 +151,7 @@ class Engine:
         create_streams: bool = True,
         require_graphs: bool = False,
         share: bool = True,
-        now: datetime = _EPOCH,
+        now: datetime = EPOCH,
     ) -> None:
         self.semantics = semantics
         self.time: int | None = None
@@ -466,7 +465,11 @@ class Engine:
     # ----------------------------------------------------------------------------- streams
 
     def _name(self, text: str) -> Term:
-        return Term(text) if text.startswith("<") else Term(f"<{text}>")
+        return Term(text) if text.startswith("<") else Term(f"<{self.resolve(text)}>")
+
+    def resolve(self, iri: str) -> str:
+        """An IRI, made absolute as in queries."""
+        return iri if is_absolute(iri) else resolve(self._base, iri)
 
     def stream(self, name: str) -> Stream:
         """The stream of this IRI, made where it is new and that is allowed.
@@ -738,21 +741,6 @@ class Engine:
 
 def _unused(plan: Plan) -> bool:
     return not any(window.used for window, _ in plan.leaves.subscriptions)
-
-
-def milliseconds(timestamp: object) -> int:
-    """Milliseconds since 1970 of an instant.
-
-    Raises:
-        TimestampError: a naive datetime, or no instant at all.
-    """
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int | datetime | Decimal):
-        raise TimestampError(f"not an instant: {timestamp!r}")
-    if isinstance(timestamp, datetime):
-        if timestamp.tzinfo is None:
-            raise TimestampError(f"without a time zone: {timestamp}")
-        return (timestamp - _EPOCH) // timedelta(milliseconds=1)
-    return int(timestamp)
 
 
 def _date_time(instant: datetime) -> DateTime:

@@ -1,0 +1,179 @@
+"""Elements of streams as text: lines with a timestamp, NDJSON, and RDF bodies.
+
+========  =========================================================================================
+TSV       ``timestamp<TAB>subject<TAB>predicate<TAB>object``, N-Triples terms: a triple
+N-Quads   ``timestamp<TAB>statement .``: statements that follow each other with the same timestamp
+          and the same graph name are one element
+NDJSON    ``{"timestamp": …, "triple": ["s", "p", "o"]}`` or ``"triples": [[…], …]`` for a graph
+RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
+========  =========================================================================================
+
+A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyoxigraph as ox
+
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
+from annotations.terms import Term
+from tpf_server.cqels.errors import ElementError
+from tpf_server.cqels.timestamps import milliseconds
+
+Triples = tuple[tuple[Term, Term, Term], ...]
+
+_SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*>')
+_NUMBER = re.compile(r"-?\d{1,18}")
+_SUBJECT = "<urn:x> <urn:x> "
+
+
+class Element(NamedTuple):
+    """An element, with the number of its line (the first, where it has several)."""
+
+    at: int
+    triples: Triples
+    line: int
+
+
+@lru_cache(maxsize=65_536)
+def canonical(text: str) -> Term:
+    """The term of an N-Triples text.
+
+    Raises:
+        ElementError: it is none.
+    """
+    if _SIMPLE_IRI.fullmatch(text):
+        return Term(text)
+    try:
+        (triple,) = ox.parse(f"{_SUBJECT}{text} .", format=ox.RdfFormat.N_TRIPLES)
+    except (SyntaxError, ValueError):
+        raise ElementError(f"not a term: {text!r}") from None
+    return Term(str(triple.object))
+
+
+def instant(value: object) -> int:
+    """Milliseconds since 1970 of a timestamp.
+
+    Raises:
+        ElementError: it is none.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        if _NUMBER.fullmatch(text):
+            return int(text)
+        try:
+            return milliseconds(parse_instant(text))
+        except InstantError:
+            pass
+    raise ElementError(f"not a timestamp: {value!r}")
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[Element | ElementError]:
+    """The elements of TSV or N-Quads lines; an error stands in the place of a malformed line."""
+    pending: tuple[int, str, list[tuple[Term, Term, Term]], int] | None = None
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r\n")
+        if not text.strip():
+            continue
+        try:
+            stamp, _, rest = text.partition("\t")
+            at = instant(stamp)
+            fields = rest.split("\t")
+            if len(fields) == 3:
+                if pending is not None:
+                    yield _finished(pending)
+                    pending = None
+                yield Element(at, (_triple(fields),), number)
+                continue
+            graph, triple = _statement(rest)
+        except ElementError as error:
+            yield ElementError(str(error), number)
+            continue
+        if pending is not None and pending[:2] == (at, graph):
+            pending[2].append(triple)
+            continue
+        if pending is not None:
+            yield _finished(pending)
+        pending = (at, graph, [triple], number)
+    if pending is not None:
+        yield _finished(pending)
+
+
+def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> Element:
+    at, _, triples, line = pending
+    return Element(at, tuple(dict.fromkeys(triples)), line)
+
+
+def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
+    try:
+        (quad,) = ox.parse(text, format=ox.RdfFormat.N_QUADS)
+    except (SyntaxError, ValueError):
+        raise ElementError(f"not a statement: {text!r}") from None
+    terms = (Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object)))
+    return str(quad.graph_name), terms
+
+
+def _triple(fields: Iterable[object]) -> tuple[Term, Term, Term]:
+    texts = tuple(fields)
+    if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
+        raise ElementError(f"not a triple: {texts!r}")
+    subject, predicate, object_ = (canonical(str(text).strip()) for text in texts)
+    if subject[0] == '"' or predicate[0] != "<" or predicate.startswith("<<"):
+        raise ElementError(f"not a triple: {' '.join((subject, predicate, object_))}")
+    return subject, predicate, object_
+
+
+def read_ndjson(text: str) -> Iterator[Element | ElementError]:
+    """The elements of NDJSON lines; an error stands in the place of a malformed line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            yield _element(json.loads(line), number)
+        except json.JSONDecodeError as error:
+            yield ElementError(f"not JSON: {error.msg}", number)
+        except ElementError as error:
+            yield ElementError(str(error), number)
+
+
+def _element(value: Any, line: int) -> Element:
+    if not isinstance(value, dict) or ("triple" in value) == ("triples" in value):
+        raise ElementError('expected an object with "timestamp" and "triple" or "triples"')
+    at = instant(value.get("timestamp"))
+    triples = [value["triple"]] if "triple" in value else value["triples"]
+    if not isinstance(triples, list) or not all(isinstance(each, list) for each in triples):
+        raise ElementError("triples are arrays of three terms")
+    if not triples:
+        raise ElementError("an element has at least one triple")
+    return Element(at, tuple(dict.fromkeys(_triple(each) for each in triples)), line)
+
+
+RDF_TYPES = {
+    "application/n-triples": ox.RdfFormat.N_TRIPLES,
+    "application/n-quads": ox.RdfFormat.N_QUADS,
+    "text/turtle": ox.RdfFormat.TURTLE,
+    "application/trig": ox.RdfFormat.TRIG,
+}
+
+
+def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
+    """The elements of an RDF body: one for each graph, all with the same timestamp.
+
+    Raises:
+        ElementError: the body is malformed; with the line.
+    """
+    graphs: dict[str, list[tuple[Term, Term, Term]]] = {}
+    try:
+        for quad in ox.parse(body, format=rdf_format):
+            terms = (Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object)))
+            graphs.setdefault(str(quad.graph_name), []).append(terms)
+    except SyntaxError as error:
+        raise ElementError(error.msg, error.lineno) from None
+    return [Element(at, tuple(dict.fromkeys(each)), 1) for each in graphs.values()]

@@ -1,0 +1,30 @@
+"""Instants as whole milliseconds since 1970-01-01T00:00:00Z."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tpf_server.cqels.errors import TimestampError
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def milliseconds(timestamp: object) -> int:
+    """Milliseconds since 1970 of an instant (rounded down).
+
+    Raises:
+        TimestampError: a naive datetime, or no instant at all.
+    """
+    if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            raise TimestampError(f"without a time zone: {timestamp}")
+        return (timestamp - EPOCH) // timedelta(milliseconds=1)
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+        raise TimestampError(f"not an instant: {timestamp!r}")
+    return timestamp
+
+
+def iso(at: int) -> str:
+    """The instant in ISO 8601."""
+    return (EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").replace(
+        "+00:00", "Z"
+    )
