@@ -10,7 +10,7 @@ from tpf_server.errors import SettingsError
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 from tpf_server.store.live_settings import LiveSettings
-from tpf_server.store.live_store import open_live_store
+from tpf_server.store.live_store import POSTGRESQL, open_live_store
 from tpf_server.store.opening import open_dataset
 
 _SUFFIX = re.compile(
@@ -54,11 +54,12 @@ def open_one(settings: DatasetSettings, server: Settings) -> Dataset:
     folder = Path(server.data_dir)
     static = open_dataset(Path(settings.source), folder / "indexes") if settings.source else None
     try:
-        path = _log_of(settings, server)
+        place = _log_of(settings, server)
         live = None
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            live = open_live_store(path, _live_settings(settings))
+        if place is not None:
+            if isinstance(place, Path):
+                place.parent.mkdir(parents=True, exist_ok=True)
+            live = open_live_store(place, _live_settings(settings), settings.name)
     except BaseException:
         if static is not None:
             static.close()
@@ -89,10 +90,11 @@ def distinct(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]:
     return list(found.values())
 
 
-def _log_of(settings: DatasetSettings, server: Settings) -> Path | None:
-    """Where the log of the live facts is; ``None``: there are no live facts."""
+def _log_of(settings: DatasetSettings, server: Settings) -> Path | str | None:
+    """The file or database of the live facts' log; ``None``: there are no live facts."""
     if isinstance(settings.live, str):
-        return Path(settings.live)
+        is_database = settings.live.startswith(POSTGRESQL)
+        return settings.live if is_database else Path(settings.live)
     wanted = settings.live
     if wanted is None:
         wanted = bool(settings.token or server.publish_token)

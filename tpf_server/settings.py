@@ -42,7 +42,9 @@ class DatasetSettings:
     title: str = _setting("", "title for people; the name where empty")
     source: str = _setting("", "a store directory, or an RDF file that is indexed at start")
     live: bool | str | None = _setting(
-        None, "live facts: on, off, or the path of their log; unset: on where a token is set"
+        None,
+        "live facts: on, off, or where their log is: a path or postgresql://…; "
+        "unset: on where a token is set",
     )
     annotation: str = _setting(PLAIN, "how /{dataset} shows live facts: " + ", ".join(VIEW_NAMES))
     views: tuple[str, ...] = _setting(VIEW_NAMES, "the views that are served at /{dataset}/{view}")

@@ -45,8 +45,12 @@ class Peer:
 
     def needed(self, test: Any) -> Any:
         """Decorates a test that meets this peer: marked `peers`, skipped without it."""
-        skip = pytest.mark.skipif(self.path is None, reason=self.reason)
-        return pytest.mark.peers(skip(test))
+        return pytest.mark.peers(self.skip(test))
+
+    @property
+    def skip(self) -> pytest.MarkDecorator:
+        """The mark that skips where the program is missing."""
+        return pytest.mark.skipif(self.path is None, reason=self.reason)
 
     @property
     def command(self) -> str:

@@ -77,8 +77,7 @@ class Cleaner:
         self._dropped = 0
         after = 0
         while excess > 0 and len(carried) < wanted:
-            head = self._log.read(after, 4)
-            head = [record for record in head if record.sequence < oldest]
+            head = [one for one in self._log.read(after, 4) if one.sequence < oldest]
             if not head:
                 break
             for record in head:

@@ -12,7 +12,7 @@ structured storage with a cleaner: Rosenblum and Ousterhout, 1992).
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -143,8 +143,11 @@ class Log(Protocol):
     def changed(self) -> bool:
         """Whether there may be records that this object has not read; cheap."""
 
-    def read(self, after: int, limit: int | None = None) -> list[Record]:
-        """The records with a greater number than `after`, in order."""
+    def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
+        """The records with a greater number than `after` that are there now, in order.
+
+        They are decoded one by one, so that a whole log is read in little memory.
+        """
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction that excludes all other writers; durable when it is left.

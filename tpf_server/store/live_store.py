@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 from annotations.instants import from_micros, to_micros
@@ -21,14 +22,31 @@ from tpf_server.store.live_settings import LiveSettings
 from tpf_server.store.protocols import Receipt, Snapshot
 from tpf_server.store.sqlite_log import SqliteLog
 
+POSTGRESQL = ("postgresql://", "postgres://")
+"""How the URL of a PostgreSQL database begins."""
 
-def open_live_store(path: str | Path, settings: LiveSettings | None = None) -> "IndexedLiveStore":
-    """Open the live store in a SQLite file, which is made where it is not there.
+
+def open_live_store(
+    place: str | Path, settings: LiveSettings | None = None, name: str = "live"
+) -> "IndexedLiveStore":
+    """Open a live store, which is made where it is not there.
+
+    Args:
+        place: a SQLite file, or the URL of a PostgreSQL database: ``postgresql://…``.
+        settings: how facts are kept.
+        name: which of the stores of a database; a file holds one.
 
     Raises:
-        StoreError: the file cannot be opened, is no live store, or was made with another key.
+        StoreError: the file or database cannot be opened, holds no live store, or one that was
+            made with another key.
     """
-    return IndexedLiveStore(SqliteLog(path), settings or LiveSettings())
+    if isinstance(place, str) and place.startswith(POSTGRESQL):
+        try:
+            from tpf_server.store.postgres_log import PostgresLog
+        except ImportError as error:
+            raise StoreError("PostgreSQL needs the extra: live-linked-data[postgres]") from error
+        return IndexedLiveStore(PostgresLog(place, name), settings or LiveSettings())
+    return IndexedLiveStore(SqliteLog(place), settings or LiveSettings())
 
 
 class IndexedLiveStore:
@@ -77,15 +95,17 @@ class IndexedLiveStore:
         if self._log.changed():
             self._apply_all(self._log.read(self._index.last))
 
-    def _apply_all(self, records: Sequence[Record]) -> None:
-        if not records:
+    def _apply_all(self, records: Iterator[Record]) -> None:
+        first = next(records, None)
+        if first is None:
             return
-        if records[0].sequence != self._index.last + 1:
-            # The log dropped records before this process saw them, or they were never read.
+        if first.sequence != self._index.last + 1 and self._index.last:
+            # The log dropped records before this process saw them.
             self._reset()
-            records = self._log.read(0)
+            self._apply_all(self._log.read(0))
+            return
         first_read = self._index.last == 0
-        for record in records:
+        for record in chain((first,), records):
             self._reader.apply(record)
         if first_read:
             self._index.settle()

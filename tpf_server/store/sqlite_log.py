@@ -83,8 +83,8 @@ class SqliteLog:
             self._version = version
             return bool(changed)
 
-    def read(self, after: int, limit: int | None = None) -> list[Record]:
-        """The records with a greater number than `after`, in order."""
+    def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
+        """The records with a greater number than `after` that are there now, in order."""
         writing = self._writer_thread == threading.get_ident()
         with self._lock, _translated(self._path):
             rows: list[Any] = (
@@ -96,7 +96,7 @@ class SqliteLog:
                 )
                 .fetchall()
             )
-        return [decode(*row) for row in rows]
+        return (decode(*row) for row in rows)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

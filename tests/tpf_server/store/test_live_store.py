@@ -3,8 +3,6 @@
 import itertools
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pytest
@@ -18,10 +16,10 @@ from annotations.methods.base import FactPattern
 from annotations.methods.names import identity
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.live_model import LiveModel, RefusedError
+from tests.support.postgres import Addresses
 from tpf_server.errors import PublishError
 from tpf_server.store import live_reader, live_timeline, live_view, live_views
 from tpf_server.store.live_settings import LiveSettings
-from tpf_server.store.live_store import open_live_store
 from tpf_server.store.protocols import LiveStore, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -139,10 +137,15 @@ sizes = st.one_of(
 
 
 @given(
-    timelines(), st.sampled_from(["subject-predicate", "triple"]), st.booleans(), sizes, st.data()
+    batches=timelines(),
+    key=st.sampled_from(["subject-predicate", "triple"]),
+    accept_past=st.booleans(),
+    size=sizes,
+    data=st.data(),
 )
 @hypothesis_settings(max_examples=30, deadline=None)
 def test_any_snapshot_shows_what_the_model_shows(
+    addresses: Addresses,
     batches: list[tuple[int, list[Fact]]],
     key: FactKey,
     accept_past: bool,
@@ -151,9 +154,9 @@ def test_any_snapshot_shows_what_the_model_shows(
 ) -> None:
     settings = LiveSettings(key=key, accept_past=accept_past, retention=timedelta(days=1))
     model = LiveModel(key, accept_past)
-    with TemporaryDirectory() as folder, sized(*size):
-        path = Path(folder) / "live.sqlite"
-        one, two = open_live_store(path, settings), open_live_store(path, settings)
+    with sized(*size):
+        address = addresses.new()
+        one, two = address.open(settings), address.open(settings)
         for now, facts in batches:
             publish_both(data.draw(st.sampled_from([one, two])), model, facts, at(now))
             # The newest state is seen at once through either, now and at some other instant.
@@ -168,7 +171,7 @@ def test_any_snapshot_shows_what_the_model_shows(
                 agree(store, model, Snapshot(to_micros(instant), sequence), instant)
         one.close()
         two.close()
-        again = open_live_store(path, settings)
+        again = address.open(settings)
         agree(again, model, Snapshot(to_micros(instant), sequence), instant)
         agree(again, model, again.snapshot(instant), instant)
         again.close()

@@ -15,9 +15,9 @@ from annotations.instants import to_micros
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tests.support.postgres import Address, Addresses
 from tpf_server.errors import PublishError, SnapshotExpired, StoreClosedError, StoreError
 from tpf_server.store.live_settings import LiveSettings
-from tpf_server.store.live_store import open_live_store
 from tpf_server.store.protocols import Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,14 +38,14 @@ def holding(start: float, end: float, s: int = 0, o: int = 0) -> Fact:
     return Fact(expiring(0, s, o).quad, Interval(at(start), at(end)))
 
 
-def test_a_batch_identifier_counts_once(tmp_path: Path) -> None:
+def test_a_batch_identifier_counts_once(address: Address) -> None:
     with_id = [expiring(10)]
-    store = open_live_store(tmp_path / "live")
+    store = address.open()
     first = store.publish(with_id, at(0), "a")
     assert not first.repeated
     store.publish([expiring(10, s=1)], at(1), "b")
     store.close()
-    store = open_live_store(tmp_path / "live")
+    store = address.open()
     again = store.publish([expiring(20, s=9)], at(2), "a")
     assert again.repeated
     assert (again.sequence, again.added) == (first.sequence, 1)
@@ -55,8 +55,8 @@ def test_a_batch_identifier_counts_once(tmp_path: Path) -> None:
         store.snapshot(at(3))
 
 
-def test_refused_batches_change_nothing_and_say_why(tmp_path: Path) -> None:
-    store = open_live_store(tmp_path / "live")
+def test_refused_batches_change_nothing_and_say_why(address: Address) -> None:
+    store = address.open()
     good = expiring(10)
     overlapping = [holding(1, 5, s=3), holding(4, 9, s=3, o=1)]
     store.publish([holding(20, 30, s=4)], at(0))
@@ -75,14 +75,14 @@ def test_refused_batches_change_nothing_and_say_why(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_key_is_fixed_when_the_store_is_made(tmp_path: Path) -> None:
-    open_live_store(tmp_path / "live", LiveSettings(key="triple")).close()
+def test_the_key_is_fixed_when_the_store_is_made(address: Address) -> None:
+    address.open(LiveSettings(key="triple")).close()
     with pytest.raises(StoreError, match="'triple'"):
-        open_live_store(tmp_path / "live")
+        address.open()
 
 
-def test_graphs_are_told_apart(tmp_path: Path) -> None:
-    store = open_live_store(tmp_path / "live")
+def test_graphs_are_told_apart(address: Address) -> None:
+    store = address.open()
     store.publish([expiring(9), expiring(9, graph="<http://x/g>")], at(0))
     snapshot = store.snapshot(at(0))
     for graph, count in (
@@ -95,9 +95,9 @@ def test_graphs_are_told_apart(tmp_path: Path) -> None:
     store.close()
 
 
-def test_retention_lets_go_in_memory_and_in_the_file(tmp_path: Path) -> None:
+def test_retention_lets_go_in_memory_and_in_the_file(address: Address) -> None:
     settings = LiveSettings(retention=timedelta(seconds=5))
-    store = open_live_store(tmp_path / "live", settings)
+    store = address.open(settings)
     dice = random.Random(1)
     lasting = [expiring(10_000, s=n) for n in range(90_000, 90_050)]
     store.publish(lasting, at(0))
@@ -123,8 +123,8 @@ def test_retention_lets_go_in_memory_and_in_the_file(tmp_path: Path) -> None:
     assert len(index.rows.terms) < 400
     assert len(index.rows.start) <= 1024
     assert log.entries() < 2 * index.rows.live_rows + 1500
-    assert log.read(0)[0].sequence > 100
-    again = open_live_store(tmp_path / "live", settings)
+    assert next(log.read(0)).sequence > 100
+    again = address.open(settings)
     assert list(again.facts(ALL, now, 0, 10_000)) == pinned[now]
     assert {fact.quad for fact in lasting} <= {fact.quad for fact in pinned[now]}
     # The reopened store goes on where the other is, with numbers that the other understands.
@@ -135,9 +135,9 @@ def test_retention_lets_go_in_memory_and_in_the_file(tmp_path: Path) -> None:
     store.close()
 
 
-def test_history_is_kept_or_retired_as_set(tmp_path: Path) -> None:
+def test_history_is_kept_or_retired_as_set(address: Address) -> None:
     settings = LiveSettings(retention=timedelta(seconds=5), history=timedelta(seconds=50))
-    store = open_live_store(tmp_path / "live", settings)
+    store = address.open(settings)
     for second in range(200):
         store.publish([holding(second, second + 99, o=second)], at(second))
     snapshot = store.snapshot(at(160.5))
@@ -148,11 +148,11 @@ def test_history_is_kept_or_retired_as_set(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_cost_of_a_question_does_not_grow_with_the_history(tmp_path: Path) -> None:
+def test_the_cost_of_a_question_does_not_grow_with_the_history(addresses: Addresses) -> None:
     work = {}
     for length in (500, 8000):
         settings = LiveSettings(accept_past=True, retention=timedelta(seconds=1))
-        store = open_live_store(tmp_path / f"live{length}", settings)
+        store = addresses.new().open(settings)
         facts = [holding(n, n + 1, s=n % 4, o=n) for n in range(length) if n % 4 == 0]
         facts += [holding(n, n + 10, s=100 + n) for n in range(length)]
         store.publish(facts, at(length + 9))
@@ -177,8 +177,8 @@ def test_the_cost_of_a_question_does_not_grow_with_the_history(tmp_path: Path) -
     assert work[8000] <= work[500] + 20
 
 
-def _publish_for_ever(path: Path, name: str, acknowledged: str) -> None:
-    store = open_live_store(path)
+def _publish_for_ever(address: Address, name: str, acknowledged: str) -> None:
+    store = address.open()
     with Path(acknowledged).open("a", buffering=1) as out:
         for number in range(1_000_000):
             facts = [expiring(1e6, s=f"{name}-{number}-{n}", o=number) for n in range(7)]  # type: ignore[arg-type]
@@ -187,27 +187,28 @@ def _publish_for_ever(path: Path, name: str, acknowledged: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_killed_publisher_loses_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
-    path = tmp_path / "live"
-    open_live_store(path).close()
+def test_a_killed_publisher_loses_nothing_acknowledged(
+    tmp_path: Path, address: Address, seed: int
+) -> None:
+    address.open().close()
     publishers = []
     for name in "ab":
         log = tmp_path / name
         log.touch()
-        process = SPAWN.Process(target=_publish_for_ever, args=(path, name, str(log)))
+        process = SPAWN.Process(target=_publish_for_ever, args=(address, name, str(log)))
         process.start()
         publishers.append((name, log, process))
     deadline = time.monotonic() + 60
     while any(len(log.read_text().splitlines()) < 5 * seed for _, log, _ in publishers):
         assert time.monotonic() < deadline
         time.sleep(0.003 * seed)
-    watching = open_live_store(path)
+    watching = address.open()
     assert watching.count(ALL, watching.snapshot(at(0))) >= 2 * 7 * 5 * seed
     for _, _, process in publishers:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join()
-    store = open_live_store(path)
+    store = address.open()
     for one in (store, watching):
         facts = one.facts(ALL, one.snapshot(at(0)), 0, 1_000_000)
         found = {fact.quad.subject[len("<http://x/") : -1] for fact in facts}
@@ -221,8 +222,8 @@ def test_a_killed_publisher_loses_nothing_acknowledged(tmp_path: Path, seed: int
         one.close()
 
 
-def test_readers_never_see_half_a_batch(tmp_path: Path) -> None:
-    one, two = open_live_store(tmp_path / "live"), open_live_store(tmp_path / "live")
+def test_readers_never_see_half_a_batch(address: Address) -> None:
+    one, two = address.open(), address.open()
     size, rounds = 100, 40
     one.publish([expiring(1e6, s=n) for n in range(size)], at(0))
     problems: list[object] = []
@@ -277,9 +278,9 @@ def test_readers_never_see_half_a_batch(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_new_label_does_to_the_one_before(
-    tmp_path: Path, there: Fact, new: Fact, left: list[Fact] | None
+    address: Address, there: Fact, new: Fact, left: list[Fact] | None
 ) -> None:
-    store = open_live_store(tmp_path / "live")
+    store = address.open()
     store.publish([there], at(0))
     if left is None:
         with pytest.raises(PublishError, match="overlaps that of"):

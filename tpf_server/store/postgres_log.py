@@ -1,0 +1,286 @@
+"""The log of a live store in PostgreSQL: for the processes of several machines.
+
+Each store has a schema of its own. A writer locks one row for the length of its transaction, so
+batches come one after the other and their numbers have no gaps: a sequence would leave one
+wherever a transaction fails. A reader asks for the highest number before every snapshot, one query
+that touches one page of an index. ``NOTIFY`` would save that query, but it arrives some time after
+the commit was acknowledged, and an acknowledged batch must be seen at once.
+
+When the database restarts, what is under way fails and the next call connects again. Whoever did
+not hear the end of a batch publishes it again under its identifier.
+
+Sources: https://www.postgresql.org/docs/15/explicit-locking.html#LOCKING-ROWS and
+https://www.postgresql.org/docs/15/transaction-iso.html#XACT-READ-COMMITTED (a statement that
+follows the lock sees all that was committed before it was granted).
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from tpf_server.errors import StoreError
+from tpf_server.store.live_log import Record, decode, encode
+from tpf_server.store.protocols import Receipt
+
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {schema}.settings (name text PRIMARY KEY, value text NOT NULL);
+CREATE TABLE IF NOT EXISTS {schema}.batches (
+    sequence bigint PRIMARY KEY, published bigint NOT NULL, entries integer NOT NULL,
+    payload bytea NOT NULL
+);
+ALTER TABLE {schema}.batches ALTER COLUMN payload SET STORAGE EXTERNAL; -- compressed already
+CREATE TABLE IF NOT EXISTS {schema}.receipts (
+    batch_id text PRIMARY KEY, sequence bigint NOT NULL, added integer NOT NULL,
+    replaced integer NOT NULL, published bigint NOT NULL
+);
+CREATE INDEX IF NOT EXISTS receipts_by_age ON {schema}.receipts (published);
+"""
+_SESSION = """
+SELECT set_config('search_path', quote_ident(%(schema)s), false),
+       set_config('lock_timeout', %(patience)s, false),
+       set_config('idle_in_transaction_session_timeout', %(idle)s, false),
+       set_config('synchronous_commit',
+                  CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
+                  ELSE current_setting('synchronous_commit') END, false)
+"""
+_FORMAT = "1"
+_MAKING = 7_310_604_221
+"""The advisory lock of whoever makes a schema: any number that others hardly use."""
+_LONGEST = 63
+_PATIENT: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 30_000,
+    "application_name": "tpf-server",
+}
+
+_LOST = ("08", "57P", "25P03")
+"""How the codes of errors begin after which a connection is gone (appendix A of the manual)."""
+
+_Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+_T = TypeVar("_T")
+
+
+class PostgresLog:
+    """Batches in a schema of a PostgreSQL database.
+
+    Args:
+        url: the database, as libpq writes it: ``postgresql://user@host/database?sslmode=require``.
+            A connection must stay with one session: a pooler in front pools by session.
+        name: name of the store; its schema is called ``live_`` and this name, and is made if it is
+            not there (which needs the right to create it).
+        busy_seconds: how long to wait for another process that is writing; one that says nothing
+            for half as long in the midst of a batch is cut off.
+
+    Raises:
+        StoreError: the database cannot be reached, or the schema is no live store of this format.
+    """
+
+    def __init__(self, url: str, name: str, busy_seconds: float = 30.0) -> None:
+        schema = f"live_{name}"
+        if len(schema.encode()) > _LONGEST:
+            raise StoreError(f"the name of the live store {name!r} is too long for PostgreSQL")
+        self._where = f"{schema} in PostgreSQL"
+        self._lock = threading.RLock()
+        self._writer_thread: int | None = None
+        self._last: int | None = None
+        values = {
+            "schema": schema,
+            "patience": f"{round(busy_seconds * 1000)}ms",
+            "idle": f"{round(busy_seconds * 500)}ms",
+        }
+        with self._translated():
+            self._read = _Session(url, values)
+            self._write = _Session(url, values)
+        try:
+            with self._translated():
+                self._read.ask(lambda connection: _make(connection, schema))
+            found = self.setting("format", _FORMAT)
+            if found != _FORMAT:
+                raise StoreError(f"{self._where} has format {found}; this version reads {_FORMAT}")
+        except StoreError:
+            self.close()
+            raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise StoreError(f"the live store {self._where} failed: {error}") from error
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """What a query finds; of the open transaction where this thread is writing."""
+        with self._translated():
+            if self._writer_thread == threading.get_ident():
+                return self._write.connection.execute(query, values, binary=True).fetchall()
+            with self._lock:
+                return self._read.ask(
+                    lambda connection: connection.execute(query, values, binary=True).fetchall()
+                )
+
+    def setting(self, name: str, value: str) -> str:
+        """The value that was set when the log was made; sets it to `value` if it is new."""
+
+        def ask(connection: _Connection) -> str:
+            connection.execute(
+                "INSERT INTO settings VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, value)
+            )
+            found = connection.execute("SELECT value FROM settings WHERE name = %s", (name,))
+            return str((found.fetchone() or ("",))[0])
+
+        with self._lock, self._translated():
+            return self._read.ask(ask)
+
+    def changed(self) -> bool:
+        """Whether a batch was committed since the last call: one small query."""
+        with self._lock:
+            ((last,),) = self._rows("SELECT max(sequence) FROM batches")
+            changed, self._last = last != self._last, last
+            return bool(changed)
+
+    def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
+        """The records with a greater number than `after`, in order."""
+        rows = self._rows(
+            "SELECT sequence, published, payload FROM batches WHERE sequence > %s "
+            "ORDER BY sequence LIMIT %s::bigint",
+            after,
+            limit,
+        )
+        return (decode(*row) for row in rows)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction that excludes all other writers; durable when it is left."""
+        try:
+            with self._translated():
+                self._write.ask(_begin)
+            self._writer_thread = threading.get_ident()
+            yield
+            with self._translated():
+                self._write.connection.execute("COMMIT")
+        except BaseException:
+            # Closing rolls back whatever state the transaction is in; the next one connects again.
+            self._write.connection.close()
+            raise
+        finally:
+            self._writer_thread = None
+
+    def receipt(self, batch_id: str) -> Receipt | None:
+        """What was said of the batch with this identifier."""
+        rows = self._rows(
+            "SELECT sequence, added, replaced FROM receipts WHERE batch_id = %s", batch_id
+        )
+        if not rows:
+            return None
+        sequence, added, replaced = rows[0]
+        return Receipt(sequence, added, replaced, repeated=True)
+
+    def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
+        """Add a record and keep the receipt under the identifier."""
+        self._do(
+            "INSERT INTO batches VALUES (%s, %s, %s, %s)",
+            (record.sequence, record.published, record.entries, encode(record)),
+        )
+        if batch_id is not None:
+            self._do(
+                "INSERT INTO receipts VALUES (%s, %s, %s, %s, %s)",
+                (batch_id, receipt.sequence, receipt.added, receipt.replaced, record.published),
+            )
+
+    def entries(self) -> int:
+        """How many versions the log holds, live or not."""
+        ((entries,),) = self._rows("SELECT coalesce(sum(entries), 0)::bigint FROM batches")
+        return int(entries)
+
+    def drop(self, until: int, forgotten: int) -> None:
+        """Drop records up to a number, and identifiers of batches published before an instant."""
+        self._do(
+            "WITH dropped AS (DELETE FROM batches WHERE sequence <= %s) "
+            "DELETE FROM receipts WHERE published < %s",
+            (until, forgotten),
+        )
+
+    def _do(self, statement: str, values: Sequence[object]) -> None:
+        with self._translated():
+            self._write.connection.execute(statement, values)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with self._lock:
+            self._read.close()
+            self._write.close()
+
+
+class _Session:
+    """A connection that is made again when it is gone.
+
+    Args:
+        url: the database.
+        values: the values of `_SESSION`.
+
+    Raises:
+        psycopg.Error: the database cannot be reached.
+    """
+
+    def __init__(self, url: str, values: dict[str, str]) -> None:
+        self._url = url
+        given = conninfo_to_dict(url)
+        self._defaults = {name: _PATIENT[name] for name in _PATIENT if name not in given}
+        self._values = values
+        self._ended = False
+        self.connection = self._connect()
+
+    def _connect(self) -> _Connection:
+        connection = psycopg.connect(self._url, autocommit=True, **self._defaults)
+        try:
+            connection.execute(_SESSION, self._values)
+        except psycopg.Error:
+            connection.close()
+            raise
+        return connection
+
+    def ask(self, question: Callable[[_Connection], _T]) -> _T:
+        """Ask something that may be asked twice; once more where the connection turns out gone.
+
+        A restart of the database is noticed by the first question after it.
+
+        Raises:
+            psycopg.Error: it cannot be answered, or the database cannot be reached.
+        """
+        if self._ended:
+            raise psycopg.InterfaceError("it has been closed")
+        if not self.connection.closed:
+            try:
+                return question(self.connection)
+            except psycopg.OperationalError as error:
+                if not self.connection.closed and not (error.sqlstate or "").startswith(_LOST):
+                    raise
+                self.connection.close()
+        self.connection = self._connect()
+        return question(self.connection)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._ended = True
+        self.connection.close()
+
+
+def _make(connection: _Connection, schema: str) -> None:
+    """Make the tables where they are not all there."""
+    known = connection.execute("SELECT to_regclass('batches'), to_regclass('receipts_by_age')")
+    if None in (known.fetchone() or ()):
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+            connection.execute(sql.SQL(_TABLES).format(schema=sql.Identifier(schema)))
+
+
+def _begin(connection: _Connection) -> None:
+    connection.execute("BEGIN")
+    connection.execute("SELECT 1 FROM settings WHERE name = 'format' FOR UPDATE")
