@@ -208,7 +208,7 @@ class InliningDictionary(TermDictionary):
 
     def known(self, term: str) -> TermId | None:
         """The integer of a term that is in the table, marked as used; else ``None``."""
-        found = self._numbers.get(term)  # type: ignore[call-overload]
+        found = self._numbers.get(Term(term))
         if found is not None and found in self._last_used and self.now is not None:
             self._last_used[found] = self.now
         return found

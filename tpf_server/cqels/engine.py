@@ -1,8 +1,8 @@
 """The engine: streams in, results out.
 
-An arrival is a tick. First the windows let go what is too old for its time (with nothing emitted but
-by DStream), then the element enters the windows one after the other and every new row finds its way
-through the joins, then the operators send what they held back, then the queries emit.
+An arrival is a tick. First the windows let go what is too old for its time, then the element enters
+the windows one after the other and every new row finds its way through the joins, then the
+operators send what they held back, then the queries emit.
 
 The engine has one thread and no clock: time is what the elements say, and what `advance` says.
 """
@@ -107,7 +107,7 @@ class RegisteredQuery:
         self.take = results.deliver if callback is None else callback
         self._close = close
 
-    def __iter__(self) -> Iterable[Emission]:  # type: ignore[misc]
+    def __iter__(self) -> Iterable[Emission]:
         """The emissions that wait; each is given once."""
         return iter(self.results)
 
@@ -168,7 +168,7 @@ class Engine:
         self._require_graphs = require_graphs
         self._share = share
         self._typed = InliningTypedTerms(self.dictionary)
-        self._environment = Environment(self._typed, _date_time(now), base)
+        self._environment = Environment(self._typed, _date_time(now))
         self._late: list[tuple[int, int, Term, list[EncodedTriple]]] = []
         self._latest: int | None = None
         self._order = itertools.count()
@@ -212,9 +212,7 @@ class Engine:
     def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
         """Add triples to a static graph; queries see them from now on."""
         name = DEFAULT_GRAPH if graph is None else self._name(graph)
-        self.static.memory(name).add(
-            (Term(s), Term(p), Term(o)) for s, p, o in triples
-        )
+        self.static.memory(name).add((Term(s), Term(p), Term(o)) for s, p, o in triples)
         self.static.changed(name)
 
     def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
@@ -684,7 +682,7 @@ class Engine:
         target = self._feeds.get(owner.name)
         if target is not None and rows:
             encode = self.dictionary.encode
-            triples = [(encode(s), encode(p), encode(o)) for s, p, o in rows]  # type: ignore[arg-type, misc]
+            triples = [(encode(s), encode(p), encode(o)) for s, p, o in rows]  # type: ignore[arg-type]
             self._fed.append((target, triples))
 
     # ------------------------------------------------------------------------- housekeeping

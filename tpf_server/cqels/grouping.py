@@ -43,8 +43,8 @@ class StreamGroup(Node):
         aggregates: variables of the output and how they are made; ``None`` counts the solutions.
         arguments_of: what the aggregates with an accumulator see of a solution.
         passes: whether the group of a key is wanted.
-        by_rows: a group is shown once for each solution that it got in the last tick in which it got
-            any (the original engine's way), instead of once as long as it is there.
+        by_rows: a group is shown once for each solution that it got in the last tick in which it
+            got any (the original engine's way), instead of once as long as it is there.
     """
 
     def __init__(
@@ -58,9 +58,7 @@ class StreamGroup(Node):
         *,
         by_rows: bool,
     ) -> None:
-        super().__init__(
-            (*keys, *(name for name, _ in aggregates)), frozenset(), monotone=False
-        )
+        super().__init__((*keys, *(name for name, _ in aggregates)), frozenset(), monotone=False)
         self._keyed = bool(keys)
         self._key_of = key_of
         # Counting whole solutions needs no accumulator: a group knows how many it has.
@@ -198,7 +196,7 @@ def build_group(
     tests = [ArithmeticCompiler(environment, keys).condition(each) for each in conditions]
 
     def passes(key: Solution) -> bool:
-        return all([test(key) for test in tests])
+        return all(test(key) for test in tests)
 
     key_of = compiler.bindings([expression for _, expression in pattern.keys])
     arguments_of = compiler.bindings(arguments)

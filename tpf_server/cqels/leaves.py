@@ -79,7 +79,11 @@ class ContinuousLeaves:
         self._known = set(basic_graph_patterns(query.query))
         self._everything = counts_whole_rows(query.query)
 
-    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
+    def bgp(
+        self,
+        patterns: Sequence[QuadPattern],
+        seed: Node | None,  # noqa: ARG002 (the protocol has it)
+    ) -> Node:
         """A node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
 
         A seed is not used: windows and caches are at hand, and a join follows.
@@ -155,7 +159,9 @@ class ContinuousLeaves:
         clause = self._query.window_of(graph)
         assert clause is not None
         result = []
-        for group in _stars(members, self._dictionary, whole=not isinstance(clause.window, Triples)):
+        for group in _stars(
+            members, self._dictionary, whole=not isinstance(clause.window, Triples)
+        ):
             key, names = number_variables(group, self._dictionary)
             taken = [window for window, _ in self.subscriptions]
             window = self._windows.window_input(clause, key, taken)

@@ -3,11 +3,11 @@
 There is no tree of joins and there are no intermediate results. Every input is a bag of rows with
 hash indexes; a row that arrives at one input probes the others one after the other, along a route.
 The route of each input is a generated function of nested loops. Its order is chosen greedily: next
-comes the input with the fewest expected partners for what is bound so far, connected ones first, the
-smaller one where two are equal; conditions are checked as soon as their variables are bound. How many
-partners a row has is measured with the rows that arrived last, where they bind what is asked for,
-and otherwise taken as rows over distinct keys. `adapt` looks at the cardinalities as they are now and
-makes a new route where another order has become better.
+comes the input with the fewest expected partners for what is bound so far, connected ones first,
+the smaller one where two are equal; conditions are checked as soon as their variables are bound.
+How many partners a row has is measured with the rows that arrived last, where they bind what is
+asked for, and otherwise taken as rows over distinct keys. `adapt` looks at the cardinalities as
+they are now and makes a new route where another order has become better.
 
 Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); paper 001, section 3.2
 (indexed buffers).
@@ -213,9 +213,7 @@ class MultiwayJoin(Node):
             rest = other.bag.rest(columns)
             each.wanted.append((place, columns))
             names[f"get{step}"] = other.bag.want(columns).get
-            key = columns_text(
-                (numbers[other.variables[column]] for column in columns), prefix="v"
-            )
+            key = columns_text((numbers[other.variables[column]] for column in columns), prefix="v")
             lines.append(f"{indent}found{step} = get{step}({key})")
             lines.append(f"{indent}if not found{step}:")
             lines.append(f"{indent}    {leave}")

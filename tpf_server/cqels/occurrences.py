@@ -35,7 +35,9 @@ def basic_graph_patterns(value: Any) -> list[BGP]:
         return [bgp for each in value for bgp in basic_graph_patterns(each)]
     if is_dataclass(value) and not isinstance(value, type):
         return [
-            bgp for field in fields(value) for bgp in basic_graph_patterns(getattr(value, field.name))
+            bgp
+            for field in fields(value)
+            for bgp in basic_graph_patterns(getattr(value, field.name))
         ]
     return []
 

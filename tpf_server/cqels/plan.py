@@ -1,4 +1,4 @@
-"""The plan of a query (or of several that differ in constants only): its dataflow and its sources."""
+"""The plan of a query, or of several that differ in constants: its dataflow and its sources."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,9 +64,7 @@ class PlanBuilder(Builder):
                 node = self.filtered(node, condition)
         return node
 
-    def _having(
-        self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]
-    ) -> Node:
+    def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """A grouping under HAVING: what depends on the keys alone is decided once for a group."""
         keys = {name for name, _ in pattern.keys}
         early = [c for c in conditions if keys and pushable(c) and algebra.variables_in(c) <= keys]
@@ -134,7 +132,7 @@ class Plan:
             dictionary,
             semantics,
             lifted,
-            lambda join: self.flow.add(join) and None,
+            self._added,
         )
         emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
         builder = PlanBuilder(self.leaves, self.flow, environment, emitting)
@@ -158,6 +156,9 @@ class Plan:
         # The nodes stand in their order; only paths of any length feed back.
         self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
         self.flushes_early = bool(self.holding) and semantics.output == "derivations"
+
+    def _added(self, join: MultiwayJoin) -> None:
+        self.flow.add(join)
 
     def start(self) -> None:
         """Make the routes, let windows and static data in."""
@@ -220,7 +221,7 @@ class Plan:
         """Let the operators send what they held back."""
         for node in self.holding:
             node.flush()
-        while self.cyclic and any([node.pending for node in self.holding]):
+        while self.cyclic and any(node.pending for node in self.holding):
             for node in self.holding:
                 node.flush()
 
@@ -233,7 +234,8 @@ class Plan:
 
     def adapt(self) -> bool:
         """Choose routes anew; whether any changed."""
-        return any([join.adapt() for join in self.leaves.joins])
+        # Every join, not only those up to the first that changes.
+        return sum(join.adapt() for join in self.leaves.joins) > 0
 
     def explain(self) -> dict[str, Any]:
         """The joins with their routes and cardinalities, the windows and the caches."""
@@ -255,7 +257,6 @@ class Plan:
         if order is not None:
             solutions.sort(key=lambda each: order(each[0]))
         return solutions
-
 
 
 def _volatile(query: algebra.Query) -> bool:

@@ -135,7 +135,9 @@ def _text(value: Value) -> Term:
         text = f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
         return Term(f'"{text}Z"^^<{_XSD}dateTime>')
     kind = "integer" if isinstance(value, int) else "decimal"
-    return Term(f'"{value:f}"^^<{_XSD}{kind}>' if kind == "decimal" else f'"{value}"^^<{_XSD}{kind}>')
+    return Term(
+        f'"{value:f}"^^<{_XSD}{kind}>' if kind == "decimal" else f'"{value}"^^<{_XSD}{kind}>'
+    )
 
 
 _ENCODERS: dict[type, Callable[[Any], TermId | None]] = {

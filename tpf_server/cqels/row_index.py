@@ -1,9 +1,9 @@
 """Bags of rows with hash indexes over their columns; the code that maintains them is generated.
 
 An index over the columns K maps the values of K to what the other columns hold, with counts. Where
-K is all columns an entry is a count alone (the one-way index of paper 001, section 3.2.2); otherwise
-it is a dictionary from the rest to its count (the ring index: retrieval by key). Keys and rests of
-one column are the bare identifier, of more a tuple, of none the empty tuple.
+K is all columns an entry is a count alone (the one-way index of paper 001, section 3.2.2);
+otherwise it is a dictionary from the rest to its count (the ring index: retrieval by key). Keys and
+rests of one column are the bare identifier, of more a tuple, of none the empty tuple.
 
 An index is made when a route first wants it, and dropped when no route wants it any more, so that
 a change costs no more than what is used.

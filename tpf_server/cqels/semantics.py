@@ -37,7 +37,7 @@ CQELS: Final = Semantics("cqels", "derivations", "distinct", "rows")
 """The model of the conference scenario, as the original engine behaves."""
 
 PAPER: Final = Semantics("paper", "difference", "bag", "groups")
-"""Paper 000, section 3.2, word for word: SPARQL's bags, and the difference of successive results."""
+"""Paper 000, section 3.2: SPARQL's bags, and the difference of successive results."""
 
 PAPER_DSTREAM: Final = Semantics("paper-dstream", "difference", "bag", "groups", "dstream")
 """As `PAPER`, but emits what leaves the result."""
@@ -45,6 +45,4 @@ PAPER_DSTREAM: Final = Semantics("paper-dstream", "difference", "bag", "groups",
 PAPER_RSTREAM: Final = Semantics("paper-rstream", "difference", "bag", "groups", "rstream")
 """As `PAPER`, but emits the whole result at each arrival."""
 
-SEMANTICS: Final = {
-    policy.name: policy for policy in (CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM)
-}
+SEMANTICS: Final = {policy.name: policy for policy in (CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM)}

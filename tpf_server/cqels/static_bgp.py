@@ -74,7 +74,7 @@ def components(patterns: Sequence[QuadPattern]) -> list[list[QuadPattern]]:
     """The patterns in groups that share no variable with each other."""
     groups: list[tuple[set[str], list[QuadPattern]]] = []
     for pattern in patterns:
-        names = {term for term in pattern if is_variable(term)}
+        names: set[str] = {term for term in pattern if is_variable(term)}
         members = [pattern]
         apart = []
         for other_names, other_members in groups:

@@ -153,7 +153,7 @@ class StoreGraph:
     ) -> QuadPattern:
         terms = (subject, predicate, object_)
         filled = (_ANY[i] if term is None else term for i, term in enumerate(terms))
-        return QuadPattern(*filled, self._graph)
+        return QuadPattern(*(*filled, self._graph))
 
     def match(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
@@ -268,9 +268,7 @@ class Dataset:
     def count(self, pattern: QuadPattern) -> int:
         """About how many quads match."""
         terms = tuple(None if is_variable(term) else Term(term) for term in pattern[:3])
-        return sum(
-            part.count(*terms) for _, parts in self._graphs(pattern.graph) for part in parts
-        )
+        return sum(part.count(*terms) for _, parts in self._graphs(pattern.graph) for part in parts)
 
     def _graphs(self, graph: str) -> Iterator[tuple[Term, tuple[Graph, ...]]]:
         if is_variable(graph):

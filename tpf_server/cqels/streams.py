@@ -92,7 +92,7 @@ class Stream:
                     entry.arrive_row(first if by_count else at, row)
             return
         subject = triples[0][0] if triples else 0
-        if all([triple[0] == subject for triple in triples]):
+        if all(triple[0] == subject for triple in triples):
             shape = self.shape(tuple([triple[1] for triple in triples]))
             if shape is not None:
                 objects = [triple[2] for triple in triples]
@@ -114,8 +114,8 @@ class Stream:
     def shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
         """Who takes an element with one subject and these predicates, and what row of it.
 
-        ``None`` where it is not as simple as that: where some pattern takes single triples of it, or
-        only a part of a star.
+        ``None`` where it is not as simple as that: where some pattern takes single triples of it,
+        or only a part of a star.
         """
         if predicates not in self._shapes:
             if len(self._shapes) >= _SHAPES:

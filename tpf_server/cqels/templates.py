@@ -72,7 +72,7 @@ def differing(one: Template, other: Template) -> tuple[int, ...]:
 def common_query(
     query: ContinuousQuery, numbers: tuple[int, ...]
 ) -> tuple[ContinuousQuery, frozenset[Variable]]:
-    """The query with these constants as variables and its instances kept apart, and the variables."""
+    """The query with these constants as variables, its instances kept apart; and the variables."""
     bgp = _only_bgp(query.query.pattern)
     assert bgp is not None
     count = 0
@@ -110,8 +110,10 @@ def _only_bgp(pattern: Pattern) -> BGP | None:
             expressions = [each for _, each in keys] + [
                 each.argument for _, each in aggregates if each.argument is not None
             ]
-            if not keys or any(map(_unsafe, expressions)) or any(
-                each.argument is None and each.distinct for _, each in aggregates
+            if (
+                not keys
+                or any(map(_unsafe, expressions))
+                or any(each.argument is None and each.distinct for _, each in aggregates)
             ):
                 return None
             return _only_bgp(inner)

@@ -25,6 +25,8 @@ def milliseconds(timestamp: object) -> int:
 
 def iso(at: int) -> str:
     """The instant in ISO 8601."""
-    return (EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds").replace(
-        "+00:00", "Z"
+    return (
+        (EPOCH + timedelta(milliseconds=at))
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
     )

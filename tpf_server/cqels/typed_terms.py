@@ -56,4 +56,3 @@ class InliningTypedTerms(TypedTerms):
     def _forget(self, identifiers: list[TermId]) -> None:
         for identifier in identifiers:
             self.pop(identifier, None)
-

@@ -119,9 +119,7 @@ class StarMatcher:
         if any(predicates.count(own) != 1 for own in self.predicates):
             return None
         places = [predicates.index(own) for own in self.predicates]
-        takes = ", ".join(
-            "subject" if at < 0 else f"objects[{places[at]}]" for at in self._sources
-        )
+        takes = ", ".join("subject" if at < 0 else f"objects[{places[at]}]" for at in self._sources)
         make: Callable[..., Solution] = compiled(
             f"def make(subject, objects):\n    return ({takes},)", "make", {}
         )

@@ -1,10 +1,10 @@
 """What a window holds of a star: rows, and how they come and go with the elements.
 
 Usually one element carries the whole star of a subject, and no other element in the window has
-anything of that subject. Such a row stands for itself. Only where several elements add to the same
-subject, or an element carries a part of the star, the objects are kept pattern by pattern, and a row
-is there once for each combination of them (elements are a bag, so equal triples of two elements
-count twice).
+anything of that subject. Such a row stands for itself. Only where several elements add to the
+same subject, or an element carries a part of the star, the objects are kept pattern by pattern, and
+a row is there once for each combination of them (elements are a bag, so equal triples of two
+elements count twice).
 """
 
 from collections.abc import Callable, Iterator
@@ -47,13 +47,13 @@ class StarContent:
         """What one element brings of `subject`: objects pattern by pattern, or a whole row."""
         content = self._live.get(subject)
         if content is None:
-            row = brought if type(brought) is tuple else self._single(subject, brought)
+            row = self._single(subject, brought) if isinstance(brought, list) else brought
             if row is not None:
                 self._live[subject] = row
                 self._emit(row, 1)
                 return
             content = self._live[subject] = _Mixed(len(brought))
-        elif type(content) is tuple:
+        elif isinstance(content, tuple):
             mixed = _Mixed(len(self._matcher.predicates))
             for objects, (value,) in zip(mixed.objects, self._parts(content), strict=True):
                 objects[value] = 1
@@ -63,7 +63,7 @@ class StarContent:
     def expire(self, subject: TermId, brought: Brought) -> None:
         """That goes again."""
         content = self._live[subject]
-        if type(content) is tuple:
+        if isinstance(content, tuple):
             del self._live[subject]
             self._emit(content, -1)
             return
@@ -73,7 +73,7 @@ class StarContent:
 
     def _parts(self, brought: Brought) -> Parts:
         """Objects pattern by pattern."""
-        if type(brought) is list:
+        if isinstance(brought, list):
             return brought
         return [
             [brought[value] if variable else value] for variable, value in self._matcher.objects

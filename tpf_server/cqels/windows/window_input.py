@@ -119,14 +119,14 @@ class WindowInput:
         """
         self.used = True
         matcher = self.matcher
-        if self._star is not None:
+        if isinstance(matcher, StarMatcher):
             subject = triples[0][0]
-            parts = matcher.values(subject, triples)  # type: ignore[union-attr]
+            parts = matcher.values(subject, triples)
             if any(parts):
                 self._enter(at, (subject, parts))
             return
         for triple in triples:
-            row = matcher.row(triple)  # type: ignore[union-attr]
+            row = matcher.row(triple)
             if row is not None:
                 self._enter(at, row)
 
@@ -227,4 +227,3 @@ class WindowInput:
             if at >= boundary - self._width:
                 self._log.append((at, item))
                 self._insert(item)
-

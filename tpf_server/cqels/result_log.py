@@ -1,0 +1,72 @@
+"""The latest emissions of a query, for readers that come and go and resume."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from tpf_server.cqels.delivery import Emission
+from tpf_server.cqels.errors import BacklogError, ContinuousError
+
+
+class ResultLog:
+    """Keeps the last emissions; every one has a number, from 1.
+
+    Readers remember where they are; the log remembers no readers. One that stopped reading for so
+    long that what it needs next is gone meets a `BacklogError`. Thread-safe.
+
+    Args:
+        limit: how many emissions are kept.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._kept: deque[Emission] = deque(maxlen=limit)
+        self._last = 0
+        self._error: ContinuousError | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+
+    @property
+    def last(self) -> int:
+        """The number of the last emission; 0 where there is none."""
+        return self._last
+
+    def append(self, emission: Emission) -> None:
+        """Keep an emission, and wake the readers."""
+        with self._changed:
+            self._kept.append(emission)
+            self._last += 1
+            self._changed.notify_all()
+
+    def close(self, error: ContinuousError | None = None) -> None:
+        """There will be no more."""
+        with self._changed:
+            self._closed = True
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def read(
+        self, after: int, seconds: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> list[tuple[int, Emission]] | None:
+        """The emissions after this number, waiting for the first one.
+
+        Returns:
+            Them with their numbers; nothing where none came in time; ``None`` at the end.
+
+        Raises:
+            BacklogError: some of them are gone.
+            ContinuousError: the query was stopped.
+        """
+        with self._changed:
+            if after > self._last:
+                after = self._last
+            if after == self._last and not self._closed and not cancelled():
+                self._changed.wait(seconds)
+            first = self._last - len(self._kept) + 1
+            if after + 1 < first:
+                raise BacklogError(f"results {after + 1} to {first - 1} are no longer kept")
+            found = list(self._kept)[after + 1 - first :]
+            if found:
+                return list(enumerate(found, after + 1))
+            if self._error is not None:
+                raise self._error
+            return None if self._closed else []
