@@ -212,7 +212,7 @@ def _publish(
                 raise
             attempts += 1
             timeline.slip(clock.now() - timeline.present(batch.at))
-    holds = (batch.until - batch.at).total_seconds() / settings.speed
+    holds = (batch.end - batch.at).total_seconds() / settings.speed
     raise ReplayError(
         f"a batch holds for {holds:.3f} s, and that is over before the server takes it: "
         f"lower the speed"
@@ -245,7 +245,7 @@ def _resume(
 
 
 def _label(batch: FeedBatch, timeline: Timeline, settings: ReplaySettings) -> Label:
-    start, end = batch.at, batch.until
+    start, end = batch.at, batch.end
     if not settings.original_instants:
         start, end = timeline.present(start), timeline.present(end)
     return Expiration(end) if settings.labelling == "expiration" else Interval(start, end)

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from annotations.terms import Triple
+from annotations.terms import Quad
 from loaders.errors import OutputError
 from loaders.outputs import directory_aside
 from loaders.progress import Report, Silent, spark_tasks
@@ -36,9 +36,10 @@ class LoadSummary:
     files: int
 
 
-def line_of(triple: Triple) -> str:
-    """The N-Triples line of a triple, without its line end."""
-    return f"{triple.subject} {triple.predicate} {triple.object} ."
+def line_of(quad: Quad) -> str:
+    """The N-Quads line of a quad, without its line end; in the default graph, it is N-Triples."""
+    graph = f" {quad.graph}" if quad.graph else ""
+    return f"{quad.subject} {quad.predicate} {quad.object}{graph} ."
 
 
 def load_local(
@@ -56,7 +57,7 @@ def load_local(
         report.stage(f"reading {source.name}", len(pieces))
         lines: set[str] = set()
         for number, piece in enumerate(pieces, start=1):
-            lines.update(map(line_of, source.triples(piece)))
+            lines.update(map(line_of, source.quads(piece)))
             report.done(number)
         report.stage("writing", 1)
         with (aside / "part-00000.nt").open("w", encoding="utf-8", newline="\n") as file:
@@ -153,7 +154,7 @@ class _Reader:
         lines: list[str] = []
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for triple in self.source.triples(self.pieces[number]):
+                for triple in self.source.quads(self.pieces[number]):
                     lines.append(line_of(triple))
                     if len(lines) == _ROWS:
                         yield pa.RecordBatch.from_pydict({"line": lines})

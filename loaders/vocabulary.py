@@ -9,6 +9,7 @@ from annotations.terms import Term, iri, literal
 TRAIN = "http://example.org/train#"
 SCHEMA = "http://schema.org/"
 XSD_DECIMAL = XSD + "decimal"
+XSD_DOUBLE = XSD + "double"
 
 A = RDF_TYPE
 LABEL = Term(f"<{RDFS}label>")

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from annotations.labels import Expiration, Fact, Interval, Labelling
-from annotations.terms import Quad, Triple
+from annotations.terms import Quad
 
 
 class FeedBatch(NamedTuple):
@@ -13,19 +13,24 @@ class FeedBatch(NamedTuple):
 
     Args:
         at: when it says so.
-        until: when it speaks next; what it says holds until then.
+        until: when it speaks next.
         quads: the dynamic statements.
+        holds: until when they hold; ``None``: until it speaks next.
     """
 
     at: datetime
     until: datetime
     quads: tuple[Quad, ...]
+    holds: datetime | None = None
+
+    @property
+    def end(self) -> datetime:
+        """The instant at which the statements cease to hold."""
+        return self.holds or self.until
 
     def facts(self, labelling: Labelling) -> Iterator[Fact]:
-        """The statements with their label: until the next poll, or from this poll to the next."""
-        label = (
-            Expiration(self.until) if labelling == "expiration" else Interval(self.at, self.until)
-        )
+        """The statements with their label: until they cease to hold, or from now until then."""
+        label = Expiration(self.end) if labelling == "expiration" else Interval(self.at, self.end)
         return (Fact(quad, label) for quad in self.quads)
 
 
@@ -46,7 +51,7 @@ class StaticSource(Protocol):
             InputError: the input is missing or malformed.
         """
 
-    def triples(self, piece: str) -> Iterator[Triple]:
+    def quads(self, piece: str) -> Iterator[Quad]:
         """The static facts of one piece; pieces may repeat each other's facts.
 
         Raises:
@@ -75,8 +80,38 @@ class FeedSpan(NamedTuple):
     polls: int
 
 
+class Reading(NamedTuple):
+    """What a sensor says once.
+
+    Args:
+        at: when.
+        quads: what it says.
+    """
+
+    at: datetime
+    quads: tuple[Quad, ...]
+
+
 class MeasurableFeed(Feed, Protocol):
     """A feed that knows its span without being read: for a progress bar."""
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         """The span of `batches` with the same arguments; ``None`` where there are none."""
+
+
+class StreamSource(Protocol):
+    """Something that can be told as streams of timestamped triples."""
+
+    name: str
+
+    def streams(self) -> Sequence[str]:
+        """The names of the streams."""
+
+    def readings(
+        self, stream: str, start: datetime | None, until: datetime | None
+    ) -> Iterator[Reading]:
+        """What one stream says from `start` (inclusive) to `until` (exclusive), in order of time.
+
+        Raises:
+            InputError: the input is malformed.
+        """

@@ -34,7 +34,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from annotations.errors import TermError
-from annotations.terms import Quad, Term, Triple, iri, literal
+from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan
@@ -149,7 +149,7 @@ class Flights:
             *(json.dumps([share, max(count, 1)]) for share in range(max(count, 1))),
         ]
 
-    def triples(self, piece: str) -> Iterator[Triple]:
+    def quads(self, piece: str) -> Iterator[Quad]:
         """The airlines and airports, or a share of the flights (every n-th row)."""
         share = json.loads(piece)
         if share is None:
@@ -160,23 +160,23 @@ class Flights:
         for flight in self._flights(*share):
             yield from _static(flight, names)
 
-    def _carriers(self) -> Iterator[Triple]:
+    def _carriers(self) -> Iterator[Quad]:
         for line, row in self._rows("airlines.csv", ("carrier", "name")):
             with _line_of(self.directory / "airlines.csv", line):
                 carrier = iri(f"{BASE}carriers/{row['carrier']}")
-                yield Triple(carrier, v.A, _AIRLINE)
-                yield Triple(carrier, _IATA, literal(row["carrier"]))
-                yield Triple(carrier, v.LABEL, literal(row["name"]))
+                yield Quad(carrier, v.A, _AIRLINE)
+                yield Quad(carrier, _IATA, literal(row["carrier"]))
+                yield Quad(carrier, v.LABEL, literal(row["name"]))
 
-    def _airports(self) -> Iterator[Triple]:
+    def _airports(self) -> Iterator[Quad]:
         for line, row in self._rows("airports.csv", ("faa", "name", "lat", "lon")):
             with _line_of(self.directory / "airports.csv", line):
                 airport = iri(f"{BASE}airports/{row['faa']}")
-                yield Triple(airport, v.A, _AIRPORT)
-                yield Triple(airport, _IATA, literal(row["faa"]))
-                yield Triple(airport, v.LABEL, literal(row["name"]))
-                yield Triple(airport, _LATITUDE, v.decimal(row["lat"]))
-                yield Triple(airport, _LONGITUDE, v.decimal(row["lon"]))
+                yield Quad(airport, v.A, _AIRPORT)
+                yield Quad(airport, _IATA, literal(row["faa"]))
+                yield Quad(airport, v.LABEL, literal(row["name"]))
+                yield Quad(airport, _LATITUDE, v.decimal(row["lat"]))
+                yield Quad(airport, _LONGITUDE, v.decimal(row["lon"]))
 
     def _airport_names(self) -> dict[str, str]:
         return {row["faa"]: row["name"] for _, row in self._rows("airports.csv", ("faa", "name"))}
@@ -304,20 +304,20 @@ def package_data() -> Path:
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
-def _static(flight: Flight, airport_names: dict[str, str]) -> Iterator[Triple]:
+def _static(flight: Flight, airport_names: dict[str, str]) -> Iterator[Quad]:
     subject = flight.subject
     # The local time with its offset; where a clock is put back, the first of the two readings.
     local = flight.scheduled.astimezone(NEW_YORK).isoformat()
-    yield Triple(subject, v.A, v.DEPARTURE)
-    yield Triple(subject, v.A, _FLIGHT)
-    yield Triple(subject, v.ROUTE_LABEL, literal(f"{flight.carrier} {flight.number}"))
-    yield Triple(
+    yield Quad(subject, v.A, v.DEPARTURE)
+    yield Quad(subject, v.A, _FLIGHT)
+    yield Quad(subject, v.ROUTE_LABEL, literal(f"{flight.carrier} {flight.number}"))
+    yield Quad(
         subject, v.HEAD_SIGN, literal(airport_names.get(flight.destination, flight.destination))
     )
-    yield Triple(subject, v.DEPARTURE_TIME, v.date_time(local))
-    yield Triple(subject, v.STOP, iri(f"{BASE}airports/{flight.origin}"))
-    yield Triple(subject, _PROVIDER, iri(f"{BASE}carriers/{flight.carrier}"))
-    yield Triple(subject, _ARRIVAL_AIRPORT, iri(f"{BASE}airports/{flight.destination}"))
+    yield Quad(subject, v.DEPARTURE_TIME, v.date_time(local))
+    yield Quad(subject, v.STOP, iri(f"{BASE}airports/{flight.origin}"))
+    yield Quad(subject, _PROVIDER, iri(f"{BASE}carriers/{flight.carrier}"))
+    yield Quad(subject, _ARRIVAL_AIRPORT, iri(f"{BASE}airports/{flight.destination}"))
 
 
 def _flight(row: dict[str, str]) -> Flight:

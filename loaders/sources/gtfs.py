@@ -29,7 +29,7 @@ from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from annotations.errors import TermError
-from annotations.terms import Term, Triple, iri, literal
+from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 
@@ -134,7 +134,7 @@ class Gtfs:
         shares = max(count, 1)
         return [json.dumps(None), *(json.dumps([share, shares]) for share in range(shares))]
 
-    def triples(self, piece: str) -> Iterator[Triple]:
+    def quads(self, piece: str) -> Iterator[Quad]:
         """The static facts of a piece."""
         share = json.loads(piece)
         if share is None:
@@ -144,40 +144,40 @@ class Gtfs:
         else:
             yield from self._departures(*share)
 
-    def _stops(self) -> Iterator[Triple]:
+    def _stops(self) -> Iterator[Quad]:
         for line, row in self._rows("stops.txt", ("stop_id",)):
             with self._line("stops.txt", line):
                 stop = self.iri("stops", row["stop_id"])
-                yield Triple(stop, v.A, iri(GTFS + "Stop"))
+                yield Quad(stop, v.A, iri(GTFS + "Stop"))
                 if row.get("stop_name"):
-                    yield Triple(stop, _NAME, literal(row["stop_name"]))
+                    yield Quad(stop, _NAME, literal(row["stop_name"]))
                 if row.get("stop_lat") and row.get("stop_lon"):
-                    yield Triple(stop, iri(GEO + "lat"), v.decimal(row["stop_lat"]))
-                    yield Triple(stop, iri(GEO + "long"), v.decimal(row["stop_lon"]))
+                    yield Quad(stop, iri(GEO + "lat"), v.decimal(row["stop_lat"]))
+                    yield Quad(stop, iri(GEO + "long"), v.decimal(row["stop_lon"]))
                 if row.get("parent_station"):
                     parent = self.iri("stops", row["parent_station"])
-                    yield Triple(stop, iri(GTFS + "parentStation"), parent)
+                    yield Quad(stop, iri(GTFS + "parentStation"), parent)
 
-    def _routes(self) -> Iterator[Triple]:
+    def _routes(self) -> Iterator[Quad]:
         names = {"route_short_name": "shortName", "route_long_name": "longName"}
         for line, row in self._rows("routes.txt", ("route_id",)):
             with self._line("routes.txt", line):
                 route = self.iri("routes", row["route_id"])
-                yield Triple(route, v.A, iri(GTFS + "Route"))
+                yield Quad(route, v.A, iri(GTFS + "Route"))
                 for column, name in names.items():
                     if row.get(column):
-                        yield Triple(route, iri(GTFS + name), literal(row[column]))
+                        yield Quad(route, iri(GTFS + name), literal(row[column]))
 
-    def _trips(self) -> Iterator[Triple]:
+    def _trips(self) -> Iterator[Quad]:
         for line, row in self._rows("trips.txt", ("trip_id", "route_id", "service_id")):
             with self._line("trips.txt", line):
                 trip = self.iri("trips", row["trip_id"])
-                yield Triple(trip, v.A, iri(GTFS + "Trip"))
-                yield Triple(trip, iri(GTFS + "route"), self.iri("routes", row["route_id"]))
+                yield Quad(trip, v.A, iri(GTFS + "Trip"))
+                yield Quad(trip, iri(GTFS + "route"), self.iri("routes", row["route_id"]))
                 if row.get("trip_headsign"):
-                    yield Triple(trip, iri(GTFS + "headsign"), literal(row["trip_headsign"]))
+                    yield Quad(trip, iri(GTFS + "headsign"), literal(row["trip_headsign"]))
 
-    def _departures(self, share: int, shares: int) -> Iterator[Triple]:
+    def _departures(self, share: int, shares: int) -> Iterator[Quad]:
         stops = {row["stop_id"]: row for _, row in self._rows("stops.txt", ("stop_id",))}
         labels = {
             row["route_id"]: row.get("route_short_name") or row.get("route_long_name") or ""
@@ -220,16 +220,16 @@ class Gtfs:
     def _departure(
         self, subject: Term, trip: str, label: str, head_sign: str, stop: dict[str, str],
         at: datetime,
-    ) -> Iterator[Triple]:  # fmt: skip
-        yield Triple(subject, v.A, v.DEPARTURE)
-        yield Triple(subject, v.ROUTE_LABEL, literal(label))
-        yield Triple(subject, v.HEAD_SIGN, literal(head_sign))
+    ) -> Iterator[Quad]:  # fmt: skip
+        yield Quad(subject, v.A, v.DEPARTURE)
+        yield Quad(subject, v.ROUTE_LABEL, literal(label))
+        yield Quad(subject, v.HEAD_SIGN, literal(head_sign))
         local = at.astimezone(self.zone).isoformat()
-        yield Triple(subject, v.DEPARTURE_TIME, v.date_time(local))
-        yield Triple(subject, v.STOP, self.iri("stops", stop["stop_id"]))
-        yield Triple(subject, iri(GTFS + "trip"), self.iri("trips", trip))
+        yield Quad(subject, v.DEPARTURE_TIME, v.date_time(local))
+        yield Quad(subject, v.STOP, self.iri("stops", stop["stop_id"]))
+        yield Quad(subject, iri(GTFS + "trip"), self.iri("trips", trip))
         if stop.get("platform_code"):
-            yield Triple(subject, v.PLATFORM, literal(stop["platform_code"]))
+            yield Quad(subject, v.PLATFORM, literal(stop["platform_code"]))
 
     # Names and times.
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from annotations.errors import InstantError, TermError
 from annotations.instants import from_micros, parse_instant
-from annotations.terms import Quad, Term, Triple, iri, literal
+from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.sources.base import FeedBatch, FeedSpan
@@ -41,13 +41,13 @@ class Departure(NamedTuple):
     delay: int | None
     platform: str
 
-    def static(self) -> Iterator[Triple]:
+    def static(self) -> Iterator[Quad]:
         """What does not change."""
-        yield Triple(self.subject, v.A, v.DEPARTURE)
-        yield Triple(self.subject, v.ROUTE_LABEL, self.route_label)
-        yield Triple(self.subject, v.HEAD_SIGN, self.head_sign)
-        yield Triple(self.subject, v.DEPARTURE_TIME, self.departure_time)
-        yield Triple(self.subject, v.STOP, self.stop)
+        yield Quad(self.subject, v.A, v.DEPARTURE)
+        yield Quad(self.subject, v.ROUTE_LABEL, self.route_label)
+        yield Quad(self.subject, v.HEAD_SIGN, self.head_sign)
+        yield Quad(self.subject, v.DEPARTURE_TIME, self.departure_time)
+        yield Quad(self.subject, v.STOP, self.stop)
 
     def dynamic(self) -> Iterator[Quad]:
         """What holds until the next poll."""
@@ -107,7 +107,7 @@ class Irail:
         size = -(-len(members) // max(count, 1))
         return [json.dumps(members[i : i + size]) for i in range(0, len(members), size)]
 
-    def triples(self, piece: str) -> Iterator[Triple]:
+    def quads(self, piece: str) -> Iterator[Quad]:
         """The static facts of some documents, each once."""
         seen: set[Term] = set()
         for member, text in self._read(json.loads(piece)):

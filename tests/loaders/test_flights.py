@@ -111,12 +111,12 @@ def test_static_facts(tmp_path: Path) -> None:
         tmp_path, ["2013-01-01,515,2,UA,1545,EWR,IAH", "2013-07-01,5,,AA,7,EWR,XXX"]
     )
     source = Flights(path)
-    triples = [t for piece in source.pieces(2) for t in source.triples(piece)]
+    triples = [t for piece in source.pieces(2) for t in source.quads(piece)]
     assert len(triples) == len(set(triples)) == 2 * 3 + 2 * 5 + 2 * 8
     base = "<http://example.org/flights/"
     about = {
         (p.rpartition("#")[2] or p)[:-1]: o
-        for s, p, o in triples
+        for s, p, o, _ in triples
         if s == f"{base}2013-01-01/EWR/UA1545>" and T in p
     }
     assert about == {
@@ -140,7 +140,7 @@ def test_a_day_of_the_real_package() -> None:
     # 842 flights were scheduled on that local day, four of them cancelled.
     assert len(flights) == 842
     assert sum(one.delay is None for one in flights) == 4
-    subjects = {t.subject for p in source.pieces(3) for t in source.triples(p) if "2013" in t[0]}
+    subjects = {t.subject for p in source.pieces(3) for t in source.quads(p) if "2013" in t[0]}
     assert subjects == {one.subject for one in flights}
     ours = {one.subject: one.scheduled.replace(minute=0) for one in flights}
     with zipfile.ZipFile(package_data() / "flights.csv.zip") as archive:

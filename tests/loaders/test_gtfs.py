@@ -65,7 +65,7 @@ def departures(source: Gtfs) -> dict[str, dict[str, str]]:
     """Departures by the end of their names, with what is said of them."""
     found: dict[str, dict[str, str]] = {}
     for piece in source.pieces(2):
-        for s, p, o in source.triples(piece):
+        for s, p, o, _ in source.quads(piece):
             marker = "/departures/"
             if marker in s:
                 name = s.partition(marker)[2][:-1]
@@ -147,7 +147,7 @@ def test_a_span_counts_the_departures_not_the_days(tmp_path: Path) -> None:
 
 def test_stops_routes_and_trips(tmp_path: Path) -> None:
     source = Gtfs(write(tmp_path / "feed"), base="http://agency.example/")
-    triples = set(source.triples(source.pieces(1)[0]))
+    triples = set(source.quads(source.pieces(1)[0]))
     base, gtfs = "<http://agency.example/", "<http://vocab.gtfs.org/terms#"
     name = "<http://xmlns.com/foaf/0.1/name>"
     assert (f"{base}stops/A>", name, '"Gent, Dampoort"') in triples
@@ -164,10 +164,10 @@ def test_pieces_and_forms_say_the_same(tmp_path: Path) -> None:
         for file in directory.iterdir():
             archive.write(file, file.name)
     whole = Gtfs(directory)
-    wanted = [triple for piece in whole.pieces(1) for triple in whole.triples(piece)]
+    wanted = [triple for piece in whole.pieces(1) for triple in whole.quads(piece)]
     assert len(wanted) == len(set(wanted))
     for source, count in ((whole, 3), (Gtfs(tmp_path / "feed.zip"), 7)):
-        found = [triple for piece in source.pieces(count) for triple in source.triples(piece)]
+        found = [triple for piece in source.pieces(count) for triple in source.quads(piece)]
         assert sorted(found) == sorted(wanted)
 
 

@@ -34,7 +34,7 @@ def recording(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_static_facts_of_every_departure_once(recording: Path) -> None:
     source = Irail(recording)
-    triples = [triple for piece in source.pieces(1) for triple in source.triples(piece)]
+    triples = [triple for piece in source.pieces(1) for triple in source.quads(piece)]
     assert len(triples) == len(set(triples)) == 3 * 5
     a = {predicate: term for s, predicate, term in triples if s == subject("a")}
     assert a == {
@@ -50,8 +50,8 @@ def test_static_facts_of_every_departure_once(recording: Path) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
 def test_pieces_hold_everything(recording: Path, count: int) -> None:
     source = Irail(recording)
-    whole = {triple for piece in source.pieces(1) for triple in source.triples(piece)}
-    assert {triple for piece in source.pieces(count) for triple in source.triples(piece)} == whole
+    whole = {triple for piece in source.pieces(1) for triple in source.quads(piece)}
+    assert {triple for piece in source.pieces(count) for triple in source.quads(piece)} == whole
 
 
 def test_batches_hold_until_the_next_poll(recording: Path) -> None:
@@ -103,7 +103,7 @@ def test_departures_outside_the_wanted_hours_are_left_out(tmp_path: Path) -> Non
     source = Irail(
         path, datetime(2014, 12, 5, 20, tzinfo=UTC), datetime(2014, 12, 5, 21, tzinfo=UTC)
     )
-    triples = [t for piece in source.pieces(1) for t in source.triples(piece)]
+    triples = [t for piece in source.pieces(1) for t in source.quads(piece)]
     assert {t.subject for t in triples} == {subject("b")}
 
 
@@ -124,7 +124,7 @@ def test_the_recorded_day_in_full() -> None:
         assert len(batch.quads) == len(graph) + platforms
         assert sum(q.predicate == f"<{T}delay>" for q in batch.quads) == delayed
     subjects = {departure["@id"] for graph in documents for departure in graph}
-    triples = [t for piece in source.pieces(1) for t in source.triples(piece)]
+    triples = [t for piece in source.pieces(1) for t in source.quads(piece)]
     assert len(triples) == 5 * len(subjects)
 
 

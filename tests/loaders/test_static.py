@@ -5,7 +5,7 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
-from annotations.terms import Term, Triple
+from annotations.terms import Quad, Term
 from loaders.errors import InputError, OutputError
 from loaders.sources.base import StaticSource
 from loaders.sources.flights import Flights
@@ -23,9 +23,9 @@ class Numbers:
     def pieces(self, count: int) -> Sequence[str]:
         return [str(n) for n in range(16)]
 
-    def triples(self, piece: str) -> Iterator[Triple]:
+    def quads(self, piece: str) -> Iterator[Quad]:
         for n in range(int(piece), int(piece) + 5):
-            yield Triple(
+            yield Quad(
                 Term(f"<http://e/{n}>"), Term("<http://e/p>"), Term(f'"a\\n\\"{n}\\\\ ü 🚂\\u0085"')
             )
 
@@ -33,8 +33,8 @@ class Numbers:
 class Broken(Numbers):
     """A source with a mistake in a later piece."""
 
-    def triples(self, piece: str) -> Iterator[Triple]:
-        yield from super().triples(piece)
+    def quads(self, piece: str) -> Iterator[Quad]:
+        yield from super().quads(piece)
         if piece == "3":
             raise InputError("a mistake", "table.csv", 7)
 
@@ -49,7 +49,7 @@ def test_one_process_writes_every_fact_once(tmp_path: Path) -> None:
     source = Numbers()
     summary = load_local(source, tmp_path / "out")
     lines = lines_in(tmp_path / "out")
-    wanted = {line_of(t) for piece in source.pieces(8) for t in source.triples(piece)}
+    wanted = {line_of(t) for piece in source.pieces(8) for t in source.quads(piece)}
     assert sorted(lines) == sorted(wanted)
     assert (
         summary.triples

@@ -1,0 +1,248 @@
+"""The CityBench data: sensors of the city of Aarhus, and what is known about them.
+
+A directory with ``streams/*.csv`` (one file per sensor, named after it) and ``static/*.n3``
+(``SensorRepository.n3`` with the sensors and what they observe, and the events of the city).
+
+An observation is told as the benchmark's queries expect it (Semantic Sensor Network Ontology of the
+SSN incubator group, and the Stream Annotation Ontology):
+
+    <observation> a ssn:Observation ; ssn:observedBy <sensor> ;
+        ssn:observedProperty <property> ; sao:hasValue value .
+
+There is one observation for each property that the repository says the sensor observes.
+
+Source: Ali, Gao, Mileo 2015, *CityBench: a configurable benchmark to evaluate RSP engines using
+smart city datasets*.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import pyoxigraph as ox
+
+from annotations.instants import from_micros
+from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri
+from loaders import vocabulary as v
+from loaders.errors import InputError
+from loaders.sources.base import FeedBatch, FeedSpan, Reading
+from loaders.sources.citybench_sensors import (
+    CITY,
+    SERVICES,
+    SSN,
+    VALUES,
+    Property,
+    double,
+    observed_by_sensors,
+)
+from loaders.sources.latest import latest_batches, latest_span
+
+SAO = "http://purl.oclc.org/NET/sao/"
+GRAPHS = "http://example.org/citybench/"
+"""What the relative names of graphs in the queries (``<culturalevents>``) are resolved against."""
+
+LOCATIONS = "UserLocationService"
+_OBSERVATION = iri(SSN + "Observation")
+_OBSERVED_BY = iri(SSN + "observedBy")
+_OBSERVED_PROPERTY = iri(SSN + "observedProperty")
+_HAS_VALUE = iri(SAO + "hasValue")
+_LATITUDE = iri(CITY + "hasLatitude")
+_LONGITUDE = iri(CITY + "hasLongitude")
+_STATIC = {
+    "SensorRepository.n3": DEFAULT_GRAPH,
+    "AarhusCulturalEvents.n3": iri(GRAPHS + "culturalevents"),
+    "AarhusLibraryEvents.n3": iri(GRAPHS + "libraryevents"),
+}
+_REPOSITORY = "SensorRepository.n3"
+_LOCATION_PERIOD = timedelta(seconds=1)
+
+
+class CityBench:
+    """The sensors of CityBench.
+
+    The files do not tell the time zone; times are read as UTC. The locations of the user carry no
+    time: there is one a second from the first instant of the other sensors (or from `start`).
+
+    Args:
+        directory: has folders ``streams`` and ``static``.
+        start: only what is observed at this instant or later.
+        until: only what is observed before this instant.
+        period: read one row of each sensor every so often from the start, whatever its time, as
+            the benchmark itself does (one a second); ``None``: at the times of the rows.
+
+    Raises:
+        InputError: there is no sensor, or no sensor repository.
+    """
+
+    name = "citybench"
+    prefixes: Mapping[str, str] = MappingProxyType(
+        {"ssn": SSN, "sao": SAO, "ct": CITY, "ses": SERVICES}
+    )
+
+    def __init__(
+        self,
+        directory: str | Path,
+        start: datetime | None = None,
+        until: datetime | None = None,
+        period: timedelta | None = None,
+    ) -> None:
+        self.directory = Path(directory)
+        self.start = start
+        self.until = until
+        self.period = period
+        if not (self.directory / "static" / _REPOSITORY).is_file():
+            raise InputError("no such file", str(self.directory / "static" / _REPOSITORY))
+        self._files = {
+            path.stem: path for path in sorted((self.directory / "streams").glob("*.csv"))
+        }
+        if not self._files:
+            raise InputError("holds no sensor (files like AarhusWeatherData0.csv)", str(directory))
+        self._observed: dict[str, list[Property]] = {}
+
+    # The static side.
+
+    def pieces(self, count: int) -> Sequence[str]:  # noqa: ARG002 - there are three files
+        """The files of the static side."""
+        return [name for name in _STATIC if (self.directory / "static" / name).is_file()]
+
+    def quads(self, piece: str) -> Iterator[Quad]:
+        """The facts of one file, the events in named graphs."""
+        path = self.directory / "static" / piece
+        graph = _STATIC[piece]
+        try:
+            for quad in ox.parse(path=path, format=ox.RdfFormat.N3):
+                terms = (_scoped(quad.subject, piece), str(quad.predicate))
+                yield Quad(Term(terms[0]), Term(terms[1]), Term(_scoped(quad.object, piece)), graph)
+        except SyntaxError as error:
+            raise InputError(str(error.msg), str(path), error.lineno) from None
+
+    # The streams.
+
+    def streams(self) -> Sequence[str]:
+        """The names of the sensors; the IRI of a stream is `SERVICES` with the name behind."""
+        return tuple(self._files)
+
+    def readings(
+        self, stream: str, start: datetime | None, until: datetime | None
+    ) -> Iterator[Reading]:
+        """The observations of one sensor."""
+        start = self.start if start is None else start
+        until = self.until if until is None else until
+        first = start
+        if first is None and (stream == LOCATIONS or self.period is not None):
+            first = self._first()
+        for number, (at, row) in enumerate(self._rows(stream, first), start=1):
+            instant = at
+            if self.period is not None:
+                assert first is not None
+                instant = first + (number - 1) * self.period
+            if until is not None and instant >= until:
+                return
+            if start is None or instant >= start:
+                yield Reading(instant, tuple(self._observations(stream, number, row)))
+
+    def _first(self) -> datetime:
+        firsts = (next(self._rows(n, None), None) for n in self._files if n != LOCATIONS)
+        return min((first[0] for first in firsts if first), default=from_micros(0))
+
+    def _rows(
+        self, stream: str, first: datetime | None
+    ) -> Iterator[tuple[datetime, Mapping[str, str]]]:
+        path = self._files[stream]
+        with path.open(encoding="utf-8", newline="") as text:
+            if stream == LOCATIONS:
+                assert first is not None
+                for number, line in enumerate(text):
+                    _, _, place = line.strip().partition("|")
+                    latitude, _, longitude = place.partition(",")
+                    row = {"lat": latitude, "lon": longitude}
+                    yield first + number * _LOCATION_PERIOD, row
+                return
+            kind = _kind_of(stream, path)
+            for line_number, row in enumerate(csv.DictReader(text), start=2):
+                try:
+                    yield _instant(row[kind.time]), row
+                except (KeyError, TypeError, ValueError):
+                    raise InputError(
+                        f"no time in the column {kind.time}", str(path), line_number
+                    ) from None
+
+    def _observations(self, stream: str, number: int, row: Mapping[str, str]) -> Iterator[Quad]:
+        sensor = iri(SERVICES + stream)
+        for observed in self._properties(stream):
+            name = f"{SERVICES}{stream}-{number}"
+            try:
+                if observed.name == "Location":
+                    value = iri(f"{name}-place")
+                    yield Quad(value, _LATITUDE, double(float(row["lat"])))
+                    yield Quad(value, _LONGITUDE, double(float(row["lon"])))
+                else:
+                    columns, term = VALUES[observed.name]
+                    cells = [row[column] for column in columns]
+                    if "" in cells:
+                        continue  # the sensor did not say
+                    value = term(cells, observed.metres)
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(
+                    f"no value of {observed.name} in row {number} ({error})",
+                    str(self._files[stream]),
+                ) from None
+            subject = iri(f"{name}-{observed.name}")
+            yield Quad(subject, v.A, _OBSERVATION)
+            yield Quad(subject, _OBSERVED_BY, sensor)
+            yield Quad(subject, _OBSERVED_PROPERTY, observed.subject)
+            yield Quad(subject, _HAS_VALUE, value)
+
+    def _properties(self, stream: str) -> list[Property]:
+        """What a sensor observes, by the repository; only what the rows can tell."""
+        if not self._observed:
+            self._observed = observed_by_sensors(self.directory / "static" / _REPOSITORY)
+        found = self._observed.get(stream)
+        if found is None:
+            raise InputError("the sensor repository does not know this", str(self._files[stream]))
+        return found
+
+    # The feed.
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """First and last instant at which any sensor speaks, and how many there are."""
+        return latest_span(self, start, until)
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """Whenever any sensor speaks, the latest observation of every sensor."""
+        return latest_batches(self, start, until)
+
+
+class _Kind(NamedTuple):
+    begins: str
+    time: str
+
+
+_KINDS = (
+    _Kind("AarhusTraffic", "TIMESTAMP"),
+    _Kind("AarhusPollution", "timestamp"),
+    _Kind("AarhusParking", "updatetime"),
+    _Kind("AarhusWeather", "TIMESTAMP"),
+)
+
+
+def _kind_of(stream: str, path: Path) -> _Kind:
+    for kind in _KINDS:
+        if stream.startswith(kind.begins):
+            return kind
+    raise InputError("no sensor of CityBench (its name tells which kind it is)", str(path))
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _scoped(term: object, scope: str) -> str:
+    """A term; blank nodes of different files are different."""
+    if isinstance(term, ox.BlankNode):
+        return f"_:{scope.removesuffix('.n3')}{term.value}"
+    return str(term)

@@ -1,0 +1,186 @@
+"""Taxi trips in New York, as the DEBS Grand Challenge 2015 gives them: one trip per line of CSV.
+
+The 17 columns have no header: medallion, hack license, pickup and drop-off time, seconds, miles,
+pickup longitude and latitude, drop-off longitude and latitude, payment (``CSH`` or ``CRD``), fare,
+surcharge, tax, tip, tolls, total. Lines are sorted by the drop-off time, which is when a trip is
+told. Times are local; they are read as UTC, because the queries only compare them.
+
+Source: Jerzak and Ziekow 2015, *The DEBS 2015 Grand Challenge*; the terms are those of Le-Phuoc,
+Dao-Tran, Le Van, Le Tuan, Nguyen, Nguyen and Hauswirth 2015, Examples 1 to 5.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from types import MappingProxyType
+
+from annotations.errors import TermError
+from annotations.terms import Quad, Term, iri, literal
+from loaders import vocabulary as v
+from loaders.errors import InputError, SettingError
+from loaders.sources.base import FeedBatch, FeedSpan, Reading
+
+TAXI = "http://example.org/taxi#"
+TRIPS = "http://example.org/taxi/trips/"
+STREAM = "trips"
+_COLUMNS = 17
+_TRIP = iri(TAXI + "Trip")
+_TAXI, _LICENSE, _PAYMENT = (iri(TAXI + n) for n in ("taxi", "license", "payment"))
+_PICKUP, _DROPOFF = (iri(TAXI + n) for n in ("pickupTime", "dropoffTime"))
+_NUMBERS = tuple(
+    (column, iri(TAXI + name))
+    for column, name in (
+        (5, "distance"), (6, "pickLon"), (7, "pickLat"), (8, "dropLon"), (9, "dropLat"),
+        (11, "fare"), (14, "tip"), (16, "total"),
+    )
+)  # fmt: skip
+
+
+class Taxi:
+    """Taxi trips.
+
+    Args:
+        path: the CSV file, plain or compressed with gzip.
+        start: only trips that end at this instant or later.
+        until: only trips that end before this instant.
+        holds: for how long a trip is a fact of the feed after its end.
+
+    Raises:
+        InputError: there is no such file.
+        SettingError: `holds` is not positive.
+    """
+
+    name = "taxi"
+    prefixes: Mapping[str, str] = MappingProxyType({"": TAXI, "trip": TRIPS})
+
+    def __init__(
+        self,
+        path: str | Path,
+        start: datetime | None = None,
+        until: datetime | None = None,
+        holds: timedelta = timedelta(minutes=30),
+    ) -> None:
+        if holds <= timedelta(0):
+            raise SettingError("a trip must hold for a positive time")
+        self.path = Path(path)
+        self.start = start
+        self.until = until
+        self.holds = holds
+        if not self.path.is_file():
+            raise InputError("no such file", str(path))
+
+    # The static side: every trip, for queries over the past.
+
+    def pieces(self, count: int) -> Sequence[str]:
+        """Shares of the lines."""
+        count = max(count, 1)
+        return [f"{share}/{count}" for share in range(count)]
+
+    def quads(self, piece: str) -> Iterator[Quad]:
+        """Every n-th trip."""
+        share, _, shares = piece.partition("/")
+        for _, trip in self._trips(self.start, self.until, int(share), int(shares)):
+            yield from trip
+
+    # The stream.
+
+    def streams(self) -> Sequence[str]:
+        """One stream."""
+        return (STREAM,)
+
+    def readings(
+        self,
+        stream: str,  # noqa: ARG002 - there is one
+        start: datetime | None,
+        until: datetime | None,
+    ) -> Iterator[Reading]:
+        """The trips by their ends."""
+        start = self.start if start is None else start
+        until = self.until if until is None else until
+        for at, trip in self._trips(start, until):
+            yield Reading(at, trip)
+
+    # The feed.
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """At every instant at which trips end: these trips, which hold for a while."""
+        before: tuple[datetime, tuple[Quad, ...]] | None = None
+        for at, readings in groupby(self.readings(STREAM, start, until), key=lambda r: r.at):
+            quads = tuple(quad for reading in readings for quad in reading.quads)
+            if before is not None:
+                yield FeedBatch(before[0], at, before[1], before[0] + self.holds)
+            before = at, quads
+        if before is not None:
+            yield FeedBatch(before[0], before[0] + self.holds, before[1], before[0] + self.holds)
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """First and last end of a trip, and how many different ones there are."""
+        instants = [at for at, _ in groupby(r.at for r in self.readings(STREAM, start, until))]
+        if not instants:
+            return None
+        return FeedSpan(instants[0], instants[-1] + self.holds, len(instants))
+
+    # Reading.
+
+    def _trips(
+        self, start: datetime | None, until: datetime | None, share: int = 0, shares: int = 1
+    ) -> Iterator[tuple[datetime, tuple[Quad, ...]]]:
+        before: datetime | None = None
+        with self._open() as text:
+            for number, row in enumerate(csv.reader(text), start=1):
+                if (number - 1) % shares != share:
+                    continue
+                try:
+                    if len(row) != _COLUMNS:
+                        raise ValueError(f"{len(row)} values instead of {_COLUMNS}")
+                    at = _instant(row[3])
+                    if before is not None and at < before:
+                        raise ValueError("ends before the trip on the line above")
+                    before = at
+                    if until is not None and at >= until:
+                        return
+                    if start is None or at >= start:
+                        yield at, tuple(_trip(number, row))
+                except (ValueError, TermError) as error:
+                    raise InputError(f"no trip: {error}", str(self.path), number) from None
+
+    @contextmanager
+    def _open(self) -> Iterator[io.TextIOBase]:
+        try:
+            with self.path.open("rb") as raw:
+                zipped = raw.read(2) == b"\x1f\x8b"
+                raw.seek(0)
+                source = gzip.GzipFile(fileobj=raw) if zipped else raw
+                yield io.TextIOWrapper(source, encoding="utf-8", newline="")
+        except (EOFError, gzip.BadGzipFile, OSError) as error:
+            raise InputError(str(error), str(self.path)) from error
+
+
+def _trip(number: int, row: list[str]) -> Iterator[Quad]:
+    subject = iri(f"{TRIPS}{number}")
+    yield Quad(subject, v.A, _TRIP)
+    yield Quad(subject, _TAXI, literal(row[0]))
+    yield Quad(subject, _LICENSE, literal(row[1]))
+    yield Quad(subject, _PICKUP, v.date_time(_zulu(row[2])))
+    yield Quad(subject, _DROPOFF, v.date_time(_zulu(row[3])))
+    for column, predicate in _NUMBERS:
+        yield Quad(subject, predicate, _decimal(row[column]))
+    yield Quad(subject, _PAYMENT, literal(row[10]))
+
+
+def _decimal(text: str) -> Term:
+    float(text)  # refuses what is no number; the lexical form is kept
+    return v.decimal(text)
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _zulu(text: str) -> str:
+    return _instant(text).isoformat().replace("+00:00", "Z")
