@@ -24,9 +24,10 @@ from tpf_server.app import WORKER_VARIABLE
 from tpf_server.datasets import dataset_of_path, distinct, open_datasets
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
+from tpf_server.web.bodies import MOST_AT_ONCE
 from tpf_server.web.metrics import MULTIPROCESS_VARIABLE
 
-_THREADS_PER_WORKER = 4
+_THREADS_PER_WORKER = MOST_AT_ONCE + 1  # one at least is left for readers
 _START_SECONDS = 120
 
 

@@ -9,10 +9,10 @@ ServerError                 500
 │   ├── NotFoundError       404  no such dataset, view or page
 │   ├── MethodError         405  the resource does not know this method
 │   ├── NotAcceptableError  406  none of the media types that the client takes
-│   ├── BodyTimeoutError    408  a body that does not arrive in time
 │   ├── LengthRequiredError 411  a body that does not say how long it is
 │   ├── BodyTooLargeError   413  a body over the limit
-│   └── MediaTypeError      415  a body in a format that the server does not read
+│   ├── MediaTypeError      415  a body in a format that the server does not read
+│   └── BusyError           503  too many bodies are arriving; try again
 ├── StoreError              500
 │   ├── StoreFormatError    500  a store that is refused at opening
 │   │   ├── NoStoreError        500  there is no store at this path
@@ -126,18 +126,6 @@ class NotAcceptableError(RequestError):
     title = "Not acceptable"
 
 
-class BodyTimeoutError(RequestError):
-    """The body did not arrive in time."""
-
-    status = 408
-    title = "Body too slow"
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The connection is of no more use: the rest of the body would be read as a request."""
-        return {"Connection": "close"}
-
-
 class LengthRequiredError(RequestError):
     """The request does not say how long its body is."""
 
@@ -157,6 +145,18 @@ class MediaTypeError(RequestError):
 
     status = 415
     title = "Unsupported media type"
+
+
+class BusyError(RequestError):
+    """Too many bodies are arriving at the same time."""
+
+    status = 503
+    title = "Busy"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Seconds after which to try again."""
+        return {"Retry-After": "1"}
 
 
 class StoreError(ServerError):

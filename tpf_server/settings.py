@@ -109,7 +109,6 @@ class Settings:
     max_page_size: int = _setting(1000, "most quads that a client may ask for with limit")
     max_values: int = _setting(50, "most bindings in a values parameter (brTPF); 0: off")
     max_body: int = _setting(16 * 2**20, "bytes of a published body")
-    body_timeout: int = _setting(30, "seconds that a published body may take to arrive")
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
@@ -123,7 +122,7 @@ class Settings:
             raise SettingsError(f"base_url is not an http(s) URL: {self.base_url!r}")
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
-        for name in ("workers", "page_size", "max_page_size", "max_body", "body_timeout"):
+        for name in ("workers", "page_size", "max_page_size", "max_body"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1")
 

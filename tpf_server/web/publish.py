@@ -29,7 +29,6 @@ from tpf_server.errors import (
     UnauthorizedError,
 )
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.web.bodies import read_body
 from tpf_server.web.responses import json_answer
 from tpf_server.web.site import Site
 
@@ -45,7 +44,7 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
         UnauthorizedError: no token, or not the right one.
         RequestError: a bad parameter.
         BodyError: the body is malformed.
-        BodyTimeoutError: the body did not arrive in time.
+        BusyError: too many bodies are arriving.
         LengthRequiredError: the body does not say how long it is.
         BodyTooLargeError: the body is over the limit.
         MediaTypeError: the body is in an unknown format.
@@ -56,7 +55,7 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     if dataset.live is None:
         raise ForbiddenError(f"dataset {dataset.settings.name} has no live facts")
     parameters = _parameters(request)
-    body = read_body(request, site.settings.max_body, site.settings.body_timeout)
+    body = site.bodies.read(request)
     quads = [endpoint.skolemizer.restore_quad(quad) for quad in parse_body(body, request.mimetype)]
     facts = _facts(quads, parameters, endpoint)
     receipt = dataset.live.publish(facts, site.clock.now(), parameters.get("batch"))

@@ -1,4 +1,4 @@
-"""What the views share: settings, datasets by their URLs, the clock."""
+"""What the views share: settings, datasets by their URLs, the clock, a reader of bodies."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,6 +7,7 @@ from tpf_server.errors import NotFoundError
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.settings import Settings
+from tpf_server.web.bodies import BodyReader
 
 _MAX_BASES = 16
 
@@ -23,6 +24,7 @@ class Site:
     def __init__(self, settings: Settings, datasets: Iterable[Dataset], clock: Clock) -> None:
         self.settings = settings
         self.clock = clock
+        self.bodies = BodyReader(settings.max_body)
         self._datasets: dict[str, Dataset] = {}
         self._endpoints: dict[str, dict[str, Endpoint]] = {}
         self.serve(datasets)

@@ -1,0 +1,104 @@
+"""Fifty thousand requests that nobody should send: each gets a documented answer, and leaves
+nothing behind.
+"""
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+import psutil
+import pytest
+
+from annotations.labels import Expiration, Interval
+from tests.faults.shots import DOCUMENTED, Answer, Gun, Shot, fire
+from tests.support.served import NOON, Served, parse, quad
+from tpf_server.store.live_settings import LiveSettings
+
+STATIC = [
+    *(quad(f"t{n}", "stop", f"s{n % 3}") for n in range(9)),
+    quad("t1", "name", '"IC 1"'),
+    quad("t1", "name", '"IC eins"@de'),
+    quad("_:b", "knows", "t1"),
+    quad("t1", "stop", "bruges", "history"),
+]
+KINDS: dict[str, tuple[int, Callable[[Gun], Shot], set[int]]] = {
+    "terms": (20_000, Gun.term, {200, 400}),
+    "controls": (12_000, Gun.control, {200, 400}),
+    "frames": (10_000, Gun.frame, {200, 204, 304, 401, 404, 405, 406}),
+    "bodies": (8_000, Gun.body, {200, 201, 400, 401, 404, 413, 415, 422}),
+}
+_WARM = 0.4
+_MOST_OBJECTS = 20_000
+_MOST_BYTES = 24 * 2**20
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    keeping = LiveSettings(retention=timedelta(seconds=5), history=timedelta(seconds=5))
+    with Served(tmp_path, STATIC, settings={"page_size": 4}, keeping=keeping) as served:
+        served.publish(
+            (quad("t1", "delay", '"60"'), Expiration(NOON + timedelta(days=1))),
+            (quad("t2", "delay", '"0"'), Interval(NOON, NOON + timedelta(days=2))),
+        )
+        yield served
+
+
+def check(shot: Shot, answer: Answer) -> None:
+    """One of the documented statuses; an error says what is wrong, in JSON, and quotes it."""
+    about = (shot, answer.status, answer.body[:500])
+    assert answer.status in DOCUMENTED, about
+    assert "date" in answer.headers, about
+    kind = answer.headers.get("content-type", "").partition(";")[0]
+    if answer.status < 400:
+        if answer.body and kind in ("application/trig", "application/n-quads", "text/turtle"):
+            parse(answer.body, kind)
+        return
+    assert answer.headers["cache-control"] == "no-store", about
+    if shot.method == "HEAD":
+        assert not answer.body, about
+        return
+    if "Accept" in dict(shot.headers):
+        return
+    assert kind == "application/problem+json", about
+    problem = answer.problem
+    assert problem["status"] == answer.status, about
+    assert problem["detail"], about
+    if problem["title"] == "Malformed term" and shot.values:
+        assert any(f"{value!r}" in problem["detail"] for value in _as_received(shot)), about
+
+
+def _as_received(shot: Shot) -> Iterator[str]:
+    """What the parameters may have been read as: a raw query holds more or fewer of them."""
+    for pair in shot.query.split(b"&"):
+        value = pair.partition(b"=")[2].replace(b"+", b" ")
+        yield unquote_to_bytes(value).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_sent_is_answered_as_documented_and_leaves_nothing(
+    server: Served, kind: str
+) -> None:
+    count, make, reached = KINDS[kind]
+    gun = Gun(20151208)
+    process = psutil.Process()
+    before = (0, 0)
+    seen: Counter[int] = Counter()
+    for number in range(count):
+        shot = make(gun)
+        if number % 100 == 0:
+            server.clock.advance_to(server.clock.now() + timedelta(seconds=1))
+        answer = fire(server.app, shot)
+        check(shot, answer)
+        seen[answer.status] += 1
+        if number == int(count * _WARM):
+            gc.collect()
+            before = len(gc.get_objects()), process.memory_info().rss
+    gc.collect()
+    after = len(gc.get_objects()), process.memory_info().rss
+    assert after[0] - before[0] < _MOST_OBJECTS
+    assert after[1] - before[1] < _MOST_BYTES
+    # The requests are mixed enough to reach what they aim at.
+    assert reached <= seen.keys(), seen
