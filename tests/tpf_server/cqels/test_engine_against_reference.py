@@ -109,8 +109,7 @@ NESTED = {
         " ?a <urn:kind> ?k } GROUP BY ?k"
     ),
     "first three": (
-        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b } }"
-        " ORDER BY DESC(?b) ?a LIMIT 3"
+        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b } } ORDER BY DESC(?b) ?a LIMIT 3"
     ),
     "a nested select": (
         "SELECT ?a ?b ?n WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
