@@ -1,0 +1,86 @@
+"""The examples of the README run as they stand, on a port of their own."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    """The examples in a language."""
+    return [text for name, text in _BLOCK.findall(README.read_text("utf-8")) if name == language]
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.fixture
+def port() -> str:
+    return free_port()
+
+
+def bash(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end, and whatever it left in the background with it."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=120)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_publish_and_query(tmp_path: Path, port: str) -> None:
+    (tmp_path / "trains.ttl").write_text(blocks("turtle")[0])
+    (tmp_path / "board.rq").write_text(blocks("sparql")[0])
+    (tmp_path / "example.py").write_text(blocks("python")[0].replace("3000", port))
+    server, publish, query = (text.replace("3000", port) for text in blocks("sh"))
+    ready = f"until curl -fs http://127.0.0.1:{port}/readyz >/dev/null; do sleep 0.1; done"
+    script = "\n".join(
+        [
+            server,
+            "trap 'kill $!; wait' EXIT",
+            ready,
+            publish,
+            "echo '--'",
+            query,
+            "echo '--'",
+            "python example.py",
+        ]
+    )
+    done = bash(script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    _, answers, python = done.stdout.split("--\n")
+    (expected,) = blocks("text")
+    table, _, updates = answers.partition("{")
+    assert sorted(table.split()) == sorted(expected.split())
+    assert '"added": [{"headSign"' in updates
+    assert "Oostende 300" in python
+    assert "Brugge 0" in python
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)", README.read_text("utf-8"))
+    assert links
+    missing = [link for link in links if not (README.parent / link).exists()]
+    assert not missing
