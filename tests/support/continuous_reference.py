@@ -7,13 +7,14 @@ it comes from.
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyoxigraph as ox
 
 from tpf_server.cqels.windows.specification import All, Now, Range, Triples, Window, parse_window
 
-_STREAM = re.compile(r"STREAM\s+<([^>]*)>\s*\[([^\]]*)\]\s*\{([^{}]*)\}")
+_STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*\{([^{}]*)\}")
 _IN = ox.NamedNode("urn:reference:in")
 _WINDOWS = ox.NamedNode("urn:reference:windows")
 
@@ -34,12 +35,17 @@ class Reference:
 
     Args:
         text: the query; inside STREAM clauses only triples, separated by `` . ``.
-        static: N-Quads of the static data.
+        static: N-Quads of the static data, or a store of them, which is used and left as it was.
     """
 
-    def __init__(self, text: str, static: str = "") -> None:
+    def __init__(self, text: str, static: str | ox.Store = "") -> None:
         self.clauses: list[tuple[str, Window]] = []
-        self._static = static
+        self._present: set[ox.Quad] = set()
+        if isinstance(static, str):
+            self._store = ox.Store()
+            self._store.load(static.encode(), format=ox.RdfFormat.N_QUADS)
+        else:
+            self._store = static
         self._graphs = 0
         self.text = _STREAM.sub(self._replaced, text)
         self._arrivals: list[Arrival] = []
@@ -49,7 +55,9 @@ class Reference:
         number = len(self.clauses)
         self.clauses.append((stream, parse_window(window)))
         parts = []
-        for pattern in filter(None, (each.strip() for each in re.split(r"\s\.\s", body + " "))):
+        for pattern in filter(
+            None, (each.strip() for each in re.split(r"(?<=[\s>\w])\.\s", body + " "))
+        ):
             graph = f"?graph{self._graphs}"
             self._graphs += 1
             parts.append(
@@ -73,25 +81,35 @@ class Reference:
                 triples = triples[-count:]
             case _:
                 first, last = _bounds(window, at)
-                triples = [
-                    each for each in triples if first <= self._arrivals[each[0]].at <= last
-                ]
+                triples = [each for each in triples if first <= self._arrivals[each[0]].at <= last]
         for place, triple in triples:
             result.setdefault(place, []).append(triple)
         return result
 
-    def _store(self, at: int) -> ox.Store:
-        store = ox.Store()
-        if self._static:
-            store.load(self._static.encode(), format=ox.RdfFormat.N_QUADS)
+    def _window_quads(self, at: int) -> Iterator[ox.Quad]:
         for number in range(len(self.clauses)):
             window = ox.NamedNode(f"urn:reference:window:{number}")
             for place, triples in self.visible(number, at).items():
                 graph = ox.NamedNode(f"urn:reference:element:{number}:{place}")
-                store.add(ox.Quad(graph, _IN, window, _WINDOWS))
+                yield ox.Quad(graph, _IN, window, _WINDOWS)
                 lines = "".join(f"{' '.join(triple)} .\n" for triple in triples)
-                store.load(lines.encode(), format=ox.RdfFormat.N_TRIPLES, to_graph=graph)
-        return store
+                for quad in ox.parse(lines, format=ox.RdfFormat.N_TRIPLES):
+                    yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
+
+    def _query(self, text: str, at: int) -> ox.QuerySolutions | ox.QueryBoolean:
+        for quad in self._present - (now := set(self._window_quads(at))):
+            self._store.remove(quad)
+        self._store.extend(now - self._present)
+        self._present = now
+        found = self._store.query(text)
+        assert isinstance(found, (ox.QuerySolutions, ox.QueryBoolean))
+        return found
+
+    def close(self) -> None:
+        """Take the windows out of the store."""
+        for quad in self._present:
+            self._store.remove(quad)
+        self._present = set()
 
     def arrive(self, arrival: Arrival) -> None:
         """An element arrives."""
@@ -99,7 +117,7 @@ class Reference:
 
     def solutions(self, at: int) -> "Counter[Row]":
         """The bag of solutions over the windows at this time."""
-        found = self._store(at).query(self.text, use_default_graph_as_union=False)
+        found = self._query(self.text, at)
         if isinstance(found, ox.QueryBoolean):
             return Counter({(): 1} if found else {})
         assert isinstance(found, ox.QuerySolutions)
@@ -114,7 +132,7 @@ class Reference:
         """
         graphs = " ".join(f"?graph{number}" for number in range(self._graphs))
         text = re.sub(r"SELECT (.*?)\s*WHERE", rf"SELECT \1 {graphs} WHERE", self.text, count=1)
-        found = self._store(at).query(text)
+        found = self._query(text, at)
         assert isinstance(found, ox.QuerySolutions)
         width = len(found.variables) - self._graphs
         result: Counter[Row] = Counter()

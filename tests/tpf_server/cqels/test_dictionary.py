@@ -1,0 +1,83 @@
+"""Terms as integers: what is inlined comes back exactly, what has passed is forgotten."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotations.terms import Term
+from tpf_server.cqels.dictionary import INTEGER, TAG, InliningDictionary
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+def literal(text: str, kind: str) -> Term:
+    return Term(f'"{text}"^^<{XSD}{kind}>')
+
+
+digits = st.text("0123456789", max_size=22)
+numbers = st.builds(
+    lambda sign, whole, point, rest: sign + whole + (f".{rest}" if point else ""),
+    st.sampled_from(["", "-", "+"]),
+    digits,
+    st.booleans(),
+    digits,
+)
+terms = st.one_of(
+    st.builds(literal, numbers, st.sampled_from(["integer", "decimal", "double", "boolean"])),
+    st.builds(
+        lambda each, tail: literal(f"{each:%Y-%m-%dT%H:%M:%S}{tail}", "dateTime"),
+        st.datetimes(),
+        st.sampled_from(["Z", "", ".5Z", "+00:00"]),
+    ),
+    st.sampled_from(
+        [literal("true", "boolean"), literal("1", "boolean"), literal("-0", "decimal")]
+    ),
+    st.builds(lambda number: Term(f"<urn:trip/{number}>"), st.integers(-3, 10**16)),
+    st.sampled_from([Term("<urn:trip/007>"), Term("<urn:trip/>"), Term('"x"@en'), Term("_:b1")]),
+)
+
+
+@given(st.lists(terms, max_size=30))
+def test_every_term_comes_back(many):
+    dictionary = InliningDictionary()
+    dictionary.register_prefix("urn:trip/")
+    numbers = [dictionary.encode(term) for term in many]
+    assert [dictionary.decode(number) for number in numbers] == many
+    assert [dictionary.encode(term) for term in many] == numbers
+    assert len(set(numbers)) == len(set(many))
+    assert 0 not in numbers
+
+
+def test_small_values_need_no_table():
+    dictionary = InliningDictionary()
+    dictionary.register_prefix("urn:trip/")
+    values = [literal("42", "integer"), literal("-3.50", "decimal"), Term("<urn:trip/9>")]
+    values += [literal("2013-01-01T00:02:00Z", "dateTime"), literal("false", "boolean")]
+    for term in values:
+        dictionary.encode(term)
+    assert len(dictionary) == 0
+    assert dictionary.encode(values[0]) & TAG == INTEGER
+
+
+def test_a_beginning_that_is_known_already_is_not_inlined():
+    dictionary = InliningDictionary()
+    number = dictionary.encode(Term("<urn:trip/9>"))
+    assert dictionary.register_prefix("urn:trip/") is None
+    assert dictionary.encode(Term("<urn:trip/9>")) == number
+
+
+def test_only_what_came_with_the_stream_and_has_passed_is_forgotten():
+    dictionary = InliningDictionary()
+    kept = dictionary.encode(Term("<urn:static>"))
+    forgotten = []
+    dictionary.on_forget(forgotten.extend)
+    dictionary.now = 10
+    old = dictionary.encode(Term("<urn:old>"))
+    used = dictionary.encode(Term("<urn:used>"))
+    dictionary.now = 20
+    assert dictionary.encode(Term("<urn:used>")) == used
+    assert dictionary.known("<urn:static>") == kept
+    assert dictionary.forget_before(20) == 1
+    assert forgotten == [old]
+    assert dictionary.known("<urn:old>") is None
+    assert dictionary.decode(used) == "<urn:used>"
+    assert dictionary.encode(Term("<urn:old>")) not in (old, used, kept)

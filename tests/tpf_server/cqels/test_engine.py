@@ -1,0 +1,354 @@
+"""The engine beside its results: time, limits, static data, routes, memory, sharing."""
+
+import gc
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tpf_server.cqels.engine import Engine, Limits
+from tpf_server.cqels.errors import (
+    BacklogError,
+    ElementError,
+    EngineClosedError,
+    LimitError,
+    TimestampError,
+    UnknownGraphError,
+    UnknownQueryError,
+    UnknownStreamError,
+    UnsupportedContinuousQueryError,
+    WindowLimitError,
+)
+from tpf_server.cqels.semantics import PAPER, PAPER_DSTREAM, SEMANTICS
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+PAIRS = "SELECT ?a ?c { STREAM <urn:s> [RANGE 4ms] { ?a <urn:p> ?b } STREAM <urn:s> [NOW] { ?c <urn:p> ?b } }"
+
+
+def rows(query):
+    return [row for emission in query for row in emission.rows]
+
+
+def triple(number, other=0):
+    return (f"<urn:n{number}>", "<urn:p>", f"<urn:n{other}>")
+
+
+# ----------------------------------------------------------------------------------- time
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), max_size=20),
+    st.integers(1, 10),
+)
+def test_late_elements_are_put_in_order(arrivals, lateness):
+    """What comes out of order within the lateness is processed as if it had come in order."""
+    engine = Engine(lateness=lateness)
+    found = engine.register(PAIRS)
+    for at, node in arrivals:
+        engine.push("urn:s", triple(node), at)
+    engine.finish()
+    ordered = Engine()
+    expected = ordered.register(PAIRS)
+    kept = sorted(_kept(arrivals, lateness), key=lambda each: each[0])
+    for at, node in kept:
+        ordered.push("urn:s", triple(node), at)
+    assert engine.dropped == len(arrivals) - len(kept)
+    assert rows(found) == rows(expected)
+
+
+def _kept(arrivals, lateness):
+    released = None
+    latest = None
+    waiting = []
+    for at, node in arrivals:
+        if released is not None and at < released:
+            continue
+        waiting.append((at, node))
+        latest = at if latest is None else max(latest, at)
+        due = [each for each, _ in waiting if each <= latest - lateness]
+        if due:
+            released = max([*due, released or 0])
+    return waiting
+
+
+def test_without_lateness_the_past_is_dropped_and_counted():
+    engine = Engine()
+    found = engine.register("SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } }")
+    for at, node in [(5, 1), (4, 2), (5, 3), (6, 4)]:
+        engine.push("urn:s", triple(node), at)
+    assert rows(found) == [("<urn:n1>",), ("<urn:n3>",), ("<urn:n4>",)]
+    assert (engine.dropped, engine.arrivals) == (1, 3)
+
+
+def test_time_alone_expires_and_emits_by_difference():
+    engine = Engine()
+    text = "SELECT (COUNT(?a) AS ?n) { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b } }"
+    counts = engine.register(text, semantics=PAPER)
+    gone = engine.register(
+        "SELECT ?a { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b } }", semantics=PAPER_DSTREAM
+    )
+    engine.push("urn:s", triple(1), 0)
+    engine.push("urn:s", triple(2), 5)
+    engine.advance(10)
+    assert rows(gone) == []
+    engine.advance(11)
+    engine.advance(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
+    assert rows(gone) == [("<urn:n1>",), ("<urn:n2>",)]
+    assert [row[0][1] for row in rows(counts)] == ["1", "2", "1", "0"]
+
+
+def test_a_slide_moves_by_the_clock_too():
+    engine = Engine()
+    found = engine.register(
+        "SELECT ?a { STREAM <urn:s> [RANGE 10ms SLIDE 10ms] { ?a <urn:p> ?b } }"
+    )
+    engine.push("urn:s", triple(1), 3)
+    assert rows(found) == []
+    engine.advance(10)
+    assert rows(found) == [("<urn:n1>",)]
+
+
+@pytest.mark.parametrize("bad", ["soon", None, True, 1.5, datetime(2020, 1, 1)])  # noqa: DTZ001
+def test_what_is_no_instant(bad):
+    with pytest.raises(TimestampError):
+        Engine().push("urn:s", triple(1), bad)
+
+
+def test_a_term_that_is_none():
+    engine = Engine()
+    with pytest.raises(ElementError, match="not a term: 'x'"):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "x"), 0)
+    assert engine.arrivals == 0
+
+
+# --------------------------------------------------------------------------------- limits
+
+
+def test_a_window_that_outgrows_its_limit_stops_its_query_alone():
+    engine = Engine(limits=Limits(window_rows=100))
+    greedy = engine.register(
+        "SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } STREAM <urn:t> [ALL] { ?a <urn:q> ?b } }"
+    )
+    modest = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 50ms] { ?a <urn:p> ?b } }")
+    for at in range(1000):
+        engine.push("urn:s", triple(at), at)
+    assert greedy.state == "stopped"
+    with pytest.raises(WindowLimitError):
+        list(greedy)
+    assert modest.state == "running"
+    assert len(rows(modest)) == 1000
+    assert greedy.explain()["state"] == "stopped"
+
+
+def test_a_reader_that_stops_reading_is_cut_off():
+    engine = Engine(limits=Limits(backlog=10))
+    query = engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
+    for at in range(11):
+        engine.push("urn:s", triple(at), at)
+    assert len(query.results) == 0
+    with pytest.raises(BacklogError):
+        list(query)
+
+
+def test_registration_is_limited_and_checked():
+    engine = Engine(limits=Limits(queries=1), create_streams=False, require_graphs=True)
+    with pytest.raises(UnknownStreamError):
+        engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
+    engine.create_stream("urn:s")
+    with pytest.raises(UnknownGraphError):
+        engine.register("SELECT ?a FROM NAMED <urn:g> { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
+    query = engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }", name="one")
+    with pytest.raises(LimitError):
+        engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
+    with pytest.raises(UnknownStreamError):
+        engine.push("urn:t", triple(1), 0)
+    assert engine.query("one") is query
+    query.close()
+    with pytest.raises(UnknownQueryError):
+        engine.query("one")
+    engine.close()
+    with pytest.raises(EngineClosedError):
+        engine.push("urn:s", triple(1), 0)
+
+
+def test_a_query_cannot_feed_itself():
+    engine = Engine()
+    first = "CONSTRUCT { ?a <urn:q> ?b } { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }"
+    second = "CONSTRUCT { ?a <urn:p> ?b } { STREAM <urn:t> [NOW] { ?a <urn:q> ?b } }"
+    engine.register(first, into="urn:t")
+    with pytest.raises(UnsupportedContinuousQueryError):
+        engine.register(second, into="urn:s")
+    with pytest.raises(UnsupportedContinuousQueryError):
+        engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }", into="urn:u")
+
+
+# ---------------------------------------------------------------------------- static data
+
+
+def test_a_change_of_static_data_is_seen_at_once():
+    engine = Engine()
+    text = "SELECT ?a ?c { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } GRAPH <urn:g> { ?b <urn:q> ?c } }"
+    query = engine.register(text)
+    engine.push("urn:s", triple(1), 0)
+    assert rows(query) == []
+    engine.add([("<urn:n0>", "<urn:q>", "<urn:x>")], "urn:g")
+    engine.push("urn:s", triple(1), 1)
+    assert rows(query) == [("<urn:n1>", "<urn:x>")]
+    engine.remove([("<urn:n0>", "<urn:q>", "<urn:x>")], "urn:g")
+    engine.push("urn:s", triple(1), 2)
+    assert rows(query) == []
+
+
+def test_by_difference_a_change_of_static_data_changes_the_result():
+    engine = Engine()
+    text = "SELECT ?a ?c { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } ?b <urn:q> ?c }"
+    query = engine.register(text, semantics=PAPER)
+    engine.push("urn:s", triple(1), 0)
+    engine.add([("<urn:n0>", "<urn:q>", "<urn:x>")])
+    assert rows(query) == [("<urn:n1>", "<urn:x>")]
+
+
+def test_a_query_sees_what_arrives_after_its_registration():
+    engine = Engine()
+    text = "SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> <urn:n0> } }"
+    first = engine.register(text)
+    engine.push("urn:s", triple(1), 0)
+    second = engine.register(text, semantics=PAPER)
+    third = engine.register(text.replace("n0", "n7"))
+    engine.push("urn:s", triple(2), 1)
+    engine.push("urn:s", triple(2, 7), 1)
+    assert rows(first) == [("<urn:n1>",), ("<urn:n2>",)]
+    assert rows(second) == [("<urn:n2>",)]
+    assert rows(third) == [("<urn:n2>",)]
+
+
+# --------------------------------------------------------------------------------- routes
+
+
+def test_routes_follow_the_cardinalities():
+    """The middle stream's rows meet the smaller of two windows first, whichever that is."""
+    engine = Engine()
+    query = engine.register(
+        "SELECT ?a { STREAM <urn:left> [RANGE 400ms] { ?x <urn:p> ?a }"
+        " STREAM <urn:middle> [RANGE 100ms] { ?a <urn:m> ?b }"
+        " STREAM <urn:right> [RANGE 400ms] { ?b <urn:q> ?y } }"
+    )
+    at = 0
+
+    def play(busy, quiet):
+        nonlocal at
+        for number in range(3000):
+            at += 1
+            engine.push(
+                busy, (f"<urn:{at}>", "<urn:p>" if "left" in busy else "<urn:q>", "<urn:k>"), at
+            )
+            if busy == "urn:right":
+                engine.push(busy, ("<urn:k>", "<urn:q>", f"<urn:y{at}>"), at)
+            if number % 100 == 0:
+                subject, predicate = (
+                    ("<urn:k>", "<urn:q>") if "right" in quiet else ("<urn:z>", "<urn:p>")
+                )
+                engine.push(quiet, (subject, predicate, "<urn:k>"), at)
+            if number % 50 == 0:
+                engine.push("urn:middle", ("<urn:k>", "<urn:m>", "<urn:k>"), at)
+        (middle,) = [
+            each
+            for each in query.explain()["joins"][0]["inputs"]
+            if "<urn:middle>" in each["input"]
+        ]
+        return middle["route"][0]
+
+    assert "<urn:right>" in play("urn:left", "urn:right")
+    assert "<urn:left>" in play("urn:right", "urn:left")
+    assert query.explain()["joins"][0]["rerouted"] >= 1
+
+
+# --------------------------------------------------------------------------------- memory
+
+KINDS = {
+    "join": PAIRS,
+    "star": "SELECT ?a { STREAM <urn:s> [RANGE 900ms] { ?a <urn:p> ?b . ?a <urn:v> ?c } }",
+    "groups": (
+        "SELECT ?b (SUM(?c) AS ?n) (MEDIAN(?c) AS ?m)"
+        " { STREAM <urn:s> [RANGE 900ms] { ?a <urn:p> ?b . ?a <urn:v> ?c } } GROUP BY ?b"
+    ),
+    "top-k": (
+        "SELECT ?a ?c { STREAM <urn:s> [RANGE 900ms] { ?a <urn:v> ?c } } ORDER BY DESC(?c) ?a LIMIT 3"
+    ),
+    "negation": (
+        "SELECT ?a { STREAM <urn:s> [RANGE 900ms] { ?a <urn:v> ?c }"
+        " FILTER NOT EXISTS { STREAM <urn:s> [RANGE 300ms] { ?b <urn:v> ?d } FILTER (?d > ?c) } }"
+    ),
+    "last": "SELECT ?a ?b { STREAM <urn:s> [TRIPLES 20] { ?a <urn:p> ?b } OPTIONAL { ?b <urn:q> ?c } }",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("policy", ["cqels", "paper"])
+def test_an_hour_leaves_nothing_behind(kind, policy):
+    """An hour of stream time, an element every two seconds, all new terms."""
+    engine = Engine(semantics=SEMANTICS[policy])
+    emitted = Counter()
+    engine.register(
+        KINDS[kind].replace("900ms", "90s").replace("300ms", "30s").replace("4ms", "40s"),
+        lambda each: emitted.update(n=1),
+    )
+    held = []
+    for second in range(0, 3600, 2):
+        subject = f"<urn:subject{second}>"
+        element = [
+            (subject, "<urn:p>", f"<urn:group{second // 40}>"),
+            (subject, "<urn:v>", f'"{second * 7919 % 1000}.{second % 10}"^^<{XSD}decimal>'),
+        ]
+        engine.push("urn:s", element, second * 1000)
+        if second in (1200, 2400, 3598):
+            engine.sweep()
+            gc.collect()
+            held.append((len(engine.dictionary), len(gc.get_objects())))
+    assert emitted["n"] > 20
+    terms = [each for each, _ in held]
+    assert max(terms) - min(terms) <= 20
+    assert max(terms) < 400
+    objects = [each for _, each in held]
+    assert objects[2] - objects[0] < 400
+
+
+# -------------------------------------------------------------------------------- records
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.decimals(-9, 9, places=1), st.integers(0, 2)),
+        max_size=15,
+    )
+)
+def test_records_are_graphs(trips):
+    """Records, graphs and records given as terms mean the same."""
+    queries = [
+        "SELECT ?t ?x ?k { STREAM <urn:s> [RANGE 5ms] { ?t <urn:x> ?x . ?t <urn:k> ?k } }",
+        "SELECT ?k (SUM(?x) AS ?n) { STREAM <urn:s> [RANGE 5ms] { ?t <urn:x> ?x . ?t <urn:k> ?k } } GROUP BY ?k",
+    ]
+    mixed = [*queries, "SELECT ?t { STREAM <urn:s> [RANGE 5ms] { ?t <urn:k> ?k } }"]
+    for texts in (queries, mixed):
+        found = []
+        for way in ("record", "term", "graph"):
+            engine = Engine(semantics=PAPER)
+            registered = [engine.register(text) for text in texts]
+            feed = engine.record_feed("urn:s", ["urn:x", "urn:k"], "urn:trip/")
+            for number, (pause, x, k) in enumerate(trips):
+                at = sum(each for each, _, _ in trips[: number + 1])
+                subject = f"<urn:trip/{number % 4}>"
+                decimal = f'"{x}"^^<{XSD}decimal>'
+                if way == "record":
+                    feed.push(number % 4, (x, f'"k{k}"'), at)
+                elif way == "term":
+                    feed.push(subject, (decimal, f'"k{k}"'), at)
+                else:
+                    element = [(subject, "<urn:x>", decimal), (subject, "<urn:k>", f'"k{k}"')]
+                    engine.push("urn:s", element, at)
+            found.append([[(e.sequence, Counter(e.rows)) for e in each] for each in registered])
+        assert found[0] == found[2]
+        assert found[1] == found[2]
