@@ -17,7 +17,7 @@ from experiments.errors import ConfigurationError
 from experiments.experiment import Experiment, Settings
 
 _REPETITIONS = 5
-_QUICK_REPETITIONS = 2
+_QUICK_REPETITIONS = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,16 +169,25 @@ Item: TypeAlias = Figure | Table | Finding | Target
 class Experiment(Protocol):
     """An experiment. One instance per kind in `experiments.registry.EXPERIMENTS`."""
 
-    name: str
-    """As the command line calls it; a word without spaces."""
-    question: str
-    """What it answers, for a reader of the report."""
-    settings: type[Settings]
-    """Its sizes; a table of the same name in the configuration file changes them."""
-    keys: tuple[str, ...]
-    """The columns that name a measurement."""
-    values: tuple[str, ...]
-    """The columns that it fills."""
+    @property
+    def name(self) -> str:
+        """As the command line calls it; a word without spaces."""
+
+    @property
+    def question(self) -> str:
+        """What it answers, for a reader of the report."""
+
+    @property
+    def settings(self) -> type[Settings]:
+        """Its sizes; a table of the same name in the configuration file changes them."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a measurement."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns that it fills."""
 
     def groups(self, settings: Any, run: Run) -> Iterable[Group]:
         """What is measured."""

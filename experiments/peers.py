@@ -4,6 +4,7 @@ Node, the reference fragment server (`@ldf/server`) and Comunica come from npm i
 (``tests/peers/install``), or into the folder that ``TPF_PEERS`` names.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -73,28 +74,44 @@ def hdt_node() -> str | None:
 
 
 @cache
-def hdt_converter(folder: Path) -> Path | None:
-    """The converter to HDT whose source the package ``hdt`` ships, built into a folder.
+def hdt_converter() -> Path | None:
+    """A converter from N-Triples to HDT, built once with the library that the package ships.
 
-    The library's object files lie where npm compiled the package; only the converter's one file
-    is compiled here. ``None`` where there is no compiler, or these files are not there.
+    The library's object files lie where npm compiled the package. ``None`` where there is no
+    compiler, or these files are not there.
     """
-    source = node_modules() / "hdt/deps"
-    objects = sorted((node_modules() / "hdt/build/Release/obj.target/hdt/deps").rglob("*.o"))
+    source = Path(__file__).with_name("native") / "ntriples_to_hdt.cpp"
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    program = node_modules().parent / f"ntriples-to-hdt-{version}"
+    if program.is_file():
+        return program
+    shipped = node_modules() / "hdt/deps"
+    compiled = node_modules() / "hdt/build/Release/obj.target/hdt/deps"
+    # The program brings the parser that this one would look for.
+    objects = [path for path in sorted(compiled.rglob("*.o")) if path.name != "RDFParser.o"]
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None or not objects or hdt_node() is None:
         return None
-    program = folder / "rdf2hdt"
+    cds = shipped / "libcds/src"
+    includes = [
+        shipped / "libhdt/include", shipped / "libhdt/src/rdf", shipped / "libhdt/src/dictionary",
+        shipped / "libcds/include", cds / "static/permutation",
+    ]  # fmt: skip
+    # npm leaves these out of the package's build, which only reads.
+    missing = [*sorted((cds / "utils").glob("*.cpp")), *sorted(includes[-1].glob("*.cpp"))]
+    half_done = program.with_suffix(".new")
     command = [
-        compiler, "-O2", "-w", "-DHAVE_CDS", f"-I{source}/libhdt/include",
-        f"-I{source}/libhdt/src/dictionary", f"-I{source}/libcds/include",
-        str(source / "libhdt/tools/rdf2hdt.cpp"), *map(str, objects), "-o", str(program),
+        compiler, "-O2", "-w", "-DHAVE_CDS", *(f"-I{folder}" for folder in includes),
+        str(source), *map(str, missing), *map(str, objects), "-o", str(half_done),
     ]  # fmt: skip
     try:
         built = subprocess.run(command, capture_output=True, timeout=300, check=False)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
-    return program if built.returncode == 0 else None
+    if built.returncode:
+        return None
+    half_done.rename(program)
+    return program
 
 
 def nginx() -> str:

@@ -1,8 +1,9 @@
 """The experiments, in the order in which they run and are reported."""
 
 from experiments.experiment import Experiment
+from experiments.fragments import Fragments
 
-EXPERIMENTS: tuple[Experiment, ...] = ()
+EXPERIMENTS: tuple[Experiment, ...] = (Fragments(),)
 
 
 def names() -> tuple[str, ...]:

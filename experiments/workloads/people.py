@@ -1,0 +1,74 @@
+"""People who know each other: ten triples each, for experiments with fragments alone."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+EX = "http://example.org/people/"
+RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+_TRIPLES_EACH = 10
+_KNOWN = 3
+_PER_CITY = 200
+_PIECE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The data.
+
+    Args:
+        triples: how many; a multiple of ten.
+        seed: where chance comes from.
+    """
+
+    triples: int
+    seed: int
+
+    @property
+    def count(self) -> int:
+        """How many people there are."""
+        return self.triples // _TRIPLES_EACH
+
+    @property
+    def cities(self) -> int:
+        """How many cities they live in: about 200 in each."""
+        return max(1, self.count // _PER_CITY)
+
+    def write(self, path: Path) -> None:
+        """Write the triples as N-Triples."""
+        with path.open("w", encoding="utf-8") as file:
+            lines: list[str] = []
+            for line in self._lines():
+                lines.append(line)
+                if len(lines) == _PIECE:
+                    file.write("".join(lines))
+                    lines.clear()
+            file.write("".join(lines))
+
+    def _lines(self) -> Iterator[str]:
+        chance = random.Random(self.seed)
+        count, cities = self.count, self.cities
+        step = max(1, count // 7)
+        for number in range(count):
+            s = f"<{EX}person/{number}>"
+            yield f"{s} <{RDF_TYPE}> <{EX}Kind{number % 20}> .\n"
+            yield f'{s} <{EX}name> "Person number {number}" .\n'
+            yield f'{s} <{EX}email> "person-{number}@mail.example" .\n'
+            yield f"{s} <{EX}city> <{EX}city/{number % cities}> .\n"
+            yield f'{s} <{EX}age> "{chance.randrange(18, 99)}"^^<{_XSD}integer> .\n'
+            yield f'{s} <{EX}score> "{chance.randrange(10000) / 100:.2f}"^^<{_XSD}decimal> .\n'
+            yield (
+                f'{s} <{EX}joined> "{chance.randrange(2000, 2026)}-0{chance.randrange(1, 10)}-'
+                f'{chance.randrange(10, 29)}T{chance.randrange(10, 24)}:00:00Z"'
+                f"^^<{_XSD}dateTime> .\n"
+            )
+            first = chance.randrange(count)
+            # Three different ones.
+            for turn in range(_KNOWN):
+                yield f"{s} <{EX}knows> <{EX}person/{(first + turn * step) % count}> .\n"
+
+    def person(self, chance: random.Random) -> int:
+        """The number of somebody."""
+        return chance.randrange(self.count)
