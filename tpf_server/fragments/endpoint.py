@@ -1,18 +1,27 @@
 """An endpoint: one view of a dataset at its URL, with what all its fragments have in common."""
 
+from dataclasses import replace
+from hashlib import blake2b
+from importlib.metadata import version
+
 from annotations.labels import FactKey
 from annotations.methods.base import Naming
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.terms import Term, Triple
+from annotations.terms import Term
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.fragments.pattern import PatternReader
 from tpf_server.fragments.skolem import Skolemizer
 from tpf_server.fragments.view import VIEW_METHODS, View
 from tpf_server.settings import PLAIN, Settings
 
+_PROGRAM = version("live-linked-data")
 _DEFAULT_MAX_AGE_LIVE = 10.0
 _DEFAULT_MAX_AGE_STATIC = 3600.0
 _FORM = ("subject", "predicate", "object", "graph", "limit")
+
+
+def _digest(*parts: object) -> str:
+    return blake2b(repr(parts).encode(), digest_size=12).hexdigest()
 
 
 class Endpoint:
@@ -52,7 +61,15 @@ class Endpoint:
         self.max_page_size = max(settings.max_page_size, self.page_size)
         default = _DEFAULT_MAX_AGE_STATIC if dataset.live is None else _DEFAULT_MAX_AGE_LIVE
         self.max_age = default if own.max_age is None else own.max_age
-        self.controls: list[Triple] | None = None
+        self.version = _digest(
+            dataset.static.version if dataset.static is not None else "",
+            self.url,
+            # Without the tokens: who knows a tag must learn nothing about them.
+            replace(settings, publish_token=""),
+            replace(own, token=""),
+            sorted(self.prefixes.items()),
+            _PROGRAM,
+        )
         self.states_labels = own.page_labels and dataset.live is not None
         self.plain_url: str | None = None
         if self.states_labels and dataset.has_plain_view:

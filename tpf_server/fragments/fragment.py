@@ -1,20 +1,18 @@
 """A page of a fragment: the value that is computed once and rendered by any writer."""
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from annotations.instants import to_micros
-from annotations.terms import Term, Triple
+from annotations.labels import Labelling
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.metadata import metadata_graph, page_metadata
 from tpf_server.fragments.request import FragmentRequest
 from tpf_server.fragments.view import AllMatches, Matches, Rows, State
 from tpf_server.store.protocols import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A request at an instant: enough to tell how fresh an answer is, not yet the answer.
 
     Args:
@@ -32,8 +30,7 @@ class Query:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(NamedTuple):
     """A page of a fragment.
 
     Args:
@@ -41,20 +38,18 @@ class Fragment:
         rows: the quads of the page, as they are shown, with their labels.
         total: how many quads match.
         dynamic: how many of them come from live facts.
+        labellings: the kinds of label that those carry.
         earliest_end: when the first label of a matching fact ends.
         links: URLs of the pages ``first``, ``previous``, ``next``, ``last``, where there are any.
-        metadata: the triples of the metadata graph.
-        metadata_graph: the name of that graph.
     """
 
     query: Query
     rows: Rows
     total: int
     dynamic: int
+    labellings: list[Labelling]
     earliest_end: datetime | None
     links: dict[str, str]
-    metadata: list[Triple]
-    metadata_graph: Term
 
 
 def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
@@ -85,17 +80,15 @@ def evaluate(query: Query) -> Fragment:
     offset = (request.page - 1) * request.limit
     rows = matches.slice(offset, request.limit) if offset < matches.total else Rows([], [])
     rows = Rows(endpoint.skolemizer.quads(rows.quads), rows.labels)
-    earliest_end = matches.earliest_end() if matches.dynamic else None
-    links = _links(request, matches, query.snapshot)
+    dynamic = matches.dynamic
     return Fragment(
         query,
         rows,
         matches.total,
-        matches.dynamic,
-        earliest_end,
-        links,
-        page_metadata(endpoint, request, matches, rows, links, query.snapshot, earliest_end),
-        metadata_graph(request),
+        dynamic,
+        matches.labellings() if dynamic else [],
+        matches.earliest_end() if dynamic else None,
+        _links(request, matches, query.snapshot),
     )
 
 

@@ -4,15 +4,20 @@ Source: RFC 9111 (caching), RFC 9110 section 8.8 (validators).
 
 A page ends to be true when the next label of a matching fact ends or starts; new facts may come
 before that, so the time is bounded by a setting of the dataset. Between two such instants, and as
-long as nothing is published, the answer is the same; so its entity tag is a digest of the
-versions of both stores, of the next of those instants and of the URL and format.
+long as nothing is published, the answer is the same up to the instant that it tells. So its entity
+tag has two parts: a digest of all that decides about the rest of the body (the versions of both
+stores, the next of those instants, URL, format, settings), and the instant. Equal tags then mean
+equal bytes; and a client whose tag has the digest of now holds a page that is still right.
 """
 
+import re
 from datetime import datetime
 from hashlib import blake2b
+from typing import Final
 
-from annotations.instants import to_micros
 from tpf_server.fragments.fragment import Query
+
+_TAG: Final = re.compile(r'"([0-9a-f]{24})(?:\.([0-9a-f]{1,16}))?"')
 
 
 def max_age(query: Query) -> int:
@@ -47,13 +52,31 @@ def entity_tag(query: Query, variant: str) -> str:
         query: what is answered.
         variant: the format, and the encoding if any.
     """
-    static = query.endpoint.dataset.static
     snapshot = query.snapshot
-    parts = [variant, query.request.page_url, static.version if static is not None else ""]
-    if snapshot is not None:
-        change = query.state.next_change
-        parts += [str(snapshot.sequence), str(to_micros(change)) if change is not None else ""]
-    return f'"{blake2b(chr(10).join(parts).encode(), digest_size=12).hexdigest()}"'
+    text = f"{query.endpoint.version}\n{variant}\n{query.request.page_url}"
+    if snapshot is None:
+        return f'"{blake2b(text.encode(), digest_size=12).hexdigest()}"'
+    change = query.state.next_change
+    text += f"\n{snapshot.sequence}\n{change}\n{query.request.snapshot}"
+    return f'"{blake2b(text.encode(), digest_size=12).hexdigest()}.{snapshot.instant:x}"'
+
+
+def matching_tag(field: str, tag: str) -> str | None:
+    """The tag in an ``If-None-Match`` field whose page is as right as the one with this tag.
+
+    The comparison is weak, as the standard asks for in this field.
+    """
+    if field == tag:
+        return tag
+    if field.strip() == "*":
+        return tag
+    digest, _, instant = tag[1:-1].partition(".")
+    for found in _TAG.finditer(field):
+        if found[1] == digest and (
+            found[2] == instant or (found[2] and instant and int(found[2], 16) < int(instant, 16))
+        ):
+            return f'"{found[0].strip(chr(34))}"'
+    return None
 
 
 def last_modified(query: Query) -> datetime | None:

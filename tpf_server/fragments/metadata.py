@@ -8,13 +8,14 @@ community group; the Hydra Core Vocabulary; VoID. Clients depend on more than th
   the dataset only once it knows that the page belongs to it;
 - ``void:subset`` from the fragment to the page comes *after* that, because the same client takes
   the last subject that it sees for the fragment;
-- there is exactly one ``hydra:template``.
+- there is exactly one ``hydra:template``, with exactly four mappings: what else its URLs may hold
+  is mapped by ``tmp:mapping``.
 """
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from annotations.instants import from_micros, instant_term
 from annotations.namespaces import (
@@ -29,12 +30,11 @@ from annotations.namespaces import (
     VOID,
     XSD_INTEGER,
 )
-from annotations.terms import Term, Triple, literal
+from annotations.terms import Quad, Term, Triple, literal
 from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.labels import label_triples
 from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI
-from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import AllMatches, Matches, Rows
 from tpf_server.store.protocols import Snapshot
 
 
@@ -64,77 +64,99 @@ _MAPPINGS: Final = {
 }
 
 
-def metadata_graph(request: FragmentRequest) -> Term:
-    """The graph that holds the metadata of a page."""
-    return Term(f"<{request.page_url}#metadata>")
+class Metadata(NamedTuple):
+    """The metadata graph of a page, in the order in which clients need it.
+
+    Args:
+        graph: its name.
+        before: what a client must know before it reads the controls.
+        controls: the dataset and its form, the same on every page of an endpoint.
+        after: the rest.
+    """
+
+    graph: Term
+    before: list[Triple]
+    controls: "Controls"
+    after: list[Triple]
 
 
-def page_metadata(
-    endpoint: Endpoint,
-    request: FragmentRequest,
-    matches: Matches | AllMatches,
-    rows: Rows,
-    links: Mapping[str, str],
-    snapshot: Snapshot | None,
-    earliest_end: datetime | None,
-) -> list[Triple]:
-    """The triples of the metadata graph of a page."""
-    page = Term(f"<{request.page_url}>")
+class Controls(NamedTuple):
+    """The dataset and its search form: triples that are written once and used on every page.
+
+    Args:
+        triples: what they say.
+        lines: the same in N-Triples.
+    """
+
+    triples: list[Triple]
+    lines: str
+
+
+def metadata(page: Fragment) -> Metadata:
+    """The metadata graph of a page."""
+    query = page.query
+    endpoint, request = query.endpoint, query.request
+    url = Term(f"<{request.page_url}>")
     fragment = Term(f"<{request.fragment_url}>")
     dataset = endpoint.iri
-    total = integer(matches.total)
-    triples = [
-        Triple(metadata_graph(request), _PRIMARY_TOPIC, fragment),
-        Triple(dataset, _SUBSET, page),
-        *controls(endpoint),
-    ]
-    if fragment != page:
+    graph = Term(f"<{request.page_url}#metadata>")
+    total = integer(page.total)
+    triples = []
+    if fragment != url:
         triples += [
-            Triple(dataset, _SUBSET, fragment),
-            Triple(page, _TRIPLES, total),
-            Triple(page, _TOTAL, total),
+            _triple(dataset, _SUBSET, fragment),
+            _triple(url, _TRIPLES, total),
+            _triple(url, _TOTAL, total),
         ]
     triples += [
-        Triple(fragment, _SUBSET, page),
-        Triple(fragment, RDF_TYPE, _COLLECTION),
-        Triple(fragment, _SOURCE, dataset),
-        Triple(fragment, _TRIPLES, total),
-        Triple(fragment, _TOTAL, total),
-        Triple(fragment, _VIEW, page),
-        Triple(page, RDF_TYPE, _PARTIAL_VIEW),
-        Triple(page, _ITEMS_PER_PAGE, integer(request.limit)),
+        _triple(fragment, _SUBSET, url),
+        _triple(fragment, RDF_TYPE, _COLLECTION),
+        _triple(fragment, _SOURCE, dataset),
+        _triple(fragment, _TRIPLES, total),
+        _triple(fragment, _TOTAL, total),
+        _triple(fragment, _VIEW, url),
+        _triple(url, RDF_TYPE, _PARTIAL_VIEW),
+        _triple(url, _ITEMS_PER_PAGE, integer(request.limit)),
     ]
-    triples += [Triple(page, _PAGES[name], Term(f"<{url}>")) for name, url in links.items()]
-    if snapshot is not None and endpoint.states_labels:
-        triples += _temporal(endpoint, request, fragment, matches, snapshot, earliest_end)
-        if matches.dynamic:
-            triples += label_triples(rows, endpoint.vocabulary)
-    elif snapshot is not None:
-        evaluated_at = endpoint.vocabulary["evaluatedAt"]
-        triples.append(Triple(fragment, evaluated_at, instant_term(from_micros(snapshot.instant))))
-    return triples
+    triples += [_triple(url, _PAGES[name], Term(f"<{to}>")) for name, to in page.links.items()]
+    if query.snapshot is not None:
+        if endpoint.states_labels:
+            triples += _temporal(page, fragment, query.snapshot)
+            if page.dynamic:
+                triples += label_triples(page.rows, endpoint.vocabulary)
+        else:
+            instant = instant_term(from_micros(query.snapshot.instant))
+            triples.append(Triple(fragment, endpoint.vocabulary["evaluatedAt"], instant))
+    before = [_triple(graph, _PRIMARY_TOPIC, fragment), _triple(dataset, _SUBSET, url)]
+    return Metadata(graph, before, controls(endpoint), triples)
 
 
-def _temporal(
-    endpoint: Endpoint,
-    request: FragmentRequest,
-    fragment: Term,
-    matches: Matches | AllMatches,
-    snapshot: Snapshot,
-    earliest_end: datetime | None,
-) -> Iterator[Triple]:
+def _triple(*terms: Term) -> Triple:
+    # What the constructor of a named tuple does, in half the time.
+    return tuple.__new__(Triple, terms)
+
+
+def _temporal(page: Fragment, fragment: Term, snapshot: Snapshot) -> Iterator[Triple]:
+    endpoint, request = page.query.endpoint, page.query.request
     tmp = endpoint.vocabulary
-    yield Triple(fragment, tmp["dynamicTriples"], integer(matches.dynamic))
+    yield Triple(fragment, tmp["dynamicTriples"], integer(page.dynamic))
     yield Triple(fragment, tmp["annotationMethod"], Term(f'"{endpoint.method.name}"'))
-    if matches.dynamic:
-        for labelling in matches.labellings():
-            yield Triple(fragment, tmp["labelling"], Term(f'"{labelling}"'))
-    if earliest_end is not None:
-        yield Triple(fragment, tmp["earliestExpiration"], instant_term(earliest_end))
+    for labelling in page.labellings:
+        yield Triple(fragment, tmp["labelling"], Term(f'"{labelling}"'))
+    if page.earliest_end is not None:
+        yield Triple(fragment, tmp["earliestExpiration"], instant_term(page.earliest_end))
     yield Triple(fragment, tmp["evaluatedAt"], instant_term(from_micros(snapshot.instant)))
     if endpoint.plain_url is not None:
         url = endpoint.plain_url + (f"?{request.query}" if request.query else "")
         yield Triple(fragment, tmp["plainView"], Term(f"<{url}>"))
+
+
+_written: WeakKeyDictionary[Endpoint, Controls] = WeakKeyDictionary()
+
+
+def triple_lines(triples: Iterable[Triple | Quad]) -> str:
+    """Lines of N-Triples; graphs are dropped."""
+    return "".join([f"{row[0]} {row[1]} {row[2]} .\n" for row in triples])
 
 
 @lru_cache(maxsize=1024)
@@ -143,11 +165,13 @@ def integer(value: int) -> Term:
     return Term(f'"{value}"^^<{XSD_INTEGER}>')
 
 
-def controls(endpoint: Endpoint) -> list[Triple]:
-    """The dataset and its search form, the same on every page of an endpoint."""
-    if endpoint.controls is None:
-        endpoint.controls = list(_controls(endpoint))
-    return endpoint.controls
+def controls(endpoint: Endpoint) -> Controls:
+    """The dataset and its search form."""
+    known = _written.get(endpoint)
+    if known is None:
+        triples = list(_controls(endpoint))
+        known = _written[endpoint] = Controls(triples, triple_lines(triples))
+    return known
 
 
 def _controls(endpoint: Endpoint) -> Iterator[Triple]:
@@ -163,8 +187,10 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
     maxima = {"limit": endpoint.max_page_size, "values": endpoint.max_values}
     for name in endpoint.form:
         node = Term(f"_:{name}")
-        yield Triple(form, _hydra("mapping"), node)
+        # Comunica takes a form with any other mapping for none at all, and downloads everything.
+        own = name in maxima
+        yield Triple(form, endpoint.vocabulary["mapping"] if own else _hydra("mapping"), node)
         yield Triple(node, _hydra("variable"), literal(name))
         yield Triple(node, _hydra("property"), _MAPPINGS[name])
-        if name in maxima:
+        if own:
             yield Triple(node, endpoint.vocabulary["maximum"], integer(maxima[name]))

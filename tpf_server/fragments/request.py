@@ -5,7 +5,7 @@ under the URL that they asked for. The fragment is that URL without what selects
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from annotations.terms import QuadPattern
@@ -20,8 +20,7 @@ _SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _MAX_PAGE = 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentRequest:
+class FragmentRequest(NamedTuple):
     """A page of a fragment, as it was asked for.
 
     Args:

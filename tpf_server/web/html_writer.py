@@ -8,7 +8,7 @@ from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Label
 from annotations.terms import DEFAULT_GRAPH, is_variable
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.fragment import Fragment
+from tpf_server.fragments.fragment import Fragment, Query
 from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.web.html import render
@@ -44,7 +44,7 @@ class HtmlWriter:
         has_graphs = any(quad.graph != DEFAULT_GRAPH for quad in fragment.rows.quads)
         until = None
         if query.state.next_change is not None:
-            until = _badge("changes at", query.state.next_change, query.now)
+            until = _badge("changes at", query.state.next_change, query)
         return render(
             "fragment.html",
             title=f"{endpoint.title} – {self._title}",
@@ -79,7 +79,7 @@ class HtmlWriter:
             if graphs:
                 line += f"<td>{cell('graph', graph)}</td>"
             if fragment.dynamic:
-                line += f"<td>{_validity(label, query.now)}</td>"
+                line += f"<td>{_validity(label, query)}</td>"
             lines.append(f"{line}</tr>\n")
         return lines
 
@@ -94,13 +94,19 @@ class HtmlWriter:
         return found
 
 
-def _validity(label: Label | None, now: datetime) -> str:
-    return "" if label is None else _badge("valid until", label.end, now)
+def _validity(label: Label | None, query: Query) -> str:
+    return "" if label is None else _badge("valid until", label.end, query)
 
 
-def _badge(what: str, end: datetime, now: datetime) -> Markup:
-    left = max(0, round((end - now).total_seconds()))
+def _badge(what: str, end: datetime, query: Query) -> Markup:
+    now = query.now
     shown = f"{end:%H:%M:%S}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    if query.request.snapshot is not None:
+        # A page of a past instant never changes, so nothing counts down on it.
+        return Markup('<time datetime="{}">{} {:%Y-%m-%d %H:%M:%S}</time>').format(
+            format_instant(end), what, end
+        )
+    left = max(0, round((end - now).total_seconds()))
     return Markup(
         '<time class="until" datetime="{}" data-end="{}" data-now="{}">{} {}<span>, in {} s</span>'
         "</time>"

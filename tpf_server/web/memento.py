@@ -4,10 +4,8 @@
 names the URL that pins it (``Content-Location``), under which following pages are found.
 """
 
-from dataclasses import replace
 from datetime import datetime
 
-from flask import Request
 from werkzeug.http import parse_date
 
 from annotations.instants import from_micros, to_micros
@@ -20,25 +18,30 @@ from tpf_server.web.responses import http_date
 
 
 def at_accepted_datetime(
-    asked: FragmentRequest, endpoint: Endpoint, request: Request, now: datetime
+    asked: FragmentRequest, endpoint: Endpoint, accepted: str, now: datetime
 ) -> FragmentRequest:
     """The request, pinned to the instant of ``Accept-Datetime`` unless its URL pins one.
 
     An instant in the future stands for now.
 
+    Args:
+        asked: the request without it.
+        endpoint: where it was asked.
+        accepted: the header field.
+        now: when.
+
     Raises:
         RequestError: the header field is no date.
     """
-    header = request.environ.get("HTTP_ACCEPT_DATETIME")
     live = endpoint.dataset.live
-    if header is None or live is None or asked.snapshot is not None:
+    if live is None or asked.snapshot is not None:
         return asked
-    instant = parse_date(header)
+    instant = parse_date(accepted)
     if instant is None:
-        raise RequestError(f"Accept-Datetime is no date: {header!r}")
+        raise RequestError(f"Accept-Datetime is no date: {accepted!r}")
     if instant >= now:
         return asked
-    return replace(asked, snapshot=Snapshot(to_micros(instant), live.snapshot(now).sequence))
+    return asked._replace(snapshot=Snapshot(to_micros(instant), live.snapshot(now).sequence))
 
 
 def memento_fields(query: Query) -> list[tuple[str, str]]:

@@ -28,11 +28,22 @@ class Metrics:
         self._seconds = Histogram(
             "tpf_request_seconds", "Seconds per request.", buckets=_BUCKETS, registry=self._registry
         )
+        # Looking a child up by its labels costs more than counting does.
+        self._counters: dict[tuple[str, str], Counter] = {}
 
     def watch(self, app: Flask) -> None:
-        """Count every request of the application."""
+        """Count every request that reaches the application."""
         app.before_request(self._start)
         app.after_request(self._count)
+
+    def count(self, method: str, status: str, seconds: float) -> None:
+        """Count one request."""
+        key = method if method in _METHODS else "OTHER", status
+        counter = self._counters.get(key)
+        if counter is None:
+            counter = self._counters[key] = self._requests.labels(*key)
+        counter.inc()
+        self._seconds.observe(seconds)
 
     def show(self) -> Response:
         """The text format of Prometheus."""
@@ -48,9 +59,7 @@ class Metrics:
         g.started = time.perf_counter()
 
     def _count(self, response: Response) -> Response:
-        method = request.method if request.method in _METHODS else "OTHER"
-        self._requests.labels(method, str(response.status_code)).inc()
-        self._seconds.observe(time.perf_counter() - g.started)
+        self.count(request.method, str(response.status_code), time.perf_counter() - g.started)
         return response
 
 

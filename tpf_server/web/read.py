@@ -1,97 +1,134 @@
-"""``GET`` and ``HEAD`` of a page of a fragment."""
+"""``GET`` and ``HEAD`` of a page of a fragment, as plain WSGI."""
 
 from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
-from flask import Request, Response
+from werkzeug.http import parse_date
 
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Query, evaluate, pose
-from tpf_server.fragments.freshness import entity_tag, kept_until, last_modified, max_age
+from tpf_server.fragments.freshness import (
+    entity_tag,
+    kept_until,
+    last_modified,
+    matching_tag,
+    max_age,
+)
 from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.request import read_request
-from tpf_server.web.compression import compress, encoding_of
+from tpf_server.web.compression import chosen_encoding, compressed
+from tpf_server.web.html import CONTENT_SECURITY_POLICY
 from tpf_server.web.memento import at_accepted_datetime, memento_fields
-from tpf_server.web.responses import answer, http_date, without_body
+from tpf_server.web.responses import COMMON, documentation_link, http_date
 from tpf_server.web.site import Site
 
-_VARY_STATIC = "Accept, Accept-Encoding"
-_VARY_LIVE = "Accept, Accept-Encoding, Accept-Datetime"
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
+
+_VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
+_VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime")
+_POLICY = ("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+
+
+class Reply(NamedTuple):
+    """An answer as WSGI gives it: status line, header fields, body."""
+
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
 
 
 def read_fragment(
-    site: Site, endpoint: Endpoint, chosen: Chosen, request: Request, url: str
-) -> Response:
+    site: Site, endpoint: Endpoint, chosen: Chosen, environ: "WSGIEnvironment", url: str
+) -> Reply:
     """Answer with a page, or with ``304`` where the client has it.
 
     Args:
         site: tells the time.
         endpoint: where it was asked.
         chosen: the format of the answer.
-        request: method, query string and conditional header fields.
+        environ: method, query string and header fields of the request.
         url: absolute URL that was asked for, without its query string.
 
     Raises:
-        RequestError: a malformed URL.
+        RequestError: a malformed URL or header field.
         SnapshotExpired: the URL pins a snapshot that is no longer retained.
     """
     now = site.clock.now()
     asked = read_request(
         url,
-        _query_string(request),
+        _query_string(environ),
         endpoint.reader,
         endpoint.page_size,
         endpoint.max_page_size,
         endpoint.max_values,
     )
-    query = pose(endpoint, at_accepted_datetime(asked, endpoint, request, now), now)
-    encoding = encoding_of(request) if site.settings.compress else None
-    tag = entity_tag(query, f"{chosen.media_type} {encoding or ''}")
-    if _unchanged(request, query, tag):
-        response = without_body(304)
-    elif request.method == "HEAD":
-        response = without_body()
-        response.headers["Content-Type"] = _content_type(chosen.media_type)
-    else:
-        response = answer(chosen.writer.write(evaluate(query)), _content_type(chosen.media_type))
-        if encoding is not None:
-            compress(response, encoding)
+    accepted = environ.get("HTTP_ACCEPT_DATETIME")
+    if accepted is not None:
+        asked = at_accepted_datetime(asked, endpoint, accepted, now)
+    query = pose(endpoint, asked, now)
+    encoding = None
+    if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
+        encoding = chosen_encoding(environ["HTTP_ACCEPT_ENCODING"])
+    tag = entity_tag(query, f"{chosen.media_type} {encoding}")
+    known = _unchanged(environ, query, tag)
     age = max_age(query)
-    fields = [
+    headers = [
+        ("Date", http_date(now)),
         ("Cache-Control", f"public, max-age={age}"),
-        ("Expires", http_date(query.now + timedelta(seconds=age))),
-        ("ETag", tag),
-        ("Vary", _VARY_STATIC if query.snapshot is None else _VARY_LIVE),
-        *memento_fields(query),
+        ("Expires", http_date(now + timedelta(seconds=age))),
+        ("ETag", known or tag),
+        ("Link", documentation_link(endpoint.base)),
+        *COMMON,
     ]
+    if query.snapshot is None:
+        headers.append(_VARY_STATIC)
+    else:
+        headers.append(_VARY_LIVE)
+        headers += memento_fields(query)
+        kept = kept_until(query)
+        if kept is not None:
+            headers.append(("X-Accel-Expires", f"@{kept}"))
     modified = last_modified(query)
     if modified is not None:
-        fields.append(("Last-Modified", http_date(modified)))
-    kept = kept_until(query)
-    if kept is not None:
-        fields.append(("X-Accel-Expires", f"@{kept}"))
-    response.headers.extend(fields)
-    return response
+        headers.append(("Last-Modified", http_date(modified)))
+    if known is not None:
+        return Reply("304 Not Modified", headers, b"")
+    headers.append(("Content-Type", f"{chosen.media_type}; charset=utf-8"))
+    if chosen.media_type == "text/html":
+        headers.append(_POLICY)
+    if environ["REQUEST_METHOD"] == "HEAD":
+        # Nothing is said about the length: it would have to be made to be known.
+        return Reply("200 OK", headers, b"")
+    body = chosen.writer.write(evaluate(query)).encode()
+    if encoding is not None:
+        packed = compressed(body, encoding)
+        if packed is not None:
+            body = packed
+            headers.append(("Content-Encoding", encoding))
+    headers.append(("Content-Length", str(len(body))))
+    return Reply("200 OK", headers, body)
 
 
-def _content_type(media_type: str) -> str:
-    return f"{media_type}; charset=utf-8"
-
-
-def _query_string(request: Request) -> str:
+def _query_string(environ: "WSGIEnvironment") -> str:
+    raw: str = environ.get("QUERY_STRING", "")
+    if raw.isascii():
+        return raw
     try:
-        return request.query_string.decode("utf-8")
+        return raw.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
         raise RequestError("the query string is not UTF-8") from None
 
 
-def _unchanged(request: Request, query: Query, tag: str) -> bool:
-    """Whether the client's copy is still right (RFC 9110, section 13.2.2)."""
-    if "HTTP_IF_NONE_MATCH" in request.environ:
-        # Weak comparison, as the standard asks for in this header field.
-        return request.if_none_match.contains_weak(tag.strip('"'))
+def _unchanged(environ: "WSGIEnvironment", query: Query, tag: str) -> str | None:
+    """The tag of the client's copy, if that is still right (RFC 9110, section 13.2.2)."""
+    if "HTTP_IF_NONE_MATCH" in environ:
+        return matching_tag(environ["HTTP_IF_NONE_MATCH"], tag)
     # A date cannot tell that a label has ended, so it counts for static datasets only.
-    if query.snapshot is not None or "HTTP_IF_MODIFIED_SINCE" not in request.environ:
-        return False
-    since, modified = request.if_modified_since, last_modified(query)
-    return since is not None and modified is not None and modified.replace(microsecond=0) <= since
+    if query.snapshot is not None or "HTTP_IF_MODIFIED_SINCE" not in environ:
+        return None
+    since, modified = parse_date(environ["HTTP_IF_MODIFIED_SINCE"]), last_modified(query)
+    if since is None or modified is None or modified.replace(microsecond=0) > since:
+        return None
+    return tag

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from datetime import datetime
-from email.utils import format_datetime
+from email.utils import formatdate
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,11 @@ JSON = "application/json"
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 _EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"
 
-_PUBLIC = (
+COMMON = (
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Expose-Headers", _EXPOSED),
 )
+"""What lets scripts of any origin read an answer."""
 
 
 class Whole(Response):
@@ -40,12 +41,18 @@ class Whole(Response):
 
 def http_date(instant: datetime) -> str:
     """An instant as header fields write it."""
-    return _http_date(instant.replace(microsecond=0))
+    return _http_date(int(instant.timestamp()))
 
 
 @lru_cache(maxsize=256)
-def _http_date(second: datetime) -> str:
-    return format_datetime(second, usegmt=True)
+def _http_date(second: int) -> str:
+    return formatdate(second, usegmt=True)
+
+
+@lru_cache(maxsize=16)
+def documentation_link(base: str) -> str:
+    """The ``Link`` to the documentation of the interface, on every answer."""
+    return f'<{base}api-doc>; rel="http://www.w3.org/ns/hydra/core#apiDocumentation"'
 
 
 def answer(body: str | bytes, media_type: str, status: int = 200) -> Response:
@@ -77,7 +84,7 @@ def options(allowed: tuple[str, ...]) -> Response:
     return response
 
 
-def dress(response: Response, now: datetime, api_doc: str, public: bool) -> Response:
+def dress(response: Response, now: datetime, base: str, public: bool) -> Response:
     """Add what every answer carries: its date, the way to the documentation, who may read it."""
     headers = response.headers
     if headers.get("Content-Type", "").startswith("text/html"):
@@ -85,8 +92,8 @@ def dress(response: Response, now: datetime, api_doc: str, public: bool) -> Resp
     headers.extend(
         [
             ("Date", http_date(now)),
-            ("Link", f'<{api_doc}>; rel="http://www.w3.org/ns/hydra/core#apiDocumentation"'),
-            *(_PUBLIC if public else ()),
+            ("Link", documentation_link(base)),
+            *(COMMON if public else ()),
         ]
     )
     return response

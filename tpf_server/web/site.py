@@ -50,12 +50,8 @@ class Site:
         except KeyError:
             raise NotFoundError(f"there is no dataset {name!r}") from None
 
-    def endpoint(self, base: str, path: str) -> Endpoint | None:
-        """The endpoint at a path, e.g. ``trains`` or ``trains/named-graph``."""
-        return self.endpoints(base).get(path)
-
     def endpoints(self, base: str) -> Mapping[str, Endpoint]:
-        """All endpoints by path, with URLs below `base`."""
+        """All endpoints by path (``trains``, ``trains/named-graph``), with URLs below `base`."""
         found = self._endpoints.get(base)
         if found is None:
             found = {endpoint.path: endpoint for endpoint in self._make(base)}

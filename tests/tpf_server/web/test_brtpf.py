@@ -52,6 +52,7 @@ def test_the_form_announces_values_and_limit(served: Served) -> None:
     (template,) = page.objects(HYDRA + "template")
     assert template.endswith("{?subject,predicate,object,graph,limit,values}")
     assert "http://vocab.org/brtpf#values" in page.objects(HYDRA + "property")
+    assert len(page.objects(TMP + "mapping")) == 2
     assert set(page.objects(TMP + "maximum")) == {"50", "1000"}
 
 

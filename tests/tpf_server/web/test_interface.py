@@ -118,6 +118,7 @@ def test_the_form_has_one_template_with_four_mappings(served: Served) -> None:
         BASE + "trains{?subject,predicate,object,graph"
     )
     assert len(page.objects(HYDRA + "search", BASE + "trains#dataset")) == 1
+    assert len(page.objects(HYDRA + "mapping")) == 4
     properties = page.objects(HYDRA + "property")
     assert {RDF + "subject", RDF + "predicate", RDF + "object"} <= set(properties)
     assert "http://www.w3.org/ns/sparql-service-description#graph" in properties
@@ -346,7 +347,7 @@ def test_page_labels_off_is_a_foreign_server(tmp_path_factory: pytest.TempPathFa
         served.publish((quad("t1", "delay", '"5"'), SOON))
         page = served.page("trains/named-graph?limit=100")
         temporal = {row.predicate for row in page.metadata if TMP in row.predicate}
-        assert temporal == {f"<{TMP}evaluatedAt>", f"<{TMP}maximum>"}
+        assert temporal == {f"<{TMP}{name}>" for name in ("evaluatedAt", "mapping", "maximum")}
         assert len(page.data) == len(STATIC) + 2
 
 

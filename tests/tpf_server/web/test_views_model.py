@@ -97,9 +97,8 @@ def test_every_view_answers_like_the_annotated_data(
             served.publish(*[(f.quad, f.label) for f in facts.values() if f.label is not None])
         now = NOON + timedelta(seconds=seconds)
         served.clock.advance_to(now)
-        endpoint = served.app.extensions["tpf_server"].endpoint(
-            served.settings.base, f"trains/{view}"
-        )
+        site = served.app.extensions["tpf_server"]
+        endpoint = site.endpoints(served.settings.base)[f"trains/{view}"]
         labels: dict[Quad, Label | None] = dict.fromkeys(static)
         for fact in facts.values():
             if fact.valid_at(now):

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from annotations.terms import Quad, Triple
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_server.fragments.fragment import Fragment
+from tpf_server.fragments.metadata import Metadata, metadata, triple_lines
 
 
 class Writer(Protocol):
@@ -26,12 +27,24 @@ class Writer(Protocol):
         """The body."""
 
 
-def triple_lines(triples: Iterable[Triple | Quad]) -> str:
-    """Lines of N-Triples; graphs are dropped."""
-    return "".join([f"{row[0]} {row[1]} {row[2]} .\n" for row in triples])
+def quad_lines(quads: Iterable[Quad]) -> str:
+    """Lines of N-Quads."""
+    return "".join([f"{s} {p} {o} {g} .\n" if g else f"{s} {p} {o} .\n" for s, p, o, g in quads])
+
+
+def metadata_lines(page: Metadata) -> str:
+    """The metadata as lines of N-Triples."""
+    return f"{triple_lines(page.before)}{page.controls.lines}{triple_lines(page.after)}"
+
+
+def in_graph(lines: str, graph: Term) -> str:
+    """Lines of N-Triples as lines of N-Quads in a graph."""
+    # A line feed in a literal is escaped, so this is found at the ends of lines only.
+    return lines if graph == DEFAULT_GRAPH else lines.replace(" .\n", f" {graph} .\n")
 
 
 def triples_of_page(fragment: Fragment) -> str:
     """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple."""
-    lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q in fragment.rows.quads])
-    return "".join(lines) + triple_lines(fragment.metadata)
+    quads = fragment.rows.quads
+    lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q in quads])
+    return "".join(lines) + metadata_lines(metadata(fragment))

@@ -1,15 +1,20 @@
-"""JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph of its own."""
+"""JSON-LD 1.1, expanded form: nodes by subject, and the metadata as a named graph of its own.
 
-import json
+The text is put together from that of the terms: what canonical N-Triples escapes in a literal, and
+how, is what JSON allows, and an IRI holds nothing that JSON would escape.
+"""
+
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from annotations.namespaces import RDF_TYPE
-from annotations.terms import DEFAULT_GRAPH, Triple, literal_parts
+from annotations.terms import DEFAULT_GRAPH, Term, Triple
+from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment
+from tpf_server.fragments.metadata import metadata
 
-_XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
-_Node: TypeAlias = dict[str, Any]
+_XSD_STRING = "^^<http://www.w3.org/2001/XMLSchema#string>"
 
 
 class JsonLdWriter:
@@ -19,45 +24,89 @@ class JsonLdWriter:
     suffix = "jsonld"
     media_types = ("application/ld+json", "application/json")
 
+    def __init__(self) -> None:
+        self._controls: WeakKeyDictionary[Endpoint, str] = WeakKeyDictionary()
+
     def write(self, fragment: Fragment) -> str:
         """The body: default graph, named graphs, metadata graph."""
-        graphs: dict[str, list[Triple]] = {}
-        for quad in fragment.rows.quads:
-            graphs.setdefault(quad.graph, []).append(quad.triple)
-        graphs.setdefault(fragment.metadata_graph, []).extend(fragment.metadata)
-        document = nodes(graphs.pop(DEFAULT_GRAPH, ()))
-        document += [{"@id": _id(name), "@graph": nodes(rows)} for name, rows in graphs.items()]
-        return json.dumps(document, ensure_ascii=False)
+        graphs: dict[Term, list[Triple]] = {}
+        for subject, predicate, value, graph in fragment.rows.quads:
+            graphs.setdefault(graph, []).append((subject, predicate, value))  # type: ignore[arg-type]
+        about = metadata(fragment)
+        endpoint = fragment.query.endpoint
+        controls = self._controls.get(endpoint)
+        if controls is None:
+            controls = self._controls[endpoint] = nodes(about.controls.triples)
+        # What belongs to one subject may stand in several nodes; clients need this order.
+        texts = [nodes(about.before), controls, nodes(about.after)]
+        document = []
+        default = graphs.pop(DEFAULT_GRAPH, None)
+        if default is not None:
+            document.append(nodes(default))
+        document += [_graph(name, nodes(triples)) for name, triples in graphs.items()]
+        document.append(_graph(about.graph, ",\n".join(texts)))
+        return f"[{_joined(document)}]"
 
 
-def nodes(triples: Iterable[Triple]) -> list[_Node]:
-    """The triples as node objects in expanded form."""
-    found: dict[str, _Node] = {}
+def document(triples: Iterable[Triple]) -> str:
+    """Triples of the default graph as a JSON-LD document in expanded form."""
+    return f"[{nodes(triples)}]"
+
+
+def nodes(triples: Iterable[Triple]) -> str:
+    """The triples as node objects, separated by commas; empty where there are none."""
+    found: dict[str, dict[str, list[str]]] = {}
     for subject, predicate, value in triples:
         if value.startswith("<<("):
             continue
         node = found.get(subject)
         if node is None:
-            node = found[subject] = {"@id": _id(subject)}
-        if predicate == RDF_TYPE and not value.startswith('"'):
-            node.setdefault("@type", []).append(_id(value))
+            node = found[subject] = {}
+        text = _value(value)
+        if predicate == RDF_TYPE and value[0] != '"':
+            key, text = "@type", text[7:-1]
         else:
-            node.setdefault(predicate[1:-1], []).append(_value(value))
-    return list(found.values())
+            key = predicate[1:-1]
+        values = node.get(key)
+        if values is None:
+            node[key] = [text]
+        else:
+            values.append(text)
+    return ",\n".join(
+        [
+            f'{{"@id":{_id(subject)},'
+            + ",".join([f'"{key}":[{",".join(values)}]' for key, values in node.items()])
+            + "}"
+            for subject, node in found.items()
+        ]
+    )
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ",\n".join([text for text in texts if text])
+
+
+def _graph(name: str, text: str) -> str:
+    return f'{{"@id":{_id(name)},"@graph":[{text}]}}'
 
 
 def _id(term: str) -> str:
-    return term[1:-1] if term[0] == "<" else term
+    return f'"{term[1:-1]}"' if term[0] == "<" else f'"{term}"'
 
 
-def _value(term: str) -> _Node:
+def _value(term: str) -> str:
     if term[0] != '"':
-        return {"@id": _id(term)}
-    lexical, language, datatype = literal_parts(term)
-    if language is not None:
-        tag, _, direction = language.partition("--")
-        value = {"@value": lexical, "@language": tag}
-        return value | {"@direction": direction} if direction else value
-    if datatype == _XSD_STRING:
-        return {"@value": lexical}
-    return {"@value": lexical, "@type": datatype}
+        return f'{{"@id":{_id(term)}}}'
+    end = term.rfind('"') + 1
+    lexical, suffix = term[:end], term[end:]
+    if not suffix or suffix == _XSD_STRING:
+        return f'{{"@value":{lexical}}}'
+    if suffix[0] == "^":
+        return f'{{"@value":{lexical},"@type":"{suffix[3:-1]}"}}'
+    return f'{{"@value":{lexical},{_language(suffix[1:])}}}'
+
+
+@lru_cache(maxsize=256)
+def _language(text: str) -> str:
+    tag, _, direction = text.partition("--")
+    return f'"@language":"{tag}"' + (f',"@direction":"{direction}"' if direction else "")

@@ -1,6 +1,8 @@
 """N-Quads (RDF 1.2)."""
 
 from tpf_server.fragments.fragment import Fragment
+from tpf_server.fragments.metadata import metadata
+from tpf_server.fragments.writers.base import in_graph, metadata_lines, quad_lines
 
 
 class NQuadsWriter:
@@ -12,10 +14,5 @@ class NQuadsWriter:
 
     def write(self, fragment: Fragment) -> str:
         """The body: data, then metadata."""
-        graph = fragment.metadata_graph
-        lines = [
-            f"{s} {p} {o} {g} .\n" if g else f"{s} {p} {o} .\n"
-            for s, p, o, g in fragment.rows.quads
-        ]
-        lines += [f"{s} {p} {o} {graph} .\n" for s, p, o in fragment.metadata]
-        return "".join(lines)
+        about = metadata(fragment)
+        return quad_lines(fragment.rows.quads) + in_graph(metadata_lines(about), about.graph)

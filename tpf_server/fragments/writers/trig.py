@@ -5,7 +5,8 @@ from operator import itemgetter
 
 from annotations.terms import DEFAULT_GRAPH
 from tpf_server.fragments.fragment import Fragment
-from tpf_server.fragments.writers.base import triple_lines
+from tpf_server.fragments.metadata import metadata, triple_lines
+from tpf_server.fragments.writers.base import metadata_lines
 
 _graph = itemgetter(3)
 
@@ -23,5 +24,6 @@ class TrigWriter:
         for graph, quads in groupby(fragment.rows.quads, key=_graph):
             lines = triple_lines(quads)
             blocks.append(lines if graph == DEFAULT_GRAPH else f"{graph} {{\n{lines}}}\n")
-        blocks.append(f"{fragment.metadata_graph} {{\n{triple_lines(fragment.metadata)}}}\n")
+        about = metadata(fragment)
+        blocks.append(f"{about.graph} {{\n{metadata_lines(about)}}}\n")
         return "".join(blocks)
