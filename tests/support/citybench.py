@@ -26,7 +26,9 @@ def static_store(folder: Path) -> ox.Store:
         ("AarhusCulturalEvents", ox.NamedNode("http://localhost/culturalevents")),
         ("AarhusLibraryEvents", ox.NamedNode("http://localhost/libraryevents")),
     ):
-        store.bulk_load(path=folder / "static" / f"{name}.n3", format=ox.RdfFormat.N3, to_graph=graph)
+        store.bulk_load(
+            path=folder / "static" / f"{name}.n3", format=ox.RdfFormat.N3, to_graph=graph
+        )
     return store
 
 
@@ -58,9 +60,12 @@ class Sensors:
         with path.open(newline="") as file:
             if sensor == "UserLocationService":
                 lines = [line.strip().replace("|", ",").split(",") for line in file]
-                for number, (user, latitude, longitude) in enumerate(lines[:count]):
+                # The user comes near the events after a quarter of an hour.
+                for number, (user, latitude, longitude) in enumerate(lines[14 : 14 + count]):
                     yield Arrival(
-                        SERVICE + sensor, number * 1000, self._location(user, latitude, longitude, number)
+                        SERVICE + sensor,
+                        number * 1000,
+                        self._location(user, latitude, longitude, number),
                     )
                 return
             properties = self._properties(sensor)
@@ -71,7 +76,9 @@ class Sensors:
                 for kind, value in _values(row).items():
                     if kind in properties:
                         node = f"<{SERVICE}{sensor}-{kind}-{number}>"
-                        triples += self._observation(node, sensor, properties[kind], f'"{value}"{_DOUBLE}')
+                        triples += self._observation(
+                            node, sensor, properties[kind], f'"{_plain(value)}"{_DOUBLE}'
+                        )
                 yield Arrival(SERVICE + sensor, number * 1000, tuple(triples))
 
     @staticmethod
@@ -83,15 +90,22 @@ class Sensors:
             (node, f"<{_SSN}observedBy>", f"<{SERVICE}{sensor}>"),
         ]
 
-    def _location(self, user: str, latitude: str, longitude: str, number: int) -> tuple[Triple, ...]:
+    def _location(
+        self, user: str, latitude: str, longitude: str, number: int
+    ) -> tuple[Triple, ...]:
         sensor = "UserLocationService"
         node = f"<{SERVICE}{sensor}-{number}>"
         place = f"<{SERVICE}{sensor}-place-{number}>"
         return (
             *self._observation(node, sensor, f"<{user}>", place),
-            (place, f"<{_CT}hasLatitude>", f'"{latitude}"{_DOUBLE}'),
-            (place, f"<{_CT}hasLongitude>", f'"{longitude}"{_DOUBLE}'),
+            (place, f"<{_CT}hasLatitude>", f'"{_plain(latitude)}"{_DOUBLE}'),
+            (place, f"<{_CT}hasLongitude>", f'"{_plain(longitude)}"{_DOUBLE}'),
         )
+
+
+def _plain(number: str) -> str:
+    """The number as pyoxigraph's store writes it back."""
+    return repr(float(number)).removesuffix(".0")
 
 
 def _values(row: dict[str, str]) -> dict[str, str]:
