@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from annotations.labels import Expiration, Fact, Interval, Labelling
 from annotations.terms import Quad
@@ -99,6 +99,7 @@ class MeasurableFeed(Feed, Protocol):
         """The span of `batches` with the same arguments; ``None`` where there are none."""
 
 
+@runtime_checkable
 class StreamSource(Protocol):
     """Something that can be told as streams of timestamped triples."""
 

@@ -118,7 +118,8 @@ def test_without_java_one_process_does_it(
     ("arguments", "status", "message"),
     [
         (["irail", "absent.zip", "-o", "out"], 1, "tpf-load: absent.zip: No such file"),
-        (["irail", "absent.zip"], 2, "Missing option"),
+        (["irail", "absent.zip"], 2, "--output, --facts or --streams"),
+        (["gtfs", "absent.zip"], 2, "Missing option"),
         (["irail", "a", "-o", "out", "--from", "2014-12-05"], 2, "not an xsd:dateTime"),
         (["irail", "a", "-o", "out", "--from", "2014-12-05T00:00:00"], 2, "needs a time zone"),
         (["rdf", "absent*.nt", "-o", "out"], 1, "no file matches absent*.nt"),
@@ -164,3 +165,21 @@ def test_settings_of_spark_come_from_the_environment() -> None:
     assert settings == SparkSettings(master="local[3]", memory="4g")
     with pytest.raises(SettingError, match="TPF_SPARK_CORES is no setting"):
         SparkSettings.from_environment({"TPF_SPARK_CORES": "2"})
+
+
+def test_dynamic_facts_and_streams_as_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
+) -> None:
+    facts, streams = tmp_path / "facts.nq", tmp_path / "streams"
+    arguments = ["irail", day, "--facts", facts, "--method", "rdf-1.2", "--streams", streams]
+    arguments += ["--dataset", "http://h/trains"]
+    assert run(monkeypatch, "load", *arguments) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        f"2 facts, annotated by rdf-1.2, in {facts}",
+        f"2 triples of streams in {streams}",
+    ]
+    assert "<http://h/trains/facts/reifier/" in facts.read_text()
+    assert len((streams / "irail.tsv").read_text().splitlines()) == 2
+    arguments += ["--from", "2020-01-01T00:00:00Z", "--quiet"]
+    assert run(monkeypatch, "load", *arguments) == 0
+    assert facts.read_text() == ""

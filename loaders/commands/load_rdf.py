@@ -1,0 +1,54 @@
+"""``tpf-load rdf``."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+import typer
+
+from annotations.clock import SystemClock
+from loaders.commands import options
+from loaders.rdf.build import load_rdf_local, load_rdf_spark
+from loaders.rdf.pieces import input_files
+
+
+def rdf(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="INPUT...", help="Files, directories or patterns.")
+    ],
+    output: options.Output,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at what is malformed.")] = False,
+    rejects: Annotated[
+        Path | None,
+        typer.Option("--rejects", help="Directory for what is malformed [OUTPUT.rejects]."),
+    ] = None,
+    engine: options.EngineOption = options.Engine.AUTO,
+    replace: options.Replace = False,
+    master: options.Master = None,
+    memory: options.Memory = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld, also .gz .bz2 .zst."""
+    options.check_store(output, replace)
+    files = input_files(inputs)
+    aside = rejects or output.with_name(f"{output.name}.rejects")
+    given = _RdfOptions(
+        created=SystemClock().now(), rejects=aside / "rejects.ndjson", strict=strict,
+        source=" ".join(inputs),
+    )  # fmt: skip
+    options.Job(output, engine, replace, master, memory, quiet).run(
+        "rdf",
+        lambda session, report: options.told(
+            load_rdf_spark(files, output, session, report=report, **given), output, aside
+        ),
+        lambda report: options.told(
+            load_rdf_local(files, output, report=report, **given), output, aside
+        ),
+    )
+
+
+class _RdfOptions(TypedDict):
+    created: datetime
+    rejects: Path
+    strict: bool
+    source: str

@@ -1,0 +1,146 @@
+"""Options that several commands share, and what all loads have in common."""
+
+import enum
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from annotations.errors import AnnotationError
+from annotations.instants import parse_instant
+from loaders.errors import JavaNotFoundError, OutputError
+from loaders.progress import Report, shown_on
+from loaders.rdf.build import RdfSummary
+from loaders.session import SparkSettings, spark_session
+from tpf_server.store.layout import MANIFEST
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Engine(enum.StrEnum):
+    """What does the work of a load."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+def instant_option(text: str) -> datetime:
+    """An instant that is given on the command line."""
+    try:
+        return parse_instant(text)
+    except AnnotationError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Write the output anew if it exists.")]
+EngineOption = Annotated[
+    Engine, typer.Option("--engine", help="auto: Spark where there is a Java, else one process.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", help="Spark master [local[*], or TPF_SPARK_MASTER].")
+]
+Memory = Annotated[
+    str | None, typer.Option("--memory", help="Memory of Spark's driver [2g, or TPF_SPARK_MEMORY].")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]
+From = Annotated[
+    datetime | None,
+    typer.Option("--from", parser=instant_option, metavar="T", help="First instant, in ISO 8601."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(
+        "--until", parser=instant_option, metavar="T", help="First instant no longer wanted."
+    ),
+]
+
+
+class Form(enum.StrEnum):
+    """What a source is written as."""
+
+    STORE = "store"
+    NTRIPLES = "ntriples"
+
+
+FormOption = Annotated[
+    Form, typer.Option("--format", help="A store that the server opens, or N-Triples files.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all loads have in common; no output: nothing static is written."""
+
+    output: Path | None
+    engine: Engine
+    replace: bool
+    master: str | None
+    memory: str | None
+    quiet: bool
+
+    def run(
+        self,
+        name: str,
+        spark: Callable[["SparkSession", Report], list[str]],
+        local: Callable[[Report], list[str]],
+    ) -> None:
+        """Do it with Spark or without, and print the lines that come back."""
+        settings = SparkSettings.from_environment(
+            os.environ, master=self.master, memory=self.memory
+        )
+        begun = time.monotonic()
+        lines: list[str] | None = None
+        engine = Engine.SPARK
+        with shown_on(Console(stderr=True), self.quiet) as report:
+            if self.engine is not Engine.LOCAL:
+                try:
+                    report.stage("starting Spark")
+                    with spark_session(settings, os.environ, f"tpf-load {name}") as session:
+                        lines = spark(session, report)
+                except JavaNotFoundError as error:
+                    if self.engine is Engine.SPARK:
+                        raise
+                    typer.echo(f"tpf-load: without Spark: {error}", err=True)
+            if lines is None:
+                engine = Engine.LOCAL
+                lines = local(report)
+        if not self.quiet:
+            lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")
+            typer.echo("\n".join(lines), err=True)
+
+
+def told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:
+    """The lines that tell the user what a load did."""
+    manifest = summary.manifest
+    lines = [
+        f"{reject.path}, line {reject.line}: {reject.message}: {reject.text}".rstrip(": ")
+        for reject in summary.first_rejects
+    ]
+    if summary.rejects:
+        lines.append(f"{summary.rejects} malformed, left out; all of them in {aside}")
+    size = sum(entry.bytes for entry in manifest.files.values())
+    graphs = f", {manifest.graphs} named graphs" if manifest.graphs else ""
+    lines.append(
+        f"{manifest.quads} triples, {manifest.terms - 1} terms, "
+        f"{summary.predicates} predicates{graphs}, {size / 1e6:.1f} MB in {output}"
+    )
+    return lines
+
+
+def check_store(output: Path, replace: bool) -> None:
+    """Refuse, before any work, to write a store where one is.
+
+    Raises:
+        OutputError: there is one, and it is not to be replaced.
+    """
+    if (output / MANIFEST).exists() and not replace:
+        raise OutputError(f"{output} is a store already; --replace writes it anew")
