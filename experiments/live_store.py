@@ -228,7 +228,7 @@ def main(
         result["readers"] = [pipe.recv() for pipe in pipes]
         for process in processes:
             process.join()
-        if place.startswith(folder):
+        if Path(place).parent == Path(folder):
             files = Path(folder).iterdir()
             result["files_mb"] = {f.name: round(f.stat().st_size / 1e6, 1) for f in files}
         store.close()

@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from annotations.errors import OverlapError
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Fact, FactKey, check_no_overlap, key_of
+from annotations.methods.names import identity
 from annotations.terms import Quad
 from tpf_server.errors import PublishError
 from tpf_server.store.live_index import FactIndex
 from tpf_server.store.live_log import FOREVER, NO_START, Version
+from tpf_server.store.live_names import token_bits
 from tpf_server.store.live_rows import EXPIRING, INTERVALS
 
 
@@ -111,7 +113,7 @@ class _Planner:
             else:
                 new = self._interval(start, end, fact)
             if new:
-                self._add(fact.quad, start, end)
+                self._add(fact, start, end)
                 self._effects.facts += 1
 
     def _expiring(self, end: int, fact: Fact) -> bool:
@@ -192,13 +194,15 @@ class _Planner:
             shorter = version._replace(row=self._index.take_row(), end=instant)
             self._effects.added.append(shorter)
 
-    def _add(self, quad: Quad, start: int, end: int) -> None:
+    def _add(self, fact: Fact, start: int, end: int) -> None:
+        bits = token_bits(identity(fact))
         kind = EXPIRING if start == NO_START else INTERVALS
         slot = self._slots[kind]
         if slot is None:
             slot = self._slots[kind] = self._index.take_slot()
             self._effects.slots.append(slot)
-        self._effects.added.append(Version(self._index.take_row(), slot, *quad, start, end))
+        row = self._index.take_row()
+        self._effects.added.append(Version(row, slot, *fact.quad, start, end, bits))
 
 
 def show(quad: Quad) -> str:

@@ -19,14 +19,13 @@ from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.methods.names import identity
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_server.store.live_log import FOREVER, NO_START, Floor, Record, Version
+from tpf_server.store.live_names import Names, token_bits
 from tpf_server.store.live_postings import Postings
 from tpf_server.store.live_rows import ANY, EXPIRING, INTERVALS, Rows
 
 NAMED = -2
 """The graph of a pattern that matches all graphs but the default one."""
 _ROW = 0xFFFFFFFF
-_NAMED = -2
-"""As the graph of a pattern of numbers: any graph but the default graph."""
 _COLUMNS = ("subject_of", "predicate_of", "graph_of", "kind_of")
 _KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
 
@@ -69,7 +68,7 @@ class FactIndex:
         self._next_slot = 0
         self._superseded: deque[tuple[int, int]] = deque()
         self._ends: tuple[list[int], list[int]] = ([], [])
-        self._rows_by_identity: dict[str, set[int]] | None = None
+        self._names = Names(self.rows)
 
     # Following the log
 
@@ -120,27 +119,20 @@ class FactIndex:
             if version.graph:
                 self._by_graph.add(rows.graph_of[slot], slot)
                 self._by_graph.add(NAMED, slot)
-                self._by_graph.add(_NAMED, slot)
             self._slot_of_key[self._key(slot, rows.object[row])] = slot
         self._by_object.add(rows.object[row], slot)
         if removed == FOREVER and (version.start == NO_START or not self._keep_history):
             heapq.heappush(self._ends[rows.kind_of[slot]], version.end << 32 | row)
-        if self._rows_by_identity is not None:
-            self._rows_by_identity.setdefault(identity(self.fact(row)), set()).add(row)
+        self._names.add(row)
 
     def _retire(self, row: int) -> None:
         rows = self.rows
-        if self._rows_by_identity is not None:
-            token = identity(self.fact(row))
-            self._rows_by_identity[token].discard(row)
-            if not self._rows_by_identity[token]:
-                del self._rows_by_identity[token]
         obj = rows.object[row]
         key = self._key(rows.slot[row], obj)
         graph = rows.terms.text(rows.graph_of[rows.slot[row]])
         slot, empty = rows.remove(row)
         self._free_rows.add(row)
-        if empty or not (rows.numpy("object")[rows.rows(slot)] == obj).any():
+        if empty or not rows.holds(slot, obj):
             self._by_object.discard(obj, slot)
         if empty:
             del self._slot_of_key[key]
@@ -150,7 +142,6 @@ class FactIndex:
             if graph:
                 self._by_graph.discard(rows.graph_of[slot], slot)
                 self._by_graph.discard(NAMED, slot)
-                self._by_graph.discard(_NAMED, slot)
             rows.release_slot(slot)
             self._free_slots.add(slot)
 
@@ -253,8 +244,6 @@ class FactIndex:
         numbers = [ANY if term is None else find(term) for term in pattern[:4]]
         if pattern.graph == NAMED_GRAPHS:
             numbers[3] = NAMED
-        if pattern.graph == NAMED_GRAPHS:
-            numbers[3] = _NAMED
         if None in numbers:
             return None
         return NumberPattern._make((*numbers, _KINDS[pattern.labelling]))
@@ -268,9 +257,7 @@ class FactIndex:
             choices.append(self._by_predicate.get(pattern.predicate))
         if pattern.object != ANY:
             choices.append(self._by_object.get(pattern.object))
-        if pattern.graph == _NAMED or (
-            pattern.graph != ANY and self.rows.terms.text(pattern.graph)
-        ):
+        if pattern.graph == NAMED or (pattern.graph != ANY and self.rows.terms.text(pattern.graph)):
             choices.append(self._by_graph.get(pattern.graph))
         return min(choices, key=len)
 
@@ -284,7 +271,7 @@ class FactIndex:
             and (
                 graph == ANY
                 or graph == rows.graph_of[slot]
-                or (graph == _NAMED and rows.terms.text(rows.graph_of[slot]) != DEFAULT_GRAPH)
+                or (graph == NAMED and rows.terms.text(rows.graph_of[slot]) != DEFAULT_GRAPH)
             )
             and (kind == ANY or kind == rows.kind_of[slot])
         )
@@ -311,15 +298,11 @@ class FactIndex:
         return found
 
     def slots_of_identity(self, token: str) -> dict[int, set[int]]:
-        """The rows whose fact has this token, by slot. The first call indexes all facts."""
-        if self._rows_by_identity is None:
-            self._rows_by_identity = {}
-            for slot in self._slots:
-                for row in self.rows.rows(slot):
-                    self._rows_by_identity.setdefault(identity(self.fact(row)), set()).add(row)
+        """The rows whose fact has this token, by slot."""
         found: dict[int, set[int]] = {}
-        for row in self._rows_by_identity.get(token, ()):
-            found.setdefault(self.rows.slot[row], set()).add(row)
+        for row in self._names.find(token_bits(token)):
+            if self.rows.row_in_use(row) and identity(self.fact(row)) == token:
+                found.setdefault(self.rows.slot[row], set()).add(row)
         return found
 
     def fact(self, row: int) -> Fact:

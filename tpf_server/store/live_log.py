@@ -24,6 +24,8 @@ NO_START = -(2**63)
 """The start of an expiring version, which has none: before every instant."""
 FOREVER = 2**63 - 1
 """The end of what has not ended: after every instant and every sequence number."""
+LOG_FORMAT = "2"
+"""Changes with what a record says or how it is written."""
 
 
 class Version(NamedTuple):
@@ -37,6 +39,8 @@ class Version(NamedTuple):
     graph: str
     start: int
     end: int
+    token: int
+    """The first 64 bits of the token of the names that are minted for the fact, signed."""
 
 
 class Carried(NamedTuple):
@@ -93,7 +97,7 @@ def encode(record: Record) -> bytes:
     def row(version: Version) -> list[int]:
         start = version.start if version.start != NO_START else None
         numbers = [terms.setdefault(term, len(terms)) for term in version[2:6]]
-        return [version.row, version.slot, *numbers, start, version.end]  # type: ignore[list-item]
+        return [version.row, version.slot, *numbers, start, version.end, version.token]  # type: ignore[list-item]
 
     body = {
         "added": [row(version) for version in record.added],
@@ -117,9 +121,9 @@ def decode(sequence: int, published: int, payload: bytes) -> Record:
         terms = body["terms"]
 
         def version(numbers: list[int | None]) -> Version:
-            row, slot, s, p, o, g, start, end = numbers
+            row, slot, s, p, o, g, start, end, token = numbers
             start = NO_START if start is None else start
-            return Version(row, slot, terms[s], terms[p], terms[o], terms[g], start, end)  # type: ignore[arg-type]
+            return Version(row, slot, terms[s], terms[p], terms[o], terms[g], start, end, token)  # type: ignore[arg-type]
 
         return Record(
             sequence,

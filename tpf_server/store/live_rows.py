@@ -12,6 +12,7 @@ Oriented Database Applications in SQL*, 1999, chapter 10.
 
 from array import array
 from bisect import bisect_right, insort
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ ANY = -1
 EXPIRING, INTERVALS = 0, 1
 """The two kinds of slots."""
 _NOT_USED = FOREVER
+_FEW = 16
 
 
 def _grown(column: "array[int]", size: int, value: int) -> "array[int]":
@@ -41,13 +43,15 @@ class Rows:
         self.end = array("q")
         self.added = array("q")
         self.removed = array("q")
+        self.token = array("q")
         self.object = array("i")
         self.slot = array("i")
         self.subject_of = array("i")
         self.predicate_of = array("i")
         self.graph_of = array("i")
         self.kind_of = array("b")
-        self.rows_of: list[int | array[int] | None] = []
+        self.rows_of: list[int | tuple[int, ...] | array[int] | None] = []
+        # Tuples of numbers, unlike arrays, are no concern of the garbage collector.
         self.live_rows = 0
         """Rows in use, superseded ones included."""
         self.probes = 0
@@ -67,7 +71,7 @@ class Rows:
     def _make_room(self, row: int, slot: int) -> None:
         if row >= len(self.start):
             size = max(row + 1, 2 * len(self.start), 64)
-            for name in ("start", "end", "removed"):
+            for name in ("start", "end", "removed", "token"):
                 setattr(self, name, _grown(getattr(self, name), size, 0))
             self.added = _grown(self.added, size, _NOT_USED)
             for name in ("object", "slot"):
@@ -98,6 +102,7 @@ class Rows:
         self.end[row] = version.end
         self.added[row] = added
         self.removed[row] = removed
+        self.token[row] = version.token
         self.object[row] = self.terms.acquire(version.object)
         self.slot[row] = slot
         self.live_rows += 1
@@ -110,8 +115,12 @@ class Rows:
             self.kind_of[slot] = EXPIRING if version.start == NO_START else INTERVALS
             return True
         if isinstance(rows, int):
-            self.rows_of[slot] = rows = array("i", [rows])
-        if self._order(rows[-1]) <= self._order(row):
+            rows = (rows,)
+        if isinstance(rows, tuple):
+            place = bisect_right(rows, self._order(row), key=self._order)
+            rows = (*rows[:place], row, *rows[place:])
+            self.rows_of[slot] = rows if len(rows) <= _FEW else array("i", rows)
+        elif self._order(rows[-1]) <= self._order(row):
             rows.append(row)
         else:
             insort(rows, row, key=self._order)
@@ -132,8 +141,12 @@ class Rows:
                 del rows[0]
             else:
                 rows.remove(row)
-            if len(rows) == 1:
-                self.rows_of[slot] = rows[0]
+            if len(rows) <= _FEW // 2:
+                self.rows_of[slot] = tuple(rows)
+            empty = False
+        elif isinstance(rows, tuple):
+            rest = tuple(one for one in rows if one != row)
+            self.rows_of[slot] = rest[0] if len(rest) == 1 else rest
             empty = False
         else:
             self.rows_of[slot] = None
@@ -149,12 +162,19 @@ class Rows:
         for column in (self.subject_of, self.predicate_of, self.graph_of):
             self.terms.release(column[slot])
 
-    def rows(self, slot: int) -> "array[int]":
-        """All rows of a slot in order; a copy where there is one only."""
+    def rows(self, slot: int) -> Sequence[int]:
+        """All rows of a slot in order."""
         rows = self.rows_of[slot] if slot < len(self.rows_of) else None
         if rows is None:
-            return array("i")
-        return array("i", [rows]) if isinstance(rows, int) else rows
+            return ()
+        return (rows,) if isinstance(rows, int) else rows
+
+    def holds(self, slot: int, obj: int) -> bool:
+        """Whether a row of a slot has this object."""
+        rows = self.rows(slot)
+        if len(rows) <= _FEW:
+            return any(self.object[row] == obj for row in rows)
+        return bool((self.numpy("object")[np.asarray(rows)] == obj).any())
 
     def row_at(self, slot: int, instant: int, sequence: int) -> int:
         """The row of a slot that is valid at an instant of a state, or -1. Bisects."""
@@ -190,11 +210,28 @@ class Rows:
         if self.kind_of[slot] == EXPIRING:
             return FOREVER
         rows = self.rows(slot)
-        for position in range(bisect_right(rows, instant, key=self.start.__getitem__), len(rows)):
-            row = rows[position]
+        position = bisect_right(rows, instant, key=self.start.__getitem__)
+        for row in rows[position : position + _FEW]:
             self.probes += 1
             if self.added[row] <= sequence < self.removed[row] and obj in (ANY, self.object[row]):
                 return self.start[row]
+        position += _FEW
+        if position >= len(rows):
+            return FOREVER
+        return self._next_start_of_many(np.asarray(rows[position:]), sequence, obj)
+
+    def _next_start_of_many(self, rows: npt.NDArray[Any], sequence: int, obj: int) -> int:
+        columns = self.numpy("added"), self.numpy("removed"), self.numpy("object")
+        position, size = 0, 256
+        while position < len(rows):
+            block = rows[position : position + size]
+            added, removed, objects = (column[block] for column in columns)
+            found = (added <= sequence) & (sequence < removed)
+            if obj != ANY:
+                found &= objects == obj
+            if found.any():
+                return self.start[int(block[int(found.argmax())])]
+            position, size = position + size, 2 * size
         return FOREVER
 
     def version(self, row: int) -> Version:
@@ -209,4 +246,5 @@ class Rows:
             text(self.graph_of[slot]),
             self.start[row],
             self.end[row],
+            self.token[row],
         )

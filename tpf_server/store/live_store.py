@@ -1,6 +1,5 @@
 """The live store: labelled facts in a durable log, served from an index in memory."""
 
-import gc
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from annotations.methods.base import FactPattern
 from tpf_server.errors import SnapshotExpired, StoreClosedError, StoreError
 from tpf_server.store.live_batch import checked, plan
 from tpf_server.store.live_cleaner import Cleaner
+from tpf_server.store.live_garbage import Unwatched, no_garbage
 from tpf_server.store.live_index import FactIndex
 from tpf_server.store.live_log import FOREVER, Log, Record
 from tpf_server.store.live_reader import Reader
@@ -74,12 +74,13 @@ class IndexedLiveStore:
                 f"the live store was made with key {made_with!r}, not {settings.key!r}"
             )
         self._reset()
-        with self._lock, _no_garbage():
+        with self._lock, no_garbage():
             self._follow()
 
     def _reset(self) -> None:
         self._index = FactIndex(self._settings.key, keep_history=self._settings.history is None)
         self._reader = Reader(self._index)
+        self._unwatched = Unwatched()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -109,6 +110,7 @@ class IndexedLiveStore:
             self._reader.apply(record)
         if first_read:
             self._index.settle()
+        self._unwatched.grown(self._index.rows.live_rows)
 
     def snapshot(self, instant: datetime) -> Snapshot:
         """The newest acknowledged state, at this instant."""
@@ -226,6 +228,7 @@ class IndexedLiveStore:
                 # A reader may have seen the commit and read the record before us.
                 if self._index.last == record.sequence - 1:
                     self._reader.apply(record)
+                    self._unwatched.grown(self._index.rows.live_rows)
         return receipt
 
     def close(self) -> None:
@@ -234,18 +237,6 @@ class IndexedLiveStore:
             if not self._closed:
                 self._closed = True
                 self._log.close()
-
-
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    # A million new objects that all stay make the collector look at them again and again.
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _instant(micros: int) -> datetime | None:

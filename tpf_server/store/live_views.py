@@ -6,6 +6,7 @@ is dropped when all together are large beside the index itself.
 
 from collections import Counter, OrderedDict
 
+from tpf_server.store.live_garbage import Unwatched
 from tpf_server.store.live_index import NAMED, FactIndex, NumberPattern
 from tpf_server.store.live_rows import ANY
 from tpf_server.store.live_timeline import Timeline
@@ -31,6 +32,7 @@ class Views:
         self._views: OrderedDict[NumberPattern, View] = OrderedDict()
         self._shapes: Counter[_Shape] = Counter()
         self._touched: dict[NumberPattern, set[int]] = {}
+        self._unwatched = Unwatched()
 
     def __len__(self) -> int:
         return len(self._views)
@@ -70,6 +72,7 @@ class Views:
     def _make_room(self) -> None:
         room = 4 * self._index.rows.live_rows + _SLACK
         size = sum(len(view) for view in self._views.values())
+        self._unwatched.grown(size)
         while size > room and len(self._views) > 1:
             pattern, view = self._views.popitem(last=False)
             size -= len(view)

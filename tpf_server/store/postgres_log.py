@@ -24,7 +24,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tpf_server.errors import StoreError
-from tpf_server.store.live_log import Record, decode, encode
+from tpf_server.store.live_log import LOG_FORMAT, Record, decode, encode
 from tpf_server.store.protocols import Receipt
 
 _TABLES = """
@@ -49,7 +49,6 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
                   CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
                   ELSE current_setting('synchronous_commit') END, false)
 """
-_FORMAT = "1"
 _MAKING = 7_310_604_221
 """The advisory lock of whoever makes a schema: any number that others hardly use."""
 _LONGEST = 63
@@ -101,9 +100,11 @@ class PostgresLog:
         try:
             with self._translated():
                 self._read.ask(lambda connection: _make(connection, schema))
-            found = self.setting("format", _FORMAT)
-            if found != _FORMAT:
-                raise StoreError(f"{self._where} has format {found}; this version reads {_FORMAT}")
+            found = self.setting("format", LOG_FORMAT)
+            if found != LOG_FORMAT:
+                raise StoreError(
+                    f"{self._where} has format {found}; this version reads {LOG_FORMAT}"
+                )
         except StoreError:
             self.close()
             raise

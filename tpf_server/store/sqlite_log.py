@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tpf_server.errors import StoreError
-from tpf_server.store.live_log import Record, decode, encode
+from tpf_server.store.live_log import LOG_FORMAT, Record, decode, encode
 from tpf_server.store.protocols import Receipt
 
 _SCHEMA = """
@@ -28,7 +28,6 @@ CREATE TABLE IF NOT EXISTS receipts (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS receipts_by_age ON receipts (published);
 """
-_FORMAT = "1"
 
 
 class SqliteLog:
@@ -53,9 +52,9 @@ class SqliteLog:
             self._read = self._connect(busy_seconds)
         except sqlite3.Error as error:
             raise StoreError(f"cannot open the live store {self._path}: {error}") from error
-        found = self.setting("format", _FORMAT)
-        if found != _FORMAT:
-            raise StoreError(f"{self._path} has format {found}; this version reads {_FORMAT}")
+        found = self.setting("format", LOG_FORMAT)
+        if found != LOG_FORMAT:
+            raise StoreError(f"{self._path} has format {found}; this version reads {LOG_FORMAT}")
 
     def _connect(self, busy_seconds: float) -> sqlite3.Connection:
         connection = sqlite3.connect(

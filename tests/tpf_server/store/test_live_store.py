@@ -18,7 +18,14 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.live_model import LiveModel, RefusedError
 from tests.support.postgres import Addresses
 from tpf_server.errors import PublishError
-from tpf_server.store import live_reader, live_timeline, live_view, live_views
+from tpf_server.store import (
+    live_names,
+    live_reader,
+    live_rows,
+    live_timeline,
+    live_view,
+    live_views,
+)
 from tpf_server.store.live_settings import LiveSettings
 from tpf_server.store.protocols import LiveStore, Snapshot
 
@@ -125,6 +132,8 @@ def sized(few: int, remembered: int, children: int, leap: int) -> ExitStack:
         (live_views, "_MISSES", children - 2),
         (live_timeline, "_FEW", remembered),
         (live_timeline, "_STEP", 1),
+        (live_names, "_FEW", few),
+        (live_rows, "_FEW", children),
     ):
         stack.enter_context(patch.object(module, name, value))
     return stack
