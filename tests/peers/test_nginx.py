@@ -14,7 +14,7 @@ import requests
 from annotations.labels import Expiration
 from annotations.terms import Quad, Term
 from tests.support.peers import NGINX, PROJECT
-from tests.support.running_server import RunningServer, free_port
+from tests.support.running_server import TOKEN, RunningServer, free_port
 
 STATIC = "".join(f"<http://example.org/s{n}> <http://example.org/p> <x:o> .\n" for n in range(300))
 DELAY = Term("<http://example.org/delay>")
@@ -195,6 +195,14 @@ def test_errors_and_publications_pass_through(front: Front) -> None:
     for _ in range(2):
         answer = front.get("stops?subject=_:b")
         assert (answer.status_code, answer.headers["Cache-Control"]) == (400, "no-store")
-    answer = front.session.post(f"{front.url}trains/facts", data="x", timeout=10)
-    assert answer.status_code == 401
+    label = {"expiration": "2999-01-01T00:00:00Z"}
+    for token, status in ((TOKEN, 201), ("wrong", 401)):
+        answer = front.session.post(
+            f"{front.url}trains/facts",
+            params=label,
+            data=iter([b"<x:s> <x:p> ", b"<x:o> ."]),  # nginx tells the server the length
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "text/turtle"},
+            timeout=10,
+        )
+        assert answer.status_code == status, answer.text
     assert "X-Cache-Status" not in answer.headers

@@ -3,7 +3,8 @@
 Terms are written as the form of a fragment says (``hydra:ExplicitRepresentation``): an IRI bare or
 in angle brackets; a literal as ``"text"``, ``"text"@en`` or ``"42"^^iri`` (or ``^^<iri>``), where
 the text between the outer quotes is taken as it is, without escapes. Beside that: a name with a
-configured prefix, an RDF 1.2 triple term ``<<( s p o )>>`` in N-Triples form, and a variable, which
+configured prefix, an RDF 1.2 triple term ``<<( s p o )>>`` in N-Triples form (or, as the library
+rdf-string of JavaScript clients writes it, ``<<s p o>>`` of terms as above), and a variable, which
 is absent, empty or ``?name``; a name that occurs twice asks for equal terms.
 
 Sources: Hydra core, *Expressing variables*; the Triple and Quad Pattern Fragments specifications.
@@ -19,7 +20,10 @@ from annotations.terms import (
     QuadPattern,
     Term,
     TermOrVariable,
+    Triple,
     Variable,
+    is_iri,
+    triple_term,
     variable,
 )
 from tpf_server.errors import TermSyntaxError
@@ -31,6 +35,7 @@ POSITIONS = ("subject", "predicate", "object", "graph")
 
 # No request can name these, so that they are equal to no variable of the request.
 _FRESH = {position: Variable(f"?.{position}") for position in POSITIONS}
+_COMPACT_TRIPLE = re.compile(r"<<(?!\()(\S+) (\S+) (.+)>>", re.DOTALL)
 _PREFIXED = re.compile(r"([A-Za-z][\w-]*)?:(?!//)(.*)", re.DOTALL)
 
 
@@ -80,6 +85,11 @@ class PatternReader:
                 text = f"{before}^^{self._expand(datatype)}"
         elif text[0] not in "<_":
             text = self._expand(text)
+        elif (compact := _COMPACT_TRIPLE.fullmatch(text)) is not None:
+            triple = Triple(*map(self._term, compact.groups()))
+            if not (is_iri(triple.subject) and is_iri(triple.predicate)):
+                raise TermError("the subject and predicate of a triple term are IRIs")
+            return triple_term(triple)
         elif names_blank_node(text):
             raise TermError("a blank node has no name outside its page; ask for its IRI")
         return term_of_parameter(text)

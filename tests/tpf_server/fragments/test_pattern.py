@@ -14,6 +14,7 @@ from tpf_server.fragments.request import FragmentRequest, read_request
 from tpf_server.fragments.skolem import Skolemizer, names_blank_node
 from tpf_server.store.protocols import Snapshot
 
+EX = "http://example.org/"
 GENID = "http://server.test/.well-known/genid/trains/"
 SKOLEM = Skolemizer(GENID)
 READER = PatternReader({"ex": "http://example.org/", "": "http://example.org/empty#"}, SKOLEM)
@@ -47,6 +48,14 @@ INTEGER = "<http://www.w3.org/2001/XMLSchema#integer>"
             f'<<( <{GENID}b> <http://example.org/p> "x\\n" )>>',
             '<<( _:b <http://example.org/p> "x\\n" )>>',
         ),
+        (
+            f'<<{GENID}b http://example.org/p "x "y" z"^^{INTEGER[1:-1]}>>',
+            f'<<( _:b <http://example.org/p> "x \\"y\\" z"^^{INTEGER} )>>',
+        ),
+        (
+            '<<ex:a ex:p <<ex:a <x:p> ""@en>>>>',
+            f'<<( <{EX}a> <{EX}p> <<( <{EX}a> <x:p> ""@en )>> )>>',
+        ),
     ],
 )
 def test_all_term_syntaxes(text: str, term: str) -> None:
@@ -58,6 +67,8 @@ def test_all_term_syntaxes(text: str, term: str) -> None:
     [
         "_:b", "<_:b>", "a", "<a>", "<http://example.org/a", "http://example.org/a b", '"x', '"',
         '"x"en', '"x"@', '"x"@not_a_tag', '"x"^^', '"x"^^a', '"x"^^<a', "?", "?a b", "<<( )>>",
+        "<<a b c>>", "<<>>", "<<ex:a ex:p>>", "<<ex:a ex:p _:b>>", "<<ex:a ex:p ?o>>",
+        '<<"x" ex:p ex:o>>', '<<ex:a "p" ex:o>>',
         "<<( _:b <http://example.org/p> _:b )>>", "<<", "http://example.org/<b>", " ",
     ],
 )  # fmt: skip
