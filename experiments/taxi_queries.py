@@ -1,0 +1,94 @@
+"""The two queries of the DEBS 2015 Grand Challenge in CQELS-QL, and the trips as records.
+
+The queries are those of paper 001 with windows of a chosen length, and with the order that the
+challenge asks for (the best first; ties by cell, so that the order is total).
+"""
+
+import csv
+import gzip
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, NamedTuple
+
+STREAM = "http://localhost/Taxi"
+VOCABULARY = "http://example.org/taxi#"
+SUBJECTS = "http://example.org/trip/"
+FIELDS = (
+    "taxi", "pickupTime", "dropoffTime", "pickLon", "pickLat", "dropLon", "dropLat", "fare", "tip",
+)  # fmt: skip
+PREDICATES = tuple(VOCABULARY + name for name in FIELDS)
+
+_PREFIX = f"PREFIX : <{VOCABULARY}>\n"
+
+
+def frequent_routes(minutes: int = 30) -> str:
+    """Q1: the ten most frequent routes between cells of 500 m."""
+    return (
+        _PREFIX
+        + f"""SELECT (ROUND((41.474937-?pLat)/0.005986) AS ?pE)
+       (ROUND((74.913585+?pLon)/0.004491556) AS ?pS)
+       (ROUND((41.474937-?dLat)/0.005986) AS ?dE)
+       (ROUND((74.913585+?dLon)/0.004491556) AS ?dS)
+       (COUNT(?trip) AS ?freq)
+WHERE {{ STREAM <Taxi> [RANGE {minutes} minutes] {{
+  ?trip :pickLon ?pLon. ?trip :pickLat ?pLat. ?trip :dropLon ?dLon. ?trip :dropLat ?dLat. }} }}
+GROUP BY ?pE ?pS ?dE ?dS
+HAVING (?pE>0 && ?pE<301 && ?pS>0 && ?pS<301 && ?dE>0 && ?dE<301 && ?dS>0 && ?dS<301)
+ORDER BY DESC(?freq) ?pE ?pS ?dE ?dS LIMIT 10"""
+    )
+
+
+def profitable_areas(minutes: int = 30) -> str:
+    """Q2: the ten most profitable cells of 250 m, per empty taxi."""
+    return (
+        _PREFIX
+        + f"""SELECT ?pE ?pS ?noEmptyTaxis ?prof (?prof/?noEmptyTaxis AS ?profitability) WHERE {{
+  {{ SELECT (ROUND((41.474937-?pLat1)*2/0.005986) AS ?pE)
+           (ROUND((74.913585+?pLon1)*2/0.004491556) AS ?pS) (MEDIAN(?fare+?tip) AS ?prof)
+    WHERE {{ STREAM <Taxi> [RANGE {minutes // 2} minutes] {{
+      ?trip :fare ?fare. ?trip :tip ?tip. ?trip :pickLat ?pLat1. ?trip :pickLon ?pLon1. }} }}
+    GROUP BY ?pE ?pS HAVING (?pE>0 && ?pE<601 && ?pE>0 && ?pS<601) }}
+  {{ SELECT (ROUND((41.474937-?pLat2)*2/0.005986) AS ?pE)
+           (ROUND((74.913585+?pLon2)*2/0.004491556) AS ?pS) (COUNT(?taxi) AS ?noEmptyTaxis)
+    WHERE {{
+      STREAM <Taxi> [RANGE {minutes} minutes] {{
+        ?trip2 :pickLat ?pLat2. ?trip2 :pickLon ?pLon2.
+        ?trip2 :taxi ?taxi. ?trip2 :dropoffTime ?dropoff. }}
+      FILTER NOT EXISTS {{
+        STREAM <Taxi> [RANGE {minutes} minutes] {{
+          ?trip3 :taxi ?taxi. ?trip3 :pickupTime ?pickup. }}
+        FILTER (?pickup>?dropoff) }} }}
+    GROUP BY ?pE ?pS HAVING (?pE>0 && ?pE<601 && ?pS>0 && ?pS<601 && ?noEmptyTaxis>0) }}
+}} ORDER BY DESC(?profitability) ?pE ?pS LIMIT 10"""
+    )
+
+
+class Trip(NamedTuple):
+    """A trip: its time (drop-off, in milliseconds since 1970) and the values of `FIELDS`."""
+
+    at: int
+    taxi: str
+    pickup: datetime
+    dropoff: datetime
+    pick_longitude: Decimal
+    pick_latitude: Decimal
+    drop_longitude: Decimal
+    drop_latitude: Decimal
+    fare: Decimal
+    tip: Decimal
+
+
+def read_trips(path: Path, count: int | None = None) -> Iterator[Trip]:
+    """The trips of a DEBS 2015 file (17 columns, in the order of their drop-off)."""
+    opened: IO[str] = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
+    with opened as lines:
+        for number, row in enumerate(csv.reader(lines)):
+            if number == count:
+                return
+            pickup, dropoff = (
+                datetime.fromisoformat(text).replace(tzinfo=UTC) for text in row[2:4]
+            )
+            numbers = [Decimal(row[place]) for place in (6, 7, 8, 9, 11, 14)]
+            yield Trip(int(dropoff.timestamp() * 1000), f'"{row[0]}"', pickup, dropoff, *numbers)

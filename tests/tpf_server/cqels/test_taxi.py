@@ -1,0 +1,132 @@
+"""The DEBS 2015 queries on real trips, against grouping everything anew at each arrival."""
+
+from collections import Counter
+from decimal import ROUND_DOWN, Context, Decimal
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from annotations.terms import literal_parts
+from experiments.taxi_queries import (
+    PREDICATES,
+    STREAM,
+    SUBJECTS,
+    frequent_routes,
+    profitable_areas,
+    read_trips,
+)
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.semantics import PAPER
+
+TRIPS = Path(__file__).parents[4] / "shared" / "data" / "taxi" / "trips_10k.csv.gz"
+EXACT = Context(prec=100)
+MINUTE = 60_000
+
+
+def quotient(one, other):
+    """As SPARQL engines divide decimals: 18 digits behind the point."""
+    return EXACT.divide(one, other).quantize(Decimal("1e-18"), ROUND_DOWN, EXACT)
+
+
+def rounded(value):
+    return int((value + Decimal("0.5")).to_integral_value("ROUND_FLOOR"))
+
+
+def cell(latitude, longitude, parts):
+    return (
+        rounded(quotient((Decimal("41.474937") - latitude) * parts, Decimal("0.005986"))),
+        rounded(quotient((Decimal("74.913585") + longitude) * parts, Decimal("0.004491556"))),
+    )
+
+
+def routes(window):
+    """The ten most frequent of the routes in a window."""
+    counts = Counter(route for _, route in window)
+    inside = {r: n for r, n in counts.items() if all(0 < part < 301 for part in r)}
+    best = sorted(inside.items(), key=lambda each: (-each[1], each[0]))[:10]
+    return Counter((*route, count) for route, count in best)
+
+
+def areas(window, now, width):
+    """The ten most profitable cells."""
+    fares = {}
+    last = {}
+    for trip, (east, south) in window:
+        last[trip.taxi] = max(last.get(trip.taxi, trip.pickup), trip.pickup)
+        if trip.at >= now - width // 2 and 0 < east < 601 and south < 601:
+            fares.setdefault((east, south), []).append(trip.fare + trip.tip)
+    empty = Counter(
+        (east, south)
+        for trip, (east, south) in window
+        if 0 < east < 601 and 0 < south < 601 and last[trip.taxi] <= trip.dropoff
+    )
+    rows = []
+    for place in fares.keys() & empty.keys():
+        profit = median(fares[place])
+        rows.append((*place, empty[place], profit, quotient(profit, Decimal(empty[place]))))
+    rows.sort(key=lambda row: (-row[4], row[0], row[1]))
+    return Counter(rows[:10])
+
+
+def values(row):
+    return tuple(Decimal(literal_parts(term).lexical) for term in row)
+
+
+def play(text, trips):
+    """What a query emits for each trip."""
+    engine = Engine(semantics=PAPER)
+    emissions = {}
+    engine.register(text, lambda each: emissions.__setitem__(each.sequence, each.rows))
+    feed = engine.record_feed(STREAM, PREDICATES, SUBJECTS)
+    for number, trip in enumerate(trips):
+        feed.push(number, trip[1:], trip.at)
+    return [Counter(map(values, emissions.get(n, ()))) for n in range(1, len(trips) + 1)]
+
+
+def windows(trips, derived, width):
+    first = 0
+    for last, trip in enumerate(trips):
+        while trips[first].at < trip.at - width:
+            first += 1
+        yield trip.at, list(zip(trips[first : last + 1], derived[first : last + 1], strict=True))
+
+
+@pytest.fixture(scope="module")
+def trips():
+    if not TRIPS.exists():
+        pytest.skip("the shared data are absent")
+    return list(read_trips(TRIPS))
+
+
+@pytest.mark.parametrize("minutes", [5, 30])
+def test_frequent_routes(trips, minutes):
+    some = trips[:2000]
+    derived = [
+        (*cell(t.pick_latitude, t.pick_longitude, 1), *cell(t.drop_latitude, t.drop_longitude, 1))
+        for t in some
+    ]
+    emitted = play(frequent_routes(minutes), some)
+    before = Counter()
+    changes = 0
+    for number, (_, window) in enumerate(windows(some, derived, minutes * MINUTE)):
+        now = routes(window)
+        assert emitted[number] == now - before, f"trip {number}"
+        changes += bool(now - before)
+        before = now
+    assert changes > 30
+
+
+@pytest.mark.parametrize("minutes", [6, 30])
+def test_profitable_areas(trips, minutes):
+    some = trips[:1000]
+    derived = [cell(t.pick_latitude, t.pick_longitude, 2) for t in some]
+    emitted = play(profitable_areas(minutes), some)
+    before = Counter()
+    changes = 0
+    for number, (at, window) in enumerate(windows(some, derived, minutes * MINUTE)):
+        now = areas(window, at, minutes * MINUTE)
+        assert emitted[number] == now - before, f"trip {number}"
+        changes += bool(now - before)
+        before = now
+    assert changes > 50
