@@ -12,13 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpf_client.client import Client, Stream, Update
+    from tpf_client.client import Client
     from tpf_client.solutions import Solution, Solutions
+    from tpf_client.stream import Stream, Update
 
 _WHERE = {
     "Client": "tpf_client.client",
-    "Stream": "tpf_client.client",
-    "Update": "tpf_client.client",
+    "Stream": "tpf_client.stream",
+    "Update": "tpf_client.stream",
     "Solution": "tpf_client.solutions",
     "Solutions": "tpf_client.solutions",
 }

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from annotations.instants import format_instant
 from annotations.terms import is_iri, is_literal, literal_parts
-from tpf_client.client import Update
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Row, Solution
+from tpf_client.stream import Update
 
 
 def cell(term: str | None) -> str:

@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.live import Live
 
 from tpf_client.board import Board, solution_table
-from tpf_client.client import Client, Update
+from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 from tpf_client.solutions import Solutions
+from tpf_client.stream import Update
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
