@@ -1,0 +1,155 @@
+"""Headless Chromium, driven over the DevTools protocol.
+
+Source: Chrome DevTools Protocol, https://chromedevtools.github.io/devtools-protocol/.
+"""
+
+import base64
+import itertools
+import json
+import subprocess
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import requests
+from websocket import WebSocket, create_connection
+
+from tests.support.peers import CHROMIUM
+
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0",
+    "--remote-allow-origins=*",
+)  # fmt: skip
+_SECONDS = 30
+
+
+class Browser:
+    """A browser with one page; a context manager that ends it.
+
+    Args:
+        profile: an empty directory for what it keeps.
+    """
+
+    def __init__(self, profile: Path) -> None:
+        self.events: deque[dict[str, Any]] = deque()
+        self._numbers = itertools.count(1)
+        log = (profile / "log").open("wb")
+        self._process = subprocess.Popen(
+            [CHROMIUM.command, *_FLAGS, f"--user-data-dir={profile}/profile", "about:blank"],
+            stdout=log,
+            stderr=log,
+        )
+        log.close()
+        self._socket = self._connect(profile / "profile/DevToolsActivePort")
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def _connect(self, port_file: Path) -> WebSocket:
+        deadline = time.monotonic() + _SECONDS
+        while not (port_file.is_file() and port_file.read_text().count("\n")):
+            assert time.monotonic() < deadline, "Chromium does not start"
+            time.sleep(0.05)
+        port = port_file.read_text().split()[0]
+        pages = requests.get(f"http://127.0.0.1:{port}/json/list", timeout=_SECONDS).json()
+        (url,) = [page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page"]
+        return create_connection(url, timeout=_SECONDS)
+
+    def __enter__(self) -> "Browser":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._socket.close()
+        self._process.terminate()
+        self._process.wait(_SECONDS)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol; events that come meanwhile are kept."""
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self._socket.recv())
+            if message.get("id") == number:
+                assert "error" not in message, (method, message["error"])
+                result: dict[str, Any] = message["result"]
+                return result
+            self.events.append(message)
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """The next event of this name; those before it are kept."""
+        while True:
+            message = json.loads(self._socket.recv())
+            self.events.append(message)
+            if message.get("method") == event:
+                return message
+
+    def open(self, url: str) -> None:
+        """Load a page, with nothing kept of those before it."""
+        self.events.clear()
+        self.call("Page.navigate", url=url)
+        if not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.wait_for("Page.loadEventFired")
+
+    def resize(self, width: int, height: int, *, phone: bool = False, dark: bool = False) -> None:
+        """Show the page on a screen of this size."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
+        scheme = "dark" if dark else "light"
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+
+    def evaluate(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Press a key."""
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                **({"text": text} if text and kind == "keyDown" else {}),
+            )
+
+    def type(self, text: str) -> None:
+        """Type a text into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def screenshot(self, file: Path) -> None:
+        """Write the whole page as a PNG."""
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(shot["data"]))
+
+    def problems(self) -> list[str]:
+        """What the console and the log of the page complain about."""
+        found = []
+        for event in self.events:
+            match event.get("method"):
+                case "Runtime.consoleAPICalled":
+                    found.append(str(event["params"]["args"]))
+                case "Runtime.exceptionThrown":
+                    found.append(str(event["params"]["exceptionDetails"]))
+                case "Log.entryAdded":
+                    found.append(str(event["params"]["entry"]["text"]))
+        return found
+
+    def requested(self) -> list[str]:
+        """The URLs that the page asked for; those inside the page itself (``data:``) are none."""
+        return [
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event.get("method") == "Network.requestWillBeSent"
+            and not event["params"]["request"]["url"].startswith("data:")
+        ]

@@ -1,0 +1,243 @@
+"""The pages for people, in a real browser."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from annotations.labels import Expiration, Interval
+from annotations.terms import Quad, Term, iri, literal
+from tests.browser.chromium import Browser
+from tests.support.peers import CHROMIUM
+from tests.support.running_server import RunningServer, n_quads
+
+EX = "http://example.org/"
+ATTACKS = (
+    "</script><img src=x onerror=\"window.pwned='literal'\">",
+    "<script>window.pwned='script'</script>",
+    '" onmouseover="window.pwned=1" x="',
+    "' onfocus='window.pwned=1' autofocus='",
+    "</td></table><h1>pwned</h1>",
+    "{{ 7*7 }}{% raw %}",
+    "&lt;b&gt;",
+)
+HOSTILE = [
+    *(Quad(iri(EX + "attack"), iri(EX + "says"), literal(text)) for text in ATTACKS),
+    *(
+        Quad(iri(EX + "attack"), iri(EX + "says"), literal(text, datatype=EX + "t'onclick='x"))
+        for text in ATTACKS
+    ),
+    Quad(iri(EX + "attack"), iri(EX + "links"), Term("<javascript:window.pwned='link'>")),
+    Quad(iri(EX + "attack"), iri(EX + "links"), Term("<data:text/html,pwned>")),
+    Quad(iri(EX + "attack"), iri(EX + "links"), iri(EX + "?x='onclick='window.pwned=1")),
+    Quad(iri("javascript:alert(1)"), iri("javascript:alert(2)"), literal("x"), iri("javascript:3")),
+]
+STOPS = [
+    *(Quad(iri(f"{EX}stop/{n}"), iri(EX + "name"), literal(f"Stop {n}", "en")) for n in range(240)),
+    *(
+        Quad(
+            iri(f"{EX}stop/{n}"),
+            iri("http://www.w3.org/1999/02/22-rdf-syntax-ns#type"),
+            iri(EX + "vocabulary/a-rather-long-name-for-a-kind-of-thing#RailwayStationOrStop"),
+        )
+        for n in range(240)
+    ),
+    Quad(iri(EX + "stop/0"), iri(EX + "about"), literal("word " * 60 + "x" * 300)),
+]
+CONFIG = """
+[datasets.hostile]
+source = "hostile.nq"
+live = false
+title = "<b>Hostile</b> \\"data\\""
+[datasets.stops]
+source = "stops.nq"
+live = false
+title = "Railway stops"
+[datasets.trains]
+live = true
+title = "Departures"
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "hostile.nq").write_text(n_quads(HOSTILE))
+    (folder / "stops.nq").write_text(n_quads(STOPS))
+    with RunningServer(folder, CONFIG) as running:
+        now = datetime.now(UTC)
+        for number, label in enumerate(
+            (
+                Expiration(now + timedelta(seconds=100)),
+                Expiration(now + timedelta(hours=3)),
+                Interval(now - timedelta(hours=1), now + timedelta(days=4)),
+            )
+        ):
+            train = iri(f"{EX}departure/{number}")
+            rows = [
+                Quad(train, iri(EX + "delay"), literal(str(60 * number))),
+                Quad(train, iri(EX + "platform"), literal(f"{number}b")),
+            ]
+            running.publish("trains", rows, label)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+PAGES = [
+    "", "stops", "stops?page=2", "stops?subject=&predicate=&object=%22nothing%22", "trains",
+    "trains/named-graph", "trains/rdf-1.2", "stops?page=99", "stops?subject=_:b", "nothing",
+    "hostile", "hostile?subject=" + quote(EX + "attack"),
+]  # fmt: skip
+
+
+@CHROMIUM.needed
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_ask_nobody_else_and_complain_about_nothing(
+    server: RunningServer, browser: Browser, path: str
+) -> None:
+    browser.resize(1280, 800)
+    browser.open(server.url + path)
+    failed = "Failed to load resource: the server responded with a status of 40"
+    assert [text for text in browser.problems() if not text.startswith(failed)] == []
+    assert browser.requested() == [server.url + path]
+    assert browser.evaluate("document.title")
+    assert browser.evaluate("document.querySelectorAll('h1').length") == 1
+    assert browser.evaluate("window.pwned") is None
+
+
+@CHROMIUM.needed
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_is_wider_than_the_screen(
+    server: RunningServer, browser: Browser, path: str, width: int
+) -> None:
+    browser.resize(width, 800, phone=width < 500)
+    browser.open(server.url + path)
+    widest = browser.evaluate("document.documentElement.scrollWidth")
+    assert widest <= width
+    folder = os.environ.get("SCREENSHOTS")
+    if folder:
+        browser.screenshot(Path(folder) / f"{quote(path, safe='')[:40] or 'index'}-{width}.png")
+
+
+@CHROMIUM.needed
+def test_the_form_works_by_keyboard(server: RunningServer, browser: Browser) -> None:
+    browser.resize(1280, 800)
+    browser.open(f"{server.url}stops")
+    focused = []
+    for _ in range(12):
+        browser.press("Tab", 9)
+        focused.append(browser.evaluate("document.activeElement.id || ''"))
+        if focused[-1] == "predicate":
+            break
+    assert focused[-2:] == ["subject", "predicate"]
+    label = "document.querySelector('label[for=predicate]').textContent.trim()"
+    assert "predicate" in browser.evaluate(label).lower()
+    browser.type(EX + "about")
+    browser.events.clear()
+    browser.press("Enter", 13, "\r")
+    browser.wait_for("Page.loadEventFired")
+    assert browser.evaluate("document.querySelectorAll('tbody tr').length") == 1
+    assert browser.evaluate("document.getElementById('predicate').value") == EX + "about"
+    assert "1" in browser.evaluate("document.querySelector('[role=status]').textContent")
+    # Everything that has the focus shows it.
+    browser.press("Tab", 9)
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert browser.evaluate(outline) != "none"
+
+
+@CHROMIUM.needed
+def test_pages_are_turned_by_links(server: RunningServer, browser: Browser) -> None:
+    browser.open(f"{server.url}stops")
+    seen = set()
+    for _ in range(10):
+        seen.update(
+            browser.evaluate("[...document.querySelectorAll('tbody tr')].map(r => r.innerText)")
+        )
+        following = browser.evaluate("document.querySelector('a[rel=next]')?.href")
+        if following is None:
+            break
+        browser.events.clear()
+        browser.evaluate("document.querySelector('a[rel=next]').click()")
+        browser.wait_for("Page.loadEventFired")
+    assert len(seen) == len(STOPS)
+
+
+@CHROMIUM.needed
+def test_time_badges_count_down(server: RunningServer, browser: Browser) -> None:
+    browser.open(f"{server.url}trains?subject={quote(EX + 'departure/0')}")
+    text = "document.querySelector('td time').textContent"
+    first = browser.evaluate(text)
+    assert "valid until" in first
+    seconds = int(first.rpartition("in ")[2].removesuffix(" s"))
+    assert 0 < seconds <= 100
+    time.sleep(2.1)
+    later = int(browser.evaluate(text).rpartition("in ")[2].removesuffix(" s"))
+    assert seconds - later in (2, 3)
+    browser.open(f"{server.url}trains?subject={quote(EX + 'departure/2')}")
+    assert browser.evaluate(text).endswith("4 days")
+
+
+@CHROMIUM.needed
+def test_hostile_data_inject_nothing(server: RunningServer, browser: Browser) -> None:
+    browser.open(f"{server.url}hostile")
+    texts = browser.evaluate("[...document.querySelectorAll('td')].map(cell => cell.innerText)")
+    for attack in ATTACKS:
+        assert any(attack in text for text in texts), attack
+    links = browser.evaluate("[...document.querySelectorAll('a')].map(link => link.href)")
+    assert links
+    assert all(link.startswith(("http://127.0.0.1:", EX)) for link in links), links
+    odd = "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes])"
+    assert browser.evaluate(f"{odd}.filter(a => a.name.startsWith('on')).length") == 0
+    assert browser.evaluate("document.images.length") == 0
+    # Elements that data could have made, beside the page's own script.
+    assert browser.evaluate("document.scripts.length") == 1
+    for link in ("javascript:window.pwned=1", "</title><script>window.pwned=2</script>"):
+        browser.open(f"{server.url}hostile?subject={quote(link, safe='')}")
+        browser.evaluate("document.querySelectorAll('main a').forEach(a => a.focus())")
+        assert browser.evaluate("window.pwned") is None
+
+
+@CHROMIUM.needed
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_enough_contrast(server: RunningServer, browser: Browser, dark: bool) -> None:
+    browser.resize(1280, 800, dark=dark)
+    browser.open(f"{server.url}trains")
+    ratios = browser.evaluate(_CONTRASTS)
+    assert ratios
+    poor = {what: ratio for what, ratio in ratios if ratio < 4.5}
+    assert poor == {}
+    browser.resize(1280, 800)
+
+
+# WCAG 2.2, "contrast ratio" and "relative luminance".
+_CONTRASTS = """
+(() => {
+  const rgb = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = element => {
+    for (let e = element; e; e = e.parentElement) {
+      const color = rgb(getComputedStyle(e).backgroundColor);
+      if (color.length === 3 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll('body *')]
+    .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()) && e.offsetParent)
+    .map(e => {
+      const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
+      return [`${e.tagName}.${e.className}`, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)];
+    });
+})()
+"""
