@@ -5,6 +5,7 @@ under the URL that they asked for. The fragment is that URL without what selects
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
@@ -16,8 +17,11 @@ from tpf_server.store.protocols import Snapshot
 
 _PAGING = frozenset({"page", "snapshot", "limit"})
 _KNOWN = _PAGING | {"subject", "predicate", "object", "graph", "values"}
+_NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
 _SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _MAX_PAGE = 10**9
+_OFTEN = 512
+"""Characters of what is remembered: predicates and the like come again and again."""
 
 
 class FragmentRequest(NamedTuple):
@@ -92,7 +96,9 @@ def read_request(
     patterns: tuple[QuadPattern, ...] = (pattern,)
     if max_values and parameters.get("values"):
         patterns = restricted(pattern, parameters["values"], reader.skolemizer, max_values)
-    remaining = _iri("&".join(kept))
+    remaining = "&".join(kept)
+    if _NOT_IN_URL.search(query):
+        query, remaining = _iri(query), _iri(remaining)
     return FragmentRequest(
         pattern=pattern,
         patterns=patterns,
@@ -100,7 +106,7 @@ def read_request(
         page=_number(parameters, "page", 1, _MAX_PAGE),
         limit=min(_number(parameters, "limit", page_size, _MAX_PAGE), max_page_size),
         snapshot=_snapshot(parameters.get("snapshot")),
-        page_url=_iri(f"{url}?{query}" if query else url),
+        page_url=f"{url}?{query}" if query else url,
         fragment_url=f"{url}?{remaining}" if remaining else url,
         query=remaining,
     )
@@ -109,10 +115,17 @@ def read_request(
 def _decode(raw: str) -> str:
     if "%" not in raw and "+" not in raw:
         return raw
+    return _decoded_often(raw) if len(raw) <= _OFTEN else _decoded(raw)
+
+
+def _decoded(raw: str) -> str:
     try:
         return unquote_to_bytes(raw.replace("+", " ")).decode("utf-8")
     except UnicodeDecodeError:
         raise RequestError(f"not percent-encoded UTF-8: {raw!r}") from None
+
+
+_decoded_often = lru_cache(maxsize=2048)(_decoded)
 
 
 def _number(parameters: dict[str, str], name: str, default: int, largest: int) -> int:
@@ -131,9 +144,6 @@ def _snapshot(text: str | None) -> Snapshot | None:
     if match is None:
         raise RequestError(f"snapshot is INSTANT.SEQUENCE as in a page's links, not {text!r}")
     return Snapshot(int(match[1]), int(match[2]))
-
-
-_NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
 
 
 def _iri(url: str) -> str:

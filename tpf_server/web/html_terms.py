@@ -1,5 +1,6 @@
 """Terms as HTML: abbreviated, clickable, safe."""
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote
@@ -26,6 +27,8 @@ _WELL_KNOWN = {
     "dcterms": DCTERMS, "tmp": TEMPORAL, "sp": SINGLETON,
 }  # fmt: skip
 _KEPT_CELLS = 4096
+# Most IRIs: they mean the same in HTML and in a query string as they are.
+_AS_IT_IS = re.compile(r"[A-Za-z0-9._~:/@!$()*,;-]*")
 
 
 class TermCells:
@@ -38,39 +41,48 @@ class TermCells:
     """
 
     def __init__(self, url: str, base: str, prefixes: Mapping[str, str]) -> None:
-        self._url = url
+        self._url = str(escape(url))
         self._base = base
         self._namespaces = sorted(
             ((namespace, prefix) for prefix, namespace in {**_WELL_KNOWN, **prefixes}.items()),
             key=lambda pair: -len(pair[0]),
         )
+        self._all_namespaces = tuple(namespace for namespace, _ in self._namespaces)
         self.cell = lru_cache(maxsize=_KEPT_CELLS)(self._cell)
 
     def _cell(self, position: str, term: str) -> str:
         """The content of a table's cell: the term, linked to what else it occurs in."""
         if term == DEFAULT_GRAPH:
             return ""
-        parameter = parameter_of_term(term)
-        link = f"{self._url}?{position}={quote(parameter, safe='')}"
-        if term.startswith('"'):
-            lexical, language, datatype = literal_parts(term)
-            kind = f"@{language}" if language else self._datatype(term, datatype)
-            shown = f'<a href="{escape(link)}">"{escape(lexical)}"</a>'
-            return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
-        if term.startswith("<<("):
-            return f'<a href="{escape(link)}">{escape(term)}</a>'
         iri = term[1:-1]
-        cell = f'<a href="{escape(link)}" title="{escape(iri)}">{escape(self.abbreviate(iri))}</a>'
+        if term[0] == "<" and _AS_IT_IS.fullmatch(iri):
+            value = attribute = iri
+            shown = self.abbreviate(iri)
+        else:
+            value = quote(parameter_of_term(term), safe="")
+            if term.startswith('"'):
+                return self._literal(term, f"{self._url}?{position}={value}")
+            attribute = escape(iri)
+            shown = escape(self.abbreviate(iri) if term[1] != "<" else term)
+        cell = f'<a href="{self._url}?{position}={value}" title="{attribute}">{shown}</a>'
         # What this server minted stands for facts, not for pages of its own.
         if iri.startswith(("http://", "https://")) and not iri.startswith(self._base):
             cell += (
-                f'<a class="out" href="{escape(iri)}" rel="nofollow noreferrer" '
-                f'aria-label="open {escape(iri)}">↗</a>'
+                f'<a class="out" href="{attribute}" rel="nofollow noreferrer" '
+                f'aria-label="open {attribute}">↗</a>'
             )
         return cell
 
+    def _literal(self, term: str, link: str) -> str:
+        lexical, language, datatype = literal_parts(term)
+        kind = f"@{language}" if language else self._datatype(term, datatype)
+        shown = f'<a href="{link}">"{escape(lexical)}"</a>'
+        return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
+
     def abbreviate(self, iri: str) -> str:
         """The IRI as ``prefix:name`` where a prefix fits, else itself."""
+        if not iri.startswith(self._all_namespaces):
+            return iri
         for namespace, prefix in self._namespaces:
             if iri.startswith(namespace) and "/" not in (name := iri[len(namespace) :]):
                 return f"{prefix}:{name}"
