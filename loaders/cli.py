@@ -26,6 +26,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "gtfs": load_sources.gtfs,
     "citybench": load_sources.citybench,
     "taxi": load_sources.taxi,
+    "csv": load_sources.csv,
 }
 REPLAYS: dict[str, Callable[..., None]] = {
     "irail": replay_commands.irail,

@@ -180,6 +180,30 @@ def gtfs(
     load_static(lambda: Gtfs(path, start, until, base), form, job)
 
 
+def csv(
+    mapping: Annotated[Path, typer.Argument(metavar="MAPPING", help="CSVW metadata (JSON).")],
+    output: options.Output,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="CSV files; default: those that MAPPING names."),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="IRI", help="Base of relative IRIs.")
+    ] = None,
+    form: options.FormOption = options.Form.STORE,
+    engine: options.EngineOption = options.Engine.AUTO,
+    replace: options.Replace = False,
+    master: options.Master = None,
+    memory: options.Memory = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """CSV files, mapped as CSV on the Web metadata say."""
+    from loaders.sources.tabular import Tabular
+
+    job = options.Job(output, engine, replace, master, memory, quiet)
+    load_static(lambda: Tabular(mapping, files or (), base), form, job)
+
+
 class _Source(StaticSource, Feed, Protocol):
     """A source with a dynamic side."""
 

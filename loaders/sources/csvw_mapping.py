@@ -1,0 +1,322 @@
+"""How a table becomes statements: the mapping in CSV on the Web (CSVW) metadata.
+
+A metadata file says for every column of a table what its cells mean: ``aboutUrl`` (the subject),
+``propertyUrl`` (the predicate), ``valueUrl`` or ``datatype`` and ``lang`` (the object). The package
+csvw reads the metadata, the dialect and the cells; this module makes the triples.
+
+Source: W3C Recommendations *Metadata Vocabulary for Tabular Data* and *Generating RDF from Tabular
+Data on the Web* (minimal mode), 2015. `docs/loading.md` lists what is supported.
+"""
+
+import csv
+import itertools
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from urllib.parse import quote, urljoin, urlsplit
+
+import csvw
+from csvw.dsv import UnicodeReaderWithLineNumber
+from uritemplate import URITemplate
+
+from annotations.errors import TermError
+from annotations.namespaces import XSD
+from annotations.terms import Quad, Term, blank_node, iri, literal
+from loaders.errors import InputError
+
+PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "csvw": "http://www.w3.org/ns/csvw#",
+        "dc": "http://purl.org/dc/terms/",
+        "dc11": "http://purl.org/dc/elements/1.1/",
+        "dcat": "http://www.w3.org/ns/dcat#",
+        "dcterms": "http://purl.org/dc/terms/",
+        "foaf": "http://xmlns.com/foaf/0.1/",
+        "geo": "http://www.w3.org/2003/01/geo/wgs84_pos#",
+        "org": "http://www.w3.org/ns/org#",
+        "owl": "http://www.w3.org/2002/07/owl#",
+        "prov": "http://www.w3.org/ns/prov#",
+        "qb": "http://purl.org/linked-data/cube#",
+        "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+        "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+        "schema": "http://schema.org/",
+        "skos": "http://www.w3.org/2004/02/skos/core#",
+        "sosa": "http://www.w3.org/ns/sosa/",
+        "ssn": "http://www.w3.org/ns/ssn/",
+        "time": "http://www.w3.org/2006/time#",
+        "vcard": "http://www.w3.org/2006/vcard/ns#",
+        "void": "http://rdfs.org/ns/void#",
+        "xsd": XSD,
+    }
+)
+"""Prefixes that URL templates may begin with: those of the RDFa initial context, and ``geo``."""
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_PREFIXED = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
+_LANGUAGES = {"und", ""}
+_PLAIN = {"string", "any", "anyAtomicType", "anySimpleType"}
+_DATATYPES = {
+    "number": XSD + "double",
+    "binary": XSD + "base64Binary",
+    "datetime": XSD + "dateTime",
+    "xml": "http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral",
+    "html": "http://www.w3.org/1999/02/22-rdf-syntax-ns#HTML",
+    "json": "http://www.w3.org/ns/csvw#JSON",
+}
+
+
+class MappedRow(NamedTuple):
+    """What a row of a table became.
+
+    Args:
+        line: its line number.
+        cells: its texts by the names of their columns; no null ones.
+        quads: its statements.
+    """
+
+    line: int
+    cells: Mapping[str, str]
+    quads: tuple[Quad, ...]
+
+
+def read_metadata(described: Any, source: str, base: str | None = None) -> list["MappedTable"]:
+    """The tables that a metadata document describes.
+
+    Args:
+        described: the parsed JSON.
+        source: its name, for messages.
+        base: IRI that relative ones are resolved against.
+
+    Raises:
+        InputError: they are no CSVW metadata.
+    """
+    if not isinstance(described, dict) or not {"url", "tables"} & set(described):
+        raise InputError("no CSVW metadata: neither 'tables' nor 'url'", source)
+    context = described.get("@context")
+    for part in context if isinstance(context, list) else []:
+        if isinstance(part, dict) and "@base" in part and base is None:
+            base = part["@base"]
+    group = described if "tables" in described else {"tables": [described]}
+    group = {"@context": "http://www.w3.org/ns/csvw", **group}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tables = csvw.TableGroup.fromvalue(group).tables
+        return [MappedTable(table, base) for table in tables]
+    except (ValueError, TypeError, AttributeError, KeyError, UserWarning) as error:
+        raise InputError(f"no CSVW metadata: {error}", source) from None
+
+
+class MappedTable:
+    """The mapping of one table.
+
+    Args:
+        table: its description.
+        base: IRI that relative ones are resolved against; ``None``: there may be none.
+    """
+
+    def __init__(self, table: csvw.Table, base: str | None) -> None:
+        self.url = str(table.url)
+        self._iri = urljoin(base, self.url) if base is not None else None
+        self._dialect = table._get_dialect()
+        self.encoding = str(self._dialect.python_encoding)
+        if self.encoding == "utf-8":
+            self.encoding = "utf-8-sig"
+        if table.suppressOutput:
+            self._columns: list[_Column] = []
+        else:
+            self._columns = [_Column(column) for column in table.tableSchema.columns]
+
+    def rows(
+        self, lines: Iterable[str], source: str, share: int = 0, shares: int = 1, scope: str = ""
+    ) -> Iterator[MappedRow]:
+        """The mapped rows, or every n-th of them.
+
+        Blank nodes of different scopes are different.
+
+        Raises:
+            InputError: a cell or the header does not fit the description.
+        """
+        readable = lines if hasattr(lines, "read") else list(lines)
+        with UnicodeReaderWithLineNumber(readable, dialect=self._dialect) as reader:
+            rows = iter(reader)
+            header: list[str] | None = None
+            if self._dialect.header:
+                heads = list(itertools.islice(rows, max(self._dialect.headerRowCount, 1)))
+                if not heads:
+                    return
+                header = heads[-1][1]
+            places = self._places(header, source)
+            number = 0
+            try:
+                for number, (line, texts) in enumerate(rows, start=1):
+                    if (number - 1) % shares == share and any(texts):
+                        yield self._row(number, line, texts, places, source, scope)
+            except csv.Error as error:
+                raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None
+
+    def _places(self, header: list[str] | None, source: str) -> list[tuple[int, "_Column"]]:
+        """Where the cell of every column that is not virtual stands."""
+        real = [column for column in self._columns if not column.is_virtual]
+        if header is None:
+            return list(enumerate(real))
+        places = []
+        for column in real:
+            found = [n for n, title in enumerate(header) if column.is_called(title)]
+            if not found:
+                raise InputError(f"no column {column.name!r}", source, 1)
+            places.append((found[0], column))
+        return places
+
+    def _row(
+        self,
+        number: int,
+        line: int,
+        texts: list[str],
+        places: list[tuple[int, "_Column"]],
+        source: str,
+        scope: str,
+    ) -> MappedRow:
+        values: dict[str, list[str]] = {}
+        try:
+            for place, column in places:
+                if place >= len(texts):
+                    raise ValueError(f"no cell of {column.name}")
+                values[column.name] = column.values(texts[place])
+            cells = {n: " ".join(v) if len(v) != 1 else v[0] for n, v in values.items() if v}
+            variables: dict[str, Any] = {
+                name: found[0] if len(found) == 1 else found
+                for name, found in values.items()
+                if found
+            }
+            variables |= {"_row": number, "_sourceRow": line}
+            quads: list[Quad] = []
+            for column in self._columns:
+                if column.is_suppressed or (not column.is_virtual and not values[column.name]):
+                    continue
+                variables["_name"] = column.name
+                subject = self._subject(column, variables, f"{scope}row{line}")
+                predicate = self._predicate(column, variables)
+                quads.extend(
+                    Quad(subject, predicate, term)
+                    for term in self._objects(column, variables, values)
+                )
+        except (ValueError, TermError) as error:
+            raise InputError(str(error), source, line) from None
+        return MappedRow(line, cells, tuple(quads))
+
+    def _subject(self, column: "_Column", variables: Mapping[str, Any], row: str) -> Term:
+        if column.about is None:
+            return blank_node(row)
+        return self._resolved(column.about, variables)
+
+    def _predicate(self, column: "_Column", variables: Mapping[str, Any]) -> Term:
+        if column.property is not None:
+            return self._resolved(column.property, variables)
+        if self._iri is None:
+            raise ValueError(f"the column {column.name} has no propertyUrl, and there is no base")
+        return iri(f"{self._iri}#{quote(column.name)}")
+
+    def _objects(
+        self, column: "_Column", variables: Mapping[str, Any], values: Mapping[str, list[str]]
+    ) -> Iterator[Term]:
+        if column.value is not None:
+            yield self._resolved(column.value, variables)
+            return
+        for lexical in values.get(column.name, ()):
+            yield literal(lexical, column.language, column.datatype)
+
+    def _resolved(self, template: URITemplate, variables: Mapping[str, Any]) -> Term:
+        prefixed = _PREFIXED.fullmatch(template.uri)
+        if prefixed and prefixed[1] in PREFIXES:
+            template = URITemplate(PREFIXES[prefixed[1]] + prefixed[2])
+        reference = template.expand(dict(variables))
+        if urlsplit(reference).scheme:
+            return iri(reference)
+        if self._iri is None:
+            raise ValueError(f"{reference!r} is relative, and there is no base")
+        return iri(urljoin(self._iri, reference))
+
+
+class _Column:
+    """What the description says of one column, inherited properties included."""
+
+    def __init__(self, column: csvw.Column) -> None:
+        self._column = column
+        self.name = str(column.header)
+        self.is_virtual = bool(column.virtual)
+        self.is_suppressed = bool(column.suppressOutput)
+        self.about = _template(column.inherit("aboutUrl"))
+        self.property = _template(column.inherit("propertyUrl"))
+        self.value = _template(column.inherit("valueUrl"))
+        self._separator = column.inherit("separator")
+        self._type = column.inherit("datatype")
+        base = self._type.base if self._type is not None else "string"
+        language = _language(column)
+        self.language = language if base in _PLAIN else None
+        self.datatype = None if base in _PLAIN else _DATATYPES.get(base, XSD + base)
+
+    def is_called(self, title: str) -> bool:
+        return bool(self._column.has_title(title))
+
+    def values(self, text: str) -> list[str]:
+        """The lexical forms of the values of a cell; none where it is null."""
+        read = self._column.read(text)
+        if read is None:
+            return []
+        if not isinstance(read, list):
+            return [self._lexical(read, text or str(self._column.inherit("default") or ""))]
+        texts = text.split(self._separator) if text else []
+        return [
+            self._lexical(value, each)
+            for value, each in zip(read, texts, strict=True)
+            if value is not None
+        ]
+
+    def _lexical(self, value: Any, text: str) -> str:
+        """The lexical form in XML Schema: the text itself where it is one."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int | float | Decimal):
+            text = text.strip()
+            if _NUMBER.fullmatch(text):
+                return text
+            return format(value, "f") if isinstance(value, Decimal) else _special(value)
+        if isinstance(value, date | time) and self._type.format:
+            return _iso(value, self._type.base)
+        return text if self.datatype is None else text.strip()
+
+
+def _template(template: Any) -> URITemplate | None:
+    if template is None:
+        return None
+    if not hasattr(template, "uri"):
+        raise ValueError("a malformed URL template")
+    return URITemplate(template.uri)
+
+
+def _language(column: csvw.Column) -> str | None:
+    described: Any = column
+    while described is not None:
+        language = getattr(described, "lang", None)
+        if language and language not in _LANGUAGES:
+            return str(language)
+        described = getattr(described, "_parent", None)
+    return None
+
+
+def _special(value: float) -> str:
+    text = str(value)
+    return {"nan": "NaN", "inf": "INF", "-inf": "-INF"}.get(text, text)
+
+
+def _iso(value: date | time, base: str) -> str:
+    if base == "date" and isinstance(value, datetime):
+        return value.date().isoformat()
+    if base == "time" and isinstance(value, datetime):
+        return value.timetz().isoformat()
+    return value.isoformat().replace("+00:00", "Z")
