@@ -129,8 +129,16 @@ def reference_data(triples: Path, folder: Path) -> ReferenceData:
 
 
 @contextmanager
-def reference_server(data: ReferenceData, dataset: str, folder: Path) -> Iterator[Server]:
+def reference_server(
+    data: ReferenceData, dataset: str, folder: Path, *, base_url: str = ""
+) -> Iterator[Server]:
     """``@ldf/server`` with one worker, at ``/{dataset}`` as ours.
+
+    Args:
+        data: what it serves.
+        dataset: the path.
+        folder: where its configuration is kept.
+        base_url: the URL that it is known under, where that is not its own.
 
     Raises:
         UnavailableError: it is not here.
@@ -152,7 +160,7 @@ def reference_server(data: ReferenceData, dataset: str, folder: Path) -> Iterato
         "@id": "urn:ldf-server:my",
         "import": "preset-qpf:config-defaults.json",
         "title": "reference",
-        "baseURL": f"http://{LOOPBACK}:{port}/",
+        "baseURL": base_url or f"http://{LOOPBACK}:{port}/",
         "port": port,
         "workers": 1,
         "dataFactory": {

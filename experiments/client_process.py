@@ -1,0 +1,53 @@
+"""A process that answers queries with our client, so that its CPU can be told from the rest.
+
+A question per line on standard input, ``{"query": …, "url": …}``, is answered by a line of JSON:
+``{"rows": [[term, …], …], "seconds": …, "cpu": …}`` or ``{"error": …}``. Every question has a new
+client, which knows nothing yet.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+from rdflib import Graph
+
+from tpf_client import Client
+from tpf_client.errors import ClientError
+from tpf_client.solutions import Solutions
+
+
+def answer(query: str, url: str) -> list[list[str | None]]:
+    """The answer as rows of terms in N-Triples; in the order of the variables' names.
+
+    Raises:
+        ClientError: there is none.
+    """
+    with Client(url) as client:
+        result = client.query(query)
+        if isinstance(result, Solutions):
+            names = [f"?{name}" for name in result.variables]
+            order = sorted(range(len(names)), key=names.__getitem__)
+            return [[solution.row[place] for place in order] for solution in result]
+        if isinstance(result, Graph):
+            return [[term.n3() for term in triple] for triple in result]
+        return [[str(result).lower()]]
+
+
+def main() -> None:
+    """Answer questions until standard input ends."""
+    for line in sys.stdin:
+        question = json.loads(line)
+        wall, cpu = time.perf_counter(), time.process_time()
+        found: dict[str, Any]
+        try:
+            found = {"rows": answer(question["query"], question["url"])}
+        except ClientError as error:
+            found = {"error": f"{type(error).__name__}: {error}"}
+        found |= {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
