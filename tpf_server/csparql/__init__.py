@@ -1,0 +1,1 @@
+"""C-SPARQL: periodic queries over windows, on the native engine or on Spark."""

@@ -1,0 +1,574 @@
+"""The engine: streams in, an answer of each query at each of its instants out.
+
+An evaluation at instant t sees every element with a timestamp up to t, so it happens when the first
+later element arrives, or when `advance` says that t has passed. Queries are evaluated in the order
+of time, and at the same instant a registered stream before those that read it.
+
+The engine has one thread and no clock: time is what elements say, and what `advance` says.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql.expressions.compiler import Environment
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.values import value_of
+from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.errors import (
+    BacklogError,
+    ContinuousError,
+    ElementError,
+    EngineClosedError,
+    LimitError,
+    UnknownGraphError,
+    UnknownQueryError,
+    UnsupportedContinuousQueryError,
+    WindowLimitError,
+)
+from tpf_server.cqels.static_data import Graph, StaticData
+from tpf_server.cqels.timestamps import milliseconds
+from tpf_server.cqels.typed_terms import InliningTypedTerms
+from tpf_server.csparql.answers import Answer
+from tpf_server.csparql.native.contents import EncodedTriple
+from tpf_server.csparql.native.evaluation import Evaluation
+from tpf_server.csparql.native.leaves import has_static
+from tpf_server.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
+from tpf_server.csparql.parser import BASE, CsparqlQuery, parse
+from tpf_server.csparql.rules import RULES, Rule, optimised
+from tpf_server.csparql.windows import PhysicalWindow
+
+Callback = Callable[[Answer], None]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SWEEP: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine allows.
+
+    Args:
+        queries: registered at the same time.
+        window_elements: that the windows of one query may hold.
+        backlog: answers that wait for a reader.
+    """
+
+    queries: int = 1_000
+    window_elements: int = 10_000_000
+    backlog: int = 10_000
+
+
+class RegisteredQuery:
+    """A query that runs.
+
+    Attributes:
+        name: what it was registered as.
+        query: what was parsed.
+        graph: its operators.
+        stream: the IRI of the stream that it makes, if it makes one.
+        state: ``running``, ``stopped`` (by a limit) or ``closed``.
+        error: why it was stopped.
+        answers: how many it gave.
+        late: how many elements came after an evaluation that should have seen them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        query: CsparqlQuery,
+        evaluation: Evaluation,
+        callback: Callback | None,
+        backlog: int,
+        close: Callable[["RegisteredQuery"], None],
+    ) -> None:
+        self.name = name
+        self.query = query
+        self.evaluation = evaluation
+        self.state = "running"
+        self.error: ContinuousError | None = None
+        self.answers = 0
+        self.late = 0
+        self.next: int | None = None
+        self.last: int | None = None
+        self.rank = 0
+        self._arrived = 0
+        self._waiting: deque[Answer] = deque()
+        self._backlog = backlog
+        self._callback = callback
+        self._close = close
+        registration = query.registration
+        self.stream = None if registration is None else registration.stream
+        self.counts = bool(query.streams) and not query.instants.periods
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """Its operators, as they run."""
+        return self.evaluation.graph
+
+    @property
+    def reads(self) -> frozenset[Term]:
+        """The streams that it reads."""
+        return frozenset(self.evaluation.windows)
+
+    def __iter__(self) -> Iterator[Answer]:
+        """The answers that wait; each is given once.
+
+        Raises:
+            LimitError: it was stopped; after the answers that it gave before.
+        """
+        while self._waiting:
+            yield self._waiting.popleft()
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        """Unregister the query and let go of what it holds."""
+        self._close(self)
+
+    def deliver(self, answer: Answer) -> None:
+        """Give an answer to whoever reads."""
+        self.answers += 1
+        if self._callback is not None:
+            self._callback(answer)
+            return
+        if len(self._waiting) >= self._backlog:
+            raise BacklogError(f"{self.name}: {self._backlog} answers wait for a reader")
+        self._waiting.append(answer)
+
+    def arrived(self) -> bool:
+        """One more triple came; whether a query over counted windows must be evaluated now."""
+        self._arrived += 1
+        steps = [
+            clause.window.step
+            for clause in self.query.streams
+            if isinstance(clause.window, PhysicalWindow)
+        ]
+        return any(self._arrived % step == 0 for step in steps)
+
+
+class CsparqlEngine:
+    """C-SPARQL queries over streams and static data, on the native engine.
+
+    Args:
+        base: what relative IRIs and names of registered streams are relative to.
+        limits: what is allowed.
+        lateness: how long evaluations wait for late elements, in milliseconds of stream time.
+        skip_idle: whether instants are left out at which nothing is in the windows of a query.
+        require_graphs: whether a query may only name static graphs that are there.
+        strict: whether a malformed element is an error; otherwise it is counted in `refused`.
+        rules: that rewrite the operators of a query.
+        now: what NOW() gives in queries.
+
+    Attributes:
+        time: the stream time, in milliseconds since 1970; ``None`` before the first element.
+        late: how many elements came after an evaluation that should have seen them.
+        refused: how many elements were malformed.
+    """
+
+    def __init__(
+        self,
+        *,
+        base: str = BASE,
+        limits: Limits | None = None,
+        lateness: int = 0,
+        skip_idle: bool = False,
+        require_graphs: bool = False,
+        strict: bool = True,
+        rules: tuple[Rule, ...] = RULES,
+        now: datetime = _EPOCH,
+    ) -> None:
+        self.time: int | None = None
+        self.late = 0
+        self.refused = 0
+        self.limits = limits or Limits()
+        self.static = StaticData()
+        self.dictionary = InliningDictionary()
+        self.queries: dict[str, RegisteredQuery] = {}
+        self._base = base
+        self._lateness = lateness
+        self._skip_idle = skip_idle
+        self._require_graphs = require_graphs
+        self._strict = strict
+        self._rules = rules
+        value = value_of(
+            Term(
+                f'"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"'
+                "^^<http://www.w3.org/2001/XMLSchema#dateTime>"
+            )
+        )
+        assert isinstance(value, DateTime)
+        self._environment = Environment(InliningTypedTerms(self.dictionary), value)
+        self._predicates: dict[Term, frozenset[Term]] = {}
+        self._readers: dict[Term, list[RegisteredQuery]] = {}
+        self._swept = 0
+        self._closed = False
+        self.static.on_change(self._refresh)
+
+    # ------------------------------------------------------------------------- static data
+
+    def load(self, path: Path | str, graph: str | None = None) -> None:
+        """Add an RDF file to the default graph, or to the graph of this IRI.
+
+        Raises:
+            ContinuousError: the file cannot be read.
+        """
+        name = self._graph(graph)
+        self.static.memory(name).load(Path(path))
+        self.static.changed(name)
+
+    def attach(self, graph: Graph, name: str | None = None) -> None:
+        """Add a graph that somebody else keeps (a static store) to the default or a named graph."""
+        self.static.attach(graph, self._graph(name))
+
+    def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
+        """Add triples to a static graph; queries see them at their next evaluation."""
+        name = self._graph(graph)
+        self.static.memory(name).add((Term(s), Term(p), Term(o)) for s, p, o in triples)
+        self.static.changed(name)
+
+    def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
+        """Remove triples that `add` or `load` put into a static graph."""
+        name = self._graph(graph)
+        self.static.memory(name).remove((Term(s), Term(p), Term(o)) for s, p, o in triples)
+        self.static.changed(name)
+
+    def _graph(self, name: str | None) -> Term:
+        return DEFAULT_GRAPH if name is None else term(name)
+
+    def _refresh(self, name: Term) -> None:
+        self.dictionary.now = None
+        for registered in self.queries.values():
+            registered.evaluation.refresh(name)
+
+    # ----------------------------------------------------------------------------- queries
+
+    def declare(self, stream: str, predicates: Iterable[str]) -> None:
+        """Say which predicates a stream has; elements with others are refused from now on.
+
+        Patterns with other predicates are then known to be static.
+
+        Raises:
+            LimitError: a query reads the stream already.
+        """
+        name = term(stream)
+        if self._readers.get(name):
+            raise LimitError(f"{name} is read already: declare a stream before its queries")
+        self._predicates[name] = frozenset(term(each) for each in predicates)
+
+    def register(
+        self, text: str, callback: Callback | None = None, *, name: str | None = None
+    ) -> RegisteredQuery:
+        """Start a query; it sees what arrives from now on.
+
+        Args:
+            text: C-SPARQL.
+            callback: is called with each `Answer`; without one they wait in the result.
+            name: what to call it where the text does not say.
+
+        Raises:
+            ContinuousSyntaxError: the text is no query.
+            UnsupportedContinuousQueryError: it cannot be run: nothing says when to evaluate it, or
+                it would feed itself.
+            UnknownGraphError: by setting, it names a static graph that is not there.
+            LimitError: there are as many queries as allowed, or there is one of this name.
+        """
+        self._check_open()
+        query = parse(text, self._base)
+        if not query.continuous:
+            raise UnsupportedContinuousQueryError(
+                "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
+            )
+        if len(self.queries) >= self.limits.queries:
+            raise LimitError(f"there are {len(self.queries)} queries already")
+        if query.registration is not None:
+            name = query.registration.name
+        elif name is None:
+            name = next(
+                str(n) for n in range(1, len(self.queries) + 2) if str(n) not in self.queries
+            )
+        if name in self.queries:
+            raise LimitError(f"there is a query {name!r} already")
+        registered = RegisteredQuery(
+            name, query, self._evaluation(name, query), callback, self.limits.backlog, self._drop
+        )
+        self.queries[name] = registered
+        try:
+            self._rank()
+        except UnsupportedContinuousQueryError:
+            del self.queries[name]
+            raise
+        for stream in registered.reads:
+            self._readers.setdefault(stream, []).append(registered)
+        return registered
+
+    def ask(self, text: str) -> Answer:
+        """The answer of a query without streams, once."""
+        self._check_open()
+        query = parse(text, self._base)
+        return self._evaluation("", query).at(0 if self.time is None else self.time)
+
+    def explain(self, text: str) -> tuple[OperatorGraph, OperatorGraph]:
+        """The operators of a query: as it is written, and after the rules."""
+        initial = operator_graph(parse(text, self._base), self.static.names, self._knowledge())
+        return initial, optimised(initial, self._rules)
+
+    def _evaluation(self, name: str, query: CsparqlQuery) -> Evaluation:
+        if self._require_graphs:
+            for wanted in (*query.query.dataset.default, *query.query.dataset.named):
+                if wanted not in self.static.names:
+                    raise UnknownGraphError(f"no static graph {wanted} is loaded")
+        graph = optimised(operator_graph(query, self.static.names, self._knowledge()), self._rules)
+        self.dictionary.now = None
+        try:
+            return Evaluation(name, graph, self.static, self.dictionary, self._environment)
+        except UnsupportedQueryError as error:
+            raise UnsupportedContinuousQueryError(str(error)) from error
+
+    def _knowledge(self) -> Knowledge:
+        def static(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+            return has_static(self.static, pattern, graphs)
+
+        return Knowledge(dict(self._predicates), static)
+
+    def _rank(self) -> None:
+        """Put the makers of streams before their readers."""
+        makers = {each.stream: each for each in self.queries.values() if each.stream is not None}
+        ranks: dict[str, int] = {}
+
+        def rank(registered: RegisteredQuery, above: tuple[str, ...]) -> int:
+            if registered.name in above:
+                raise UnsupportedContinuousQueryError(
+                    f"{registered.name} would feed itself through its streams"
+                )
+            if registered.name not in ranks:
+                path = (*above, registered.name)
+                below = [rank(makers[s], path) for s in registered.reads if s in makers]
+                ranks[registered.name] = 1 + max(below, default=0)
+            return ranks[registered.name]
+
+        for registered in self.queries.values():
+            rank(registered, ())
+        for name, found in ranks.items():
+            self.queries[name].rank = found
+        for registered in self.queries.values():
+            for stream in registered.reads:
+                maker = makers.get(stream)
+                if maker is not None and maker.query.query.form == "SELECT":
+                    raise UnsupportedContinuousQueryError(
+                        f"{registered.name} reads {stream}, whose elements are no triples: "
+                        f"{maker.name} is a SELECT"
+                    )
+
+    def query(self, name: str) -> RegisteredQuery:
+        """The query of this name.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
+        if name not in self.queries:
+            raise UnknownQueryError(f"there is no query {name!r}")
+        return self.queries[name]
+
+    def unregister(self, name: str) -> None:
+        """Stop the query of this name; those that read its stream go on and get nothing more.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
+        self.query(name).close()
+
+    def _drop(self, registered: RegisteredQuery) -> None:
+        if self.queries.get(registered.name) is not registered:
+            return
+        del self.queries[registered.name]
+        for stream in registered.reads:
+            self._readers[stream].remove(registered)
+        if registered.state == "running":
+            registered.state = "closed"
+
+    def close(self) -> None:
+        """Stop all queries."""
+        for registered in tuple(self.queries.values()):
+            registered.close()
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineClosedError("the engine is closed")
+
+    # ----------------------------------------------------------------------------- streams
+
+    def push(self, stream: str, element: Sequence[Any], timestamp: int | datetime) -> None:
+        """An element arrives.
+
+        Args:
+            stream: the IRI of the stream.
+            element: a triple of N-Triples texts, or several: a graph.
+            timestamp: milliseconds since 1970, or an instant.
+
+        Raises:
+            ElementError: a term that is none, or a predicate that the stream does not declare
+                (where the engine is not strict it is counted).
+            TimestampError: no instant.
+        """
+        self._check_open()
+        name = term(stream)
+        at = milliseconds(timestamp)
+        texts = [element] if element and isinstance(element[0], str) else element
+        try:
+            for triple in texts:
+                self._check(name, triple)
+        except ElementError:
+            if self._strict:
+                raise
+            self.refused += 1
+            return
+        if self.time is None or at > self.time:
+            self._evaluate(at - 1 - self._lateness)
+            self.time = at
+        self._arrive(name, texts, at)
+
+    def _check(self, stream: Term, triple: Sequence[str]) -> None:
+        if len(triple) != 3:
+            raise ElementError(f"{len(triple)} terms are no triple: {triple!r}")
+        subject, predicate, object_ = triple
+        if not (
+            (subject[:1] == "<" or subject[:2] == "_:")
+            and predicate[:1] == "<"
+            and (object_[:1] in ("<", '"') or object_[:2] == "_:")
+        ):
+            raise ElementError(f"not a triple: {' '.join(triple)}")
+        declared = self._predicates.get(stream)
+        if declared is not None and predicate not in declared:
+            raise ElementError(f"{stream} does not declare the predicate {predicate}")
+
+    def _arrive(self, stream: Term, texts: Sequence[Sequence[str]], at: int) -> None:
+        readers = self._readers.get(stream)
+        if not readers:
+            return
+        self.dictionary.now = max(at, self.time or at)
+        encode = self.dictionary.encode
+        triples: list[EncodedTriple] = [
+            (encode(Term(s)), encode(Term(p)), encode(Term(o))) for s, p, o in texts
+        ]
+        late = False
+        for registered in tuple(readers):
+            window = registered.evaluation.windows[stream]
+            if registered.counts:
+                for triple in triples:
+                    window.add(at, triple)
+                    if registered.arrived():
+                        self._answer(registered, at)
+                continue
+            if registered.last is not None and at <= registered.last:
+                registered.late += 1
+                late = True
+            if registered.next is None:
+                first = registered.query.instants.first(at)
+                last = registered.last
+                registered.next = (
+                    first if last is None or first > last else registered.query.instants.after(last)
+                )
+            for triple in triples:
+                window.add(at, triple)
+            if registered.evaluation.held > self.limits.window_elements:
+                self._stop(
+                    registered,
+                    WindowLimitError(
+                        f"the windows of {registered.name} hold more than "
+                        f"{self.limits.window_elements} elements"
+                    ),
+                )
+        self.late += late
+
+    def advance(self, timestamp: int | datetime) -> None:
+        """Everything with a timestamp up to this has come: evaluate what is due until then."""
+        self._check_open()
+        at = milliseconds(timestamp)
+        if self.time is None:
+            # Queries without streams begin now.
+            self.time = at
+        for registered in self.queries.values():
+            if registered.next is None and not registered.query.streams:
+                registered.next = registered.query.instants.first(at)
+        self._evaluate(at - self._lateness)
+        self.time = max(self.time, at)
+
+    def finish(self) -> None:
+        """No more elements will come: evaluate until every query has seen the last one."""
+        if self.time is None:
+            return
+        due = [
+            each.query.instants.first(self.time)
+            for each in self.queries.values()
+            if each.query.instants.periods
+        ]
+        if due:
+            self._evaluate(max(due), ends={each: self._end(each) for each in self.queries})
+
+    def _end(self, name: str) -> int:
+        registered = self.queries[name]
+        assert self.time is not None
+        if not registered.query.instants.periods:
+            return self.time
+        return registered.query.instants.first(self.time)
+
+    # ------------------------------------------------------------------------- evaluation
+
+    def _evaluate(self, until: int, ends: dict[str, int] | None = None) -> None:
+        """Evaluate every query at all of its instants up to `until`, in the order of time."""
+        while True:
+            due = [
+                each
+                for each in self.queries.values()
+                if each.next is not None
+                and each.next <= (until if ends is None else ends.get(each.name, until))
+            ]
+            if not due:
+                break
+            registered = min(due, key=lambda each: (each.next, each.rank))
+            at = registered.next
+            assert at is not None
+            registered.last = at
+            registered.next = registered.query.instants.after(at)
+            self._answer(registered, at)
+            if self._skip_idle and registered.query.streams and not registered.evaluation.held:
+                registered.next = None
+        if self.dictionary.passing > 2 * self._swept + _SWEEP:
+            self._sweep()
+
+    def _answer(self, registered: RegisteredQuery, at: int) -> None:
+        # What is computed may outlive the elements it came from, in operators.
+        self.dictionary.now = None
+        answer = registered.evaluation.at(at)
+        try:
+            registered.deliver(answer)
+        except BacklogError as error:
+            self._stop(registered, error)
+            return
+        if registered.stream is not None and answer.form != "SELECT" and answer.rows:
+            rows = [tuple(str(each) for each in row) for row in answer.rows]
+            self._arrive(registered.stream, rows, at)
+
+    def _stop(self, registered: RegisteredQuery, error: ContinuousError) -> None:
+        registered.state = "stopped"
+        registered.error = error
+        self._drop(registered)
+
+    def _sweep(self) -> None:
+        """Forget terms that no window holds any more."""
+        assert self.time is not None
+        oldest = [each.evaluation.oldest for each in self.queries.values()]
+        horizon = min([self.time, *(each for each in oldest if each is not None)])
+        self.dictionary.forget_before(horizon)
+        self._swept = self.dictionary.passing
+
+
+def term(name: str) -> Term:
+    """The term of an IRI, in angle brackets or not."""
+    return Term(name) if name.startswith("<") else Term(f"<{name}>")

@@ -1,0 +1,1 @@
+"""Execution on the native engine: the incremental dataflow, asked at every instant."""

@@ -1,0 +1,104 @@
+"""What a FROM STREAM clause says about a window, and which elements that means at an instant.
+
+Instants are whole milliseconds. A logical window with range r and step s holds, at instant t, the
+elements with a timestamp in (b - r, b], where b is the last multiple of s that is not after t. So
+windows with the same step move together, whenever they were registered. A physical window holds
+the n triples that came last. Source: paper 003, section 3.2.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import TypeAlias
+
+from annotations.terms import Term
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalWindow:
+    """The last `range` milliseconds, moved on every `step` milliseconds."""
+
+    range: int
+    step: int
+
+    def boundary(self, at: int) -> int:
+        """The end of the window that is in force at an instant."""
+        return at // self.step * self.step
+
+    def __str__(self) -> str:
+        moved = "TUMBLING" if self.step == self.range else f"STEP {self.step}ms"
+        return f"RANGE {self.range}ms {moved}"
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalWindow:
+    """The last `count` triples, looked at whenever `step` more have come."""
+
+    count: int
+    step: int = 1
+
+    def __str__(self) -> str:
+        return f"RANGE TRIPLES {self.count}" + (f" STEP {self.step}" if self.step != 1 else "")
+
+
+Window: TypeAlias = LogicalWindow | PhysicalWindow
+
+
+@dataclass(frozen=True, slots=True)
+class StreamClause:
+    """``FROM [NAMED] STREAM <iri> [window]``.
+
+    Args:
+        stream: the IRI of the stream, as a term.
+        window: what of it is seen.
+        named: whether it is a named graph only, and no part of the default graph.
+        position: index of the clause in the text of the query.
+    """
+
+    stream: Term
+    window: Window
+    named: bool = False
+    position: int = 0
+
+    def __str__(self) -> str:
+        return f"FROM {'NAMED ' if self.named else ''}STREAM {self.stream} [{self.window}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """When a query is evaluated: at every multiple of any of these periods.
+
+    Args:
+        periods: in milliseconds; empty where only arrivals count.
+    """
+
+    periods: tuple[int, ...]
+
+    @classmethod
+    def of(cls, every: int | None, windows: Sequence[Window]) -> "Instants":
+        """COMPUTED EVERY where it is given, otherwise whenever a logical window moves."""
+        if every is not None:
+            return cls((every,))
+        steps = {window.step for window in windows if isinstance(window, LogicalWindow)}
+        # A multiple of another period adds no instant.
+        return cls(tuple(sorted(s for s in steps if not any(s != o and s % o == 0 for o in steps))))
+
+    @property
+    def greatest_common_period(self) -> int:
+        """All instants are multiples of this one."""
+        return gcd(*self.periods)
+
+    def first(self, at: int) -> int:
+        """The first instant that is not before `at`."""
+        return min(-(-at // period) * period for period in self.periods)
+
+    def after(self, at: int) -> int:
+        """The first instant after `at`."""
+        return self.first(at + 1)
+
+    def between(self, after: int, until: int) -> Iterator[int]:
+        """The instants in (after, until]."""
+        at = self.after(after)
+        while at <= until:
+            yield at
+            at = self.after(at)
