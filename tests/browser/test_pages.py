@@ -122,11 +122,18 @@ def test_nothing_is_wider_than_the_screen(
 ) -> None:
     browser.resize(width, 800, phone=width < 500)
     browser.open(server.url + path)
-    widest = browser.evaluate("document.documentElement.scrollWidth")
-    assert widest <= width
     folder = os.environ.get("SCREENSHOTS")
     if folder:
         browser.screenshot(Path(folder) / f"{quote(path, safe='')[:40] or 'index'}-{width}.png")
+    widest = browser.evaluate("document.documentElement.scrollWidth")
+    assert widest <= width, browser.evaluate(_TOO_WIDE)
+
+
+# The elements that reach beyond the screen.
+_TOO_WIDE = """
+[...document.querySelectorAll('body *')]
+  .filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML.slice(0, 300))
+"""
 
 
 @CHROMIUM.needed

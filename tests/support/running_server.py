@@ -58,12 +58,11 @@ class RunningServer:
         """The URL that the server says that it is known under, once it answers."""
         output = self.process.stdout
         assert output is not None
-        if not select.select([output], [], [], _START_SECONDS)[0]:
+        ready = select.select([output], [], [], _START_SECONDS)[0]
+        found = _READY.fullmatch(output.readline()) if ready else None
+        if found is None:
             self.close()
             raise AssertionError("the server never became ready")
-        line = output.readline()
-        found = _READY.fullmatch(line)
-        assert found is not None, line
         return found[1]
 
     def __enter__(self) -> "RunningServer":

@@ -100,7 +100,7 @@ def _validity(label: Label | None, query: Query) -> str:
 
 def _badge(what: str, end: datetime, query: Query) -> Markup:
     now = query.now
-    shown = f"{end:%H:%M:%S}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    shown = f"{end:%H:%M:%S} UTC" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M} UTC"
     if query.request.snapshot is not None:
         # A page of a past instant never changes, so nothing counts down on it.
         return Markup('<time datetime="{}">{} {:%Y-%m-%d %H:%M:%S}</time>').format(
@@ -129,6 +129,8 @@ def _pinned(fragment: Fragment) -> str:
 
 def _pages(fragment: Fragment) -> Markup:
     names = [name for name in ("first", "previous", "next", "last") if name in fragment.links]
+    if not {"previous", "next"} & set(names):
+        return Markup()  # there is one page only
     links = [f'<a href="{escape(fragment.links[name])}" rel="{name}">{name}</a>' for name in names]
     return Markup('<nav aria-label="pages">{}</nav>\n').format(Markup(" ".join(links)))  # noqa: S704
 

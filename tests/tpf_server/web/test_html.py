@@ -73,7 +73,7 @@ def test_counts_pages_and_time_badges(served: Served) -> None:
     assert "items 4–6 of 9, 1 of them live" in text
     assert re.findall(r'rel="(\w+)">', text)[:4] == ["first", "previous", "next", "last"]
     delay = served.get("trains?predicate=http://example.org/delay", "text/html").text
-    assert "valid until 12:00:08<span>, in 8 s</span>" in delay
+    assert "valid until 12:00:08 UTC<span>, in 8 s</span>" in delay
     assert "as of" not in delay
     pinned = "trains?page=1&snapshot=1449576000000000.1"
     assert "as of 2015-12-08T12:00:00Z" in served.get(pinned, "text/html").text
