@@ -60,7 +60,10 @@ def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
         SnapshotExpired: the URL pins a snapshot that is no longer retained.
     """
     live = endpoint.dataset.live
-    snapshot = None if live is None else live.snapshot(now)
+    snapshot = None
+    if live is not None:
+        live.retire(now)
+        snapshot = live.snapshot(now)
     pinned = request.snapshot
     if snapshot is not None and pinned is not None:
         if pinned.instant > to_micros(now) or pinned.sequence > snapshot.sequence:

@@ -14,6 +14,7 @@ The rules, for facts with one key (an expiring fact counts as starting now):
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from annotations.errors import OverlapError
 from annotations.instants import format_instant, from_micros, to_micros
@@ -25,6 +26,9 @@ from tpf_server.store.live_index import FactIndex
 from tpf_server.store.live_log import FOREVER, NO_START, Version
 from tpf_server.store.live_names import token_bits
 from tpf_server.store.live_rows import EXPIRING, INTERVALS
+
+Groups: TypeAlias = list[list[tuple[int, int, Fact]]]
+"""Facts with the start and end of their labels, grouped by key, each group by start."""
 
 
 @dataclass(slots=True)
@@ -41,9 +45,7 @@ class Effects:
     """The slots that were taken for new keys."""
 
 
-def checked(
-    facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey
-) -> list[list[tuple[int, int, Fact]]]:
+def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) -> Groups:
     """The facts of a batch as (start, end, fact), grouped by key, each group by start.
 
     Raises:
@@ -72,7 +74,7 @@ def checked(
     return list(groups.values())
 
 
-def plan(index: FactIndex, groups: list[list[tuple[int, int, Fact]]], now: int) -> Effects:
+def plan(index: FactIndex, groups: Groups, now: int) -> Effects:
     """What the checked facts do to the newest state of an index, which stays as it is.
 
     Where this fails or the effects come to nothing, `undo` frees the numbers that were taken.

@@ -2,13 +2,16 @@
 
 from datetime import timedelta
 
-from tpf_server.store.live_batch import Effects
+from tpf_server.errors import StoreError
+from tpf_server.store.live_batch import Effects, undo
 from tpf_server.store.live_index import FactIndex
 from tpf_server.store.live_log import FOREVER, NO_START, Carried, Floor, Log, Record
 from tpf_server.store.live_settings import LiveSettings
 
 _MICROSECOND = timedelta(microseconds=1)
 _SLACK = 1024
+_IDLE = 4096
+"""How many rows a batch without facts retires at most."""
 _RECOUNT = 64
 
 
@@ -33,17 +36,37 @@ class Cleaner:
         self._batches = 0
         self._dropped = 0
 
+    def is_due(self, index: FactIndex, now: int) -> bool:
+        """Whether there is something to retire, and no batch came for long that would do it."""
+        since = now - self._retention
+        if not index.batches or index.batches[-1].changed > since:
+            return False
+        old = (one.sequence for one in reversed(index.batches) if one.published <= since)
+        last = next(old, index.floor.sequence)
+        return (
+            index.superseded_until(last)
+            or index.is_due(since, self._history_until(now))
+            or self._entries > 2 * index.rows.live_rows + _SLACK
+        )
+
+    def _history_until(self, now: int) -> int:
+        return NO_START if self._history is None else now - max(self._history, self._retention)
+
     def record(self, index: FactIndex, effects: Effects, now: int) -> Record:
-        """The record of a batch. Call it within the transaction, then append it, then `clean`."""
+        """The record of a batch. Call it within the transaction, then append it, then `clean`.
+
+        Raises:
+            StoreError: the log cannot be read; the index is as it was before the batch.
+        """
         rows, floor = index.rows, index.floor
         since = now - self._retention
         oldest = floor.sequence
-        for sequence, published in index.published:
-            if published > since:
+        for batch in index.batches:
+            if batch.published > since:
                 break
-            oldest = max(oldest, sequence)
-        history = NO_START if self._history is None else now - max(self._history, self._retention)
-        limit = max(_SLACK, 4 * len(effects.added))
+            oldest = max(oldest, batch.sequence)
+        history = self._history_until(now)
+        limit = max(_SLACK, 4 * len(effects.added)) if effects.added else _IDLE
         retired = index.retirable(oldest, since, history, limit)
         expired, ended = floor.expired, floor.history
         for row in retired:
@@ -52,15 +75,14 @@ class Cleaner:
                     expired = max(expired, rows.end[row])
                 else:
                     ended = max(ended, rows.end[row])
-        return Record(
-            index.last + 1,
-            now,
-            effects.added,
-            effects.removed,
-            retired,
-            self._carry(index, effects, oldest, set(retired)),
-            Floor(oldest, expired, ended),
-        )
+        try:
+            carried = self._carry(index, effects, oldest, set(retired))
+        except StoreError:
+            undo(index, effects)
+            index.keep_due(retired)
+            raise
+        floor = Floor(oldest, expired, ended)
+        return Record(index.last + 1, now, effects.added, effects.removed, retired, carried, floor)
 
     def _carry(
         self, index: FactIndex, effects: Effects, oldest: int, retired: set[int]
@@ -76,11 +98,13 @@ class Cleaner:
         removed_now = set(effects.removed)
         self._dropped = 0
         after = 0
-        while excess > 0 and len(carried) < wanted:
+        looked_at, enough = 0, 4 * wanted + _SLACK
+        while excess > 0 and len(carried) < wanted and looked_at < enough:
             head = [one for one in self._log.read(after, 4) if one.sequence < oldest]
             if not head:
                 break
             for record in head:
+                looked_at += record.entries
                 lives = [(version, record.sequence) for version in record.added]
                 lives += [(version, added) for version, added, _ in record.carried]
                 for version, added in lives:

@@ -40,6 +40,16 @@ class NumberPattern(NamedTuple):
     kind: int
 
 
+class Batch(NamedTuple):
+    """A batch that a snapshot may show."""
+
+    sequence: int
+    published: int
+    """When, in microseconds."""
+    changed: int
+    """When facts were published last: batches that only let go of versions do not count."""
+
+
 class FactIndex:
     """All versions that are retained, by slot, and the slots by term.
 
@@ -53,8 +63,8 @@ class FactIndex:
         self.rows = Rows()
         self.last = 0
         self.floor = Floor()
-        self.published: deque[tuple[int, int]] = deque()
-        """Number and instant of the batches, oldest retained first."""
+        self.batches: deque[Batch] = deque()
+        """The batches, oldest retained first."""
         self._keep_history = keep_history
         self._slot_of_key: dict[int, int] = {}
         self._slots: set[int] = set()
@@ -102,9 +112,12 @@ class FactIndex:
                 touched(version.slot, rows.object[version.row], version.row)
         self.last = sequence
         self.floor = record.floor
-        self.published.append((sequence, record.published))
-        while self.published[0][0] < self.floor.sequence:
-            self.published.popleft()
+        changed = record.published
+        if not (record.added or record.removed) and self.batches:
+            changed = self.batches[-1].changed
+        self.batches.append(Batch(sequence, record.published, changed))
+        while self.batches[0].sequence < self.floor.sequence:
+            self.batches.popleft()
 
     def _insert(self, version: Version, added: int, removed: int) -> None:
         rows, row, slot = self.rows, version.row, version.slot
@@ -184,7 +197,11 @@ class FactIndex:
             (version.row for version in record.added),
             {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
         )
-        for row in record.retired:
+        self.keep_due(record.retired)
+
+    def keep_due(self, retired: Iterable[int]) -> None:
+        """Rows that `retirable` gave and no record retires: they stay due."""
+        for row in retired:
             if self.rows.removed[row] == FOREVER:
                 kind = self.rows.kind_of[self.rows.slot[row]]
                 heapq.heappush(self._ends[kind], self.rows.end[row] << 32 | row)
@@ -231,6 +248,17 @@ class FactIndex:
                 ends[:] = [one for one in ends if self._ends_at(one & _ROW, one >> 32)]
                 heapq.heapify(ends)
         return found
+
+    def superseded_until(self, sequence: int) -> bool:
+        """Whether versions wait that were replaced until this batch."""
+        return bool(self._superseded) and self._superseded[0][0] <= sequence
+
+    def is_due(self, expired: int, history: int) -> bool:
+        """Whether the next record might retire a version that ended until these instants."""
+        return any(
+            bool(ends) and ends[0] >> 32 <= until
+            for ends, until in zip(self._ends, (expired, history), strict=True)
+        )
 
     def _ends_at(self, row: int, end: int) -> bool:
         rows = self.rows

@@ -12,16 +12,18 @@ from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from tpf_server.errors import SnapshotExpired, StoreClosedError, StoreError
-from tpf_server.store.live_batch import checked, plan
+from tpf_server.store.live_batch import Groups, checked, plan
 from tpf_server.store.live_cleaner import Cleaner
 from tpf_server.store.live_garbage import Unwatched, no_garbage
-from tpf_server.store.live_index import FactIndex
+from tpf_server.store.live_index import Batch, FactIndex
 from tpf_server.store.live_log import FOREVER, Log, Record
 from tpf_server.store.live_reader import Reader
 from tpf_server.store.live_settings import LiveSettings
 from tpf_server.store.protocols import Receipt, Snapshot
 from tpf_server.store.sqlite_log import SqliteLog
 
+_PAUSE = 1_000_000
+"""Microseconds between two batches that only let go of something."""
 POSTGRESQL = ("postgresql://", "postgres://")
 """How the URL of a PostgreSQL database begins."""
 
@@ -66,6 +68,7 @@ class IndexedLiveStore:
         self._publishing = threading.Lock()
         self._lock = threading.Lock()
         self._closed = False
+        self._retire_from = 0
         self._cleaner = Cleaner(log, settings)
         made_with = log.setting("key", settings.key)
         if made_with != settings.key:
@@ -124,8 +127,8 @@ class IndexedLiveStore:
         """When the newest batch of the snapshot was published; ``None`` where there is none."""
         with self._reading():
             self._check(snapshot, None)
-            published = self._published(snapshot.sequence)
-        return None if published is None else from_micros(published)
+            changed = self._batch(snapshot.sequence)
+        return None if changed is None else from_micros(changed.changed)
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """The exact number of matching facts that are valid in the snapshot.
@@ -169,11 +172,11 @@ class IndexedLiveStore:
             self._check(snapshot, pattern)
             return _instant(self._reader.earliest_end(pattern, snapshot))
 
-    def _published(self, sequence: int) -> int | None:
-        """When a retained batch was published, in microseconds."""
-        published = self._index.published
-        place = bisect_right(published, sequence, key=lambda one: one[0]) - 1
-        return published[place][1] if place >= 0 else None
+    def _batch(self, sequence: int) -> Batch | None:
+        """A retained batch; ``None`` for the state before the first."""
+        batches = self._index.batches
+        place = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
+        return batches[place] if place >= 0 else None
 
     def _check(self, snapshot: Snapshot, pattern: FactPattern | None) -> None:
         instant, sequence = snapshot
@@ -188,8 +191,8 @@ class IndexedLiveStore:
             raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
         if instant < floor.expired and (pattern is None or pattern.labelling != "interval"):
             # An instant before its own batch asks for history, which expiring facts have not.
-            published = self._published(sequence)
-            if published is not None and instant >= published:
+            batch = self._batch(sequence)
+            if batch is not None and instant >= batch.published:
                 raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
 
     # Publishing
@@ -207,28 +210,63 @@ class IndexedLiveStore:
         instant = to_micros(now)
         groups = checked(facts, instant, self._settings.accept_past, self._settings.key)
         with self._publishing:
-            record: Record | None = None
-            try:
-                with self._log.writing():
-                    if batch_id is not None and (known := self._log.receipt(batch_id)):
-                        return known
-                    with self._reading():
-                        self._apply_all(self._log.read(self._index.last))
-                        effects = plan(self._index, groups, instant)
-                        record = self._cleaner.record(self._index, effects, instant)
-                    receipt = Receipt(record.sequence, effects.facts, effects.replaced)
-                    self._log.append(record, receipt, batch_id)
-                    self._cleaner.clean(record)
-            except BaseException:
-                if record is not None:
-                    with self._lock:
-                        self._index.take_back(record)
-                raise
+            receipt = self._publish(groups, instant, batch_id)
+            assert receipt is not None
+            return receipt
+
+    def retire(self, now: datetime) -> bool:
+        """Let go of what nobody may see any more, where no batch came for so long to do it.
+
+        Cheap where there is nothing to do, and bounded work once a second otherwise: a batch
+        without facts. Whoever serves the store calls it now and then.
+
+        Returns:
+            whether something was done.
+
+        Raises:
+            StoreError: the log cannot be written.
+        """
+        instant = to_micros(now)
+        if not self._publishing.acquire(blocking=False):
+            return False  # a batch is coming
+        try:
             with self._reading():
-                # A reader may have seen the commit and read the record before us.
-                if self._index.last == record.sequence - 1:
-                    self._reader.apply(record)
-                    self._unwatched.grown(self._index.rows.live_rows)
+                due = instant >= self._retire_from and self._cleaner.is_due(self._index, instant)
+            if not due:
+                return False
+            self._retire_from = instant + _PAUSE
+            return self._publish([], instant, None, retiring=True) is not None
+        finally:
+            self._publishing.release()
+
+    def _publish(
+        self, groups: Groups, instant: int, batch_id: str | None, retiring: bool = False
+    ) -> Receipt | None:
+        """Publish checked facts; `_publishing` is held. ``None``: another process has retired."""
+        record: Record | None = None
+        try:
+            with self._log.writing():
+                if batch_id is not None and (known := self._log.receipt(batch_id)):
+                    return known
+                with self._reading():
+                    self._apply_all(self._log.read(self._index.last))
+                    if retiring and not self._cleaner.is_due(self._index, instant):
+                        return None
+                    effects = plan(self._index, groups, instant)
+                    record = self._cleaner.record(self._index, effects, instant)
+                receipt = Receipt(record.sequence, effects.facts, effects.replaced)
+                self._log.append(record, receipt, batch_id)
+                self._cleaner.clean(record)
+        except BaseException:
+            if record is not None:
+                with self._lock:
+                    self._index.take_back(record)
+            raise
+        with self._reading():
+            # A reader may have seen the commit and read the record before us.
+            if self._index.last == record.sequence - 1:
+                self._reader.apply(record)
+                self._unwatched.grown(self._index.rows.live_rows)
         return receipt
 
     def close(self) -> None:

@@ -98,5 +98,11 @@ class LiveStore(Protocol):
             PublishError: a fact without a label, a label that has ended, overlapping labels.
         """
 
+    def retire(self, now: datetime) -> bool:
+        """Let go of what nobody may see any more, where no batch came for so long to do it.
+
+        Called with every request: cheap where there is nothing to do, bounded work otherwise.
+        """
+
     def close(self) -> None:
         """Let go of the files and connections."""

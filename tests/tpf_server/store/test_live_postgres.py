@@ -144,7 +144,7 @@ def test_a_transaction_that_is_cut_off_leaves_nothing(address: Address) -> None:
     store = address.open()
     store.publish(batch("a", 0), START)
     with psycopg.connect(address.place, autocommit=True) as database:
-        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = %s"
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'transactionid'"
         row = f"SELECT 1 FROM live_{address.name}.settings FOR UPDATE"
         with psycopg.connect(address.place) as other:
             other.execute(row)
@@ -159,9 +159,11 @@ def test_a_transaction_that_is_cut_off_leaves_nothing(address: Address) -> None:
             thread = threading.Thread(target=publish)
             thread.start()
             # Twice, because what had not begun is begun again over a new connection.
-            for _ in range(2):
-                while not database.execute(query, ("transactionid",)).fetchall():
-                    time.sleep(0.001)
+            cut_off: set[int] = set()
+            while len(cut_off) < 2:
+                for (pid,) in database.execute(waiting).fetchall():
+                    database.execute("SELECT pg_terminate_backend(%s)", (pid,))
+                    cut_off.add(pid)
             thread.join()
         assert failed
     assert store.snapshot(START).sequence == 1

@@ -8,6 +8,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -132,6 +133,56 @@ def test_retention_lets_go_in_memory_and_in_the_file(address: Address) -> None:
     present = store.snapshot(at(300))
     assert store.facts(ALL, present, 0, 10_000) == again.facts(ALL, present, 0, 10_000)
     again.close()
+    store.close()
+
+
+def test_retention_goes_on_when_nobody_publishes(address: Address) -> None:
+    settings = LiveSettings(retention=timedelta(seconds=5))
+    store, other = address.open(settings), address.open(settings)
+    for second in range(3):  # each replaces the one before
+        facts = [expiring(second + 4, s=n, o=second) for n in range(3000)]
+        store.publish(facts, at(second))
+    store.publish([expiring(1000, s=-1)], at(4))
+    assert not store.retire(at(5))  # a batch may come and do it
+    snapshot = store.snapshot(at(9))
+    done = []
+    for tenth in range(90, 400):
+        done += [tenth for one in (store, other) if one.retire(at(tenth / 10))]
+        assert store.count(ALL, store.snapshot(at(tenth / 10))) == 1
+        if tenth < 140:
+            assert store.count(ALL, snapshot) == 1
+    assert 3 <= len(done) < 30
+    assert store.snapshot(at(40)).sequence == 4 + len(done)
+    assert store.modified(store.snapshot(at(40))) == at(4)
+    for one in (store, other, address.open(settings)):
+        assert one.count(ALL, one.snapshot(at(40))) == 1
+        assert one._index.rows.live_rows == 1
+        assert one._log.entries() < 2 * 1024
+        one.close()
+
+
+def test_a_log_that_fails_in_the_midst_of_a_batch_costs_no_numbers(address: Address) -> None:
+    settings = LiveSettings(retention=timedelta(seconds=1))
+    store = address.open(settings)
+    for second in range(12):
+        store.publish([expiring(second + 5, s=n, o=second) for n in range(200)], at(second))
+    rows = len(store._index.rows.start)
+    failing = StoreError("the disk is gone")
+    for attempt in range(50):
+        facts = [expiring(50, s=9000 + n) for n in range(200)]
+        with (
+            patch.object(store._cleaner, "_carry", side_effect=failing),
+            pytest.raises(StoreError, match="the disk is gone"),
+        ):
+            store.publish(facts, at(12 + attempt / 50))
+    with patch.object(store._log, "append", side_effect=failing), pytest.raises(StoreError):
+        store.publish([expiring(50, s=9000 + n) for n in range(200)], at(13))
+    store.publish([expiring(50, s=n, o=1) for n in range(200)], at(20))
+    for second in range(21, 40):
+        store.publish([expiring(50, s=n, o=second) for n in range(200)], at(second))
+    assert store.count(ALL, store.snapshot(at(40))) == 200
+    assert store._index.rows.live_rows <= 200 * 3
+    assert len(store._index.rows.start) < rows + 1000
     store.close()
 
 
