@@ -80,10 +80,15 @@ class Trip(NamedTuple):
     tip: Decimal
 
 
+def _opened(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt")
+    return path.open()
+
+
 def read_trips(path: Path, count: int | None = None) -> Iterator[Trip]:
     """The trips of a DEBS 2015 file (17 columns, in the order of their drop-off)."""
-    opened: IO[str] = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    with _opened(path) as lines:
         for number, row in enumerate(csv.reader(lines)):
             if number == count:
                 return

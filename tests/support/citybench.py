@@ -19,7 +19,7 @@ Triple = tuple[str, str, str]
 
 
 def static_store(folder: Path) -> ox.Store:
-    """The sensor repository (default graph) and the events (named graphs, as the queries call them)."""
+    """The sensor repository (default graph) and the events (graphs named as in the queries)."""
     store = ox.Store()
     for name, graph in (
         ("SensorRepository", ox.DefaultGraph()),

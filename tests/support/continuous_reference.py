@@ -1,8 +1,8 @@
 """The meaning of a continuous query, recomputed from nothing at every arrival by pyoxigraph.
 
 Every element of a window becomes a named graph of its own, and every triple pattern of a STREAM
-clause is matched in any one of them. So the windows are bags, and a solution knows the elements that
-it comes from.
+clause is matched in any one of them. So the windows are bags, and a solution knows the elements
+that it comes from.
 """
 
 import re

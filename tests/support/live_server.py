@@ -29,6 +29,8 @@ class LiveServer:
         static: quads that do not change.
         clock: the clock of the server; a new one at `START` by default.
         live: whether there is a live store.
+        page_size: quads per page.
+        server: further settings of the server.
         settings: further settings of the dataset.
     """
 
@@ -40,13 +42,16 @@ class LiveServer:
         clock: ManualClock | None = None,
         live: bool = True,
         page_size: int = 100,
+        server: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         self.clock = clock or ManualClock(START)
         self.live = open_live_store(path / "live.sqlite") if live else None
         self.static = static_store(path / "static", static)
         dataset = Dataset(DatasetSettings(name="trains", **settings), self.static, self.live)
-        self.app = create_app(Settings(base_url=BASE, page_size=page_size), [dataset], self.clock)
+        self.app = create_app(
+            Settings(base_url=BASE, page_size=page_size, **(server or {})), [dataset], self.clock
+        )
         self.log: list[tuple[str, str]] = []
         self.url = BASE + "trains"
 

@@ -67,9 +67,13 @@ path_patterns = st.tuples(
 
 constants = st.sampled_from(["1", "2", "1.5", '"x"', ":a", "true", '"x"@en'])
 _atoms = st.one_of(variables, variables, constants)
-_comparisons = st.tuples(_atoms, st.sampled_from(["=", "!=", "<", ">="]), _atoms).map(
-    lambda parts: f"({' '.join(parts)})"
-)
+# An order with a plain value on one side: pyoxigraph orders an IRI, or a text with a language, and
+# itself; section 17.3 does not.
+_ordered = st.sampled_from(["1", "2", "1.5", '"x"', "true"])
+_comparisons = st.one_of(
+    st.tuples(_atoms, st.sampled_from(["=", "!="]), _atoms),
+    st.tuples(_atoms, st.sampled_from(["<", ">="]), _ordered),
+).map(lambda parts: f"({' '.join(parts)})")
 _tests = st.one_of(
     _comparisons,
     _comparisons,

@@ -8,7 +8,7 @@ from typing import Any
 from annotations.clock import Clock
 from tpf_server.cqels.elements import Element
 from tpf_server.cqels.engine import Engine, RegisteredQuery
-from tpf_server.cqels.errors import ContinuousError, ElementError, UnknownQueryError
+from tpf_server.cqels.errors import ContinuousQueryError, ElementError, UnknownQueryError
 from tpf_server.cqels.result_log import ResultLog
 from tpf_server.cqels.semantics import SEMANTICS
 from tpf_server.cqels.timestamps import milliseconds
@@ -97,10 +97,11 @@ class ContinuousService:
         """Start a query.
 
         Raises:
-            ContinuousError: see `Engine.register`; also for an unknown policy.
+            ContinuousError: see `Engine.register`.
+            ContinuousQueryError: an unknown policy.
         """
         if semantics is not None and semantics not in SEMANTICS:
-            raise ContinuousError(f"unknown semantics {semantics!r}: {', '.join(SEMANTICS)}")
+            raise ContinuousQueryError(f"unknown semantics {semantics!r}: {', '.join(SEMANTICS)}")
         with self._lock:
             log = ResultLog(self._backlog)
             registered = self._engine.register(

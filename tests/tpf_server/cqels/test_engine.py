@@ -24,7 +24,7 @@ from tpf_server.cqels.errors import (
 from tpf_server.cqels.semantics import PAPER, PAPER_DSTREAM, SEMANTICS
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
-PAIRS = "SELECT ?a ?c { STREAM <urn:s> [RANGE 4ms] { ?a <urn:p> ?b } STREAM <urn:s> [NOW] { ?c <urn:p> ?b } }"
+PAIRS = "SELECT ?a ?c { STREAM <urn:s> [RANGE 4ms] { ?a <urn:p> ?b } STREAM <urn:s> [NOW] { ?c <urn:p> ?b } }"  # noqa: E501
 
 
 def rows(query):
@@ -129,7 +129,7 @@ def test_a_term_that_is_none():
 def test_a_window_that_outgrows_its_limit_stops_its_query_alone():
     engine = Engine(limits=Limits(window_rows=100))
     greedy = engine.register(
-        "SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } STREAM <urn:t> [ALL] { ?a <urn:q> ?b } }"
+        "SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } STREAM <urn:t> [ALL] { ?a <urn:q> ?b } }"  # noqa: E501
     )
     modest = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 50ms] { ?a <urn:p> ?b } }")
     for at in range(1000):
@@ -275,13 +275,13 @@ KINDS = {
         " { STREAM <urn:s> [RANGE 900ms] { ?a <urn:p> ?b . ?a <urn:v> ?c } } GROUP BY ?b"
     ),
     "top-k": (
-        "SELECT ?a ?c { STREAM <urn:s> [RANGE 900ms] { ?a <urn:v> ?c } } ORDER BY DESC(?c) ?a LIMIT 3"
+        "SELECT ?a ?c { STREAM <urn:s> [RANGE 900ms] { ?a <urn:v> ?c } } ORDER BY DESC(?c) ?a LIMIT 3"  # noqa: E501
     ),
     "negation": (
         "SELECT ?a { STREAM <urn:s> [RANGE 900ms] { ?a <urn:v> ?c }"
         " FILTER NOT EXISTS { STREAM <urn:s> [RANGE 300ms] { ?b <urn:v> ?d } FILTER (?d > ?c) } }"
     ),
-    "last": "SELECT ?a ?b { STREAM <urn:s> [TRIPLES 20] { ?a <urn:p> ?b } OPTIONAL { ?b <urn:q> ?c } }",
+    "last": "SELECT ?a ?b { STREAM <urn:s> [TRIPLES 20] { ?a <urn:p> ?b } OPTIONAL { ?b <urn:q> ?c } }",  # noqa: E501
 }
 
 
@@ -329,7 +329,7 @@ def test_records_are_graphs(trips):
     """Records, graphs and records given as terms mean the same."""
     queries = [
         "SELECT ?t ?x ?k { STREAM <urn:s> [RANGE 5ms] { ?t <urn:x> ?x . ?t <urn:k> ?k } }",
-        "SELECT ?k (SUM(?x) AS ?n) { STREAM <urn:s> [RANGE 5ms] { ?t <urn:x> ?x . ?t <urn:k> ?k } } GROUP BY ?k",
+        "SELECT ?k (SUM(?x) AS ?n) { STREAM <urn:s> [RANGE 5ms] { ?t <urn:x> ?x . ?t <urn:k> ?k } } GROUP BY ?k",  # noqa: E501
     ]
     mixed = [*queries, "SELECT ?t { STREAM <urn:s> [RANGE 5ms] { ?t <urn:k> ?k } }"]
     for texts in (queries, mixed):
@@ -338,7 +338,7 @@ def test_records_are_graphs(trips):
             engine = Engine(semantics=PAPER)
             registered = [engine.register(text) for text in texts]
             feed = engine.record_feed("urn:s", ["urn:x", "urn:k"], "urn:trip/")
-            for number, (pause, x, k) in enumerate(trips):
+            for number, (_, x, k) in enumerate(trips):
                 at = sum(each for each, _, _ in trips[: number + 1])
                 subject = f"<urn:trip/{number % 4}>"
                 decimal = f'"{x}"^^<{XSD}decimal>'

@@ -59,7 +59,7 @@ FLAT = {
         " STREAM <urn:s2> [W2] { ?b <urn:p> ?c } ?c <urn:near> ?a }"
     ),
     "a named graph": (
-        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } GRAPH <urn:g1> { ?b <urn:in> ?c } }"
+        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } GRAPH <urn:g1> { ?b <urn:in> ?c } }"  # noqa: E501
     ),
     "numbers": (
         "SELECT ?a ?b ?d WHERE { STREAM <urn:s1> [W1] { ?a <urn:v> ?b }"
@@ -113,10 +113,10 @@ NESTED = {
     ),
     "a nested select": (
         "SELECT ?a ?b ?n WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
-        " { SELECT ?b (COUNT(*) AS ?n) WHERE { STREAM <urn:s2> [W2] { ?c <urn:p> ?b } } GROUP BY ?b } }"
+        " { SELECT ?b (COUNT(*) AS ?n) WHERE { STREAM <urn:s2> [W2] { ?c <urn:p> ?b } } GROUP BY ?b } }"  # noqa: E501
     ),
     "values": (
-        "SELECT ?a ?b WHERE { VALUES ?b { <urn:n1> <urn:n2> } STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }"
+        "SELECT ?a ?b WHERE { VALUES ?b { <urn:n1> <urn:n2> } STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }"  # noqa: E501
     ),
     "a path": (
         "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } ?b <urn:near>/<urn:kind> ?c }"

@@ -1,0 +1,74 @@
+"""``tpf-continuous run``: from files to lines."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tpf_server.cqels.cli import app
+
+QUERY = """SELECT ?a ?c
+FROM NAMED <http://g/>
+WHERE { STREAM <http://s/> [RANGE 5ms] { ?a <urn:p> ?b } GRAPH <http://g/> { ?b <urn:q> ?c } }
+"""
+STREAM = """1\t<urn:a1>\t<urn:p>\t<urn:b1>
+3\t<urn:a2>\t<urn:p>\t<urn:b2>
+4\t<urn:a3>\t<urn:p>\t<urn:none>
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "query.rq").write_text(QUERY)
+    (tmp_path / "graph.ttl").write_text("<urn:b1> <urn:q> 1, 2 . <urn:b2> <urn:q> 'x'@en .")
+    (tmp_path / "stream.tsv").write_text(STREAM)
+    return tmp_path
+
+
+def run(files, *more, stream="stream.tsv", query="query.rq"):
+    arguments = ["run", str(files / query) if "{" not in query else query]
+    arguments += ["--graph", f"http://g/={files / 'graph.ttl'}"]
+    arguments += ["--stream", f"http://s/={files / stream}", *more]
+    return CliRunner().invoke(app, arguments)
+
+
+def test_lines_of_results(files):
+    result = run(files)
+    assert result.exit_code == 0
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    assert sorted(result.output.splitlines()) == [
+        f'1\t0\t<urn:a1> "1"{integer}',
+        f'1\t0\t<urn:a1> "2"{integer}',
+        '2\t0\t<urn:a2> "x"@en',
+    ]
+
+
+def test_a_file_of_results_and_other_semantics(files):
+    output = files / "out"
+    result = run(files, "--output", str(output), "--semantics", "paper-dstream")
+    assert result.exit_code == 0
+    assert output.read_text() == ""
+
+
+def test_a_text_instead_of_a_file_and_graphs_as_elements(files):
+    lines = "7\t<urn:a> <urn:p> <urn:b> <urn:g1> .\n7\t<urn:a> <urn:q> <urn:c> <urn:g1> .\n"
+    (files / "graphs.nq").write_text(lines + "7\t<urn:a> <urn:q> <urn:d> <urn:g2> .\n")
+    text = (
+        "SELECT ?x { STREAM <http://s/> [TRIPLES 2] { <urn:a> <urn:p> ?b . <urn:a> <urn:q> ?x } }"
+    )
+    result = run(files, stream="graphs.nq", query=text)
+    assert result.output.splitlines() == ["1\t0\t<urn:c>"]
+
+
+def test_what_is_wrong_is_said_with_its_place(files):
+    (files / "bad.tsv").write_text(STREAM + "5\t<urn:a>\t<urn:p>\n")
+    result = run(files, stream="bad.tsv")
+    assert result.exit_code == 1
+    assert "bad.tsv: line 4: not a" in result.output
+    skipped = run(files, "--skip-malformed", stream="bad.tsv")
+    assert skipped.exit_code == 0
+    assert "1 malformed lines" in skipped.output
+    wrong = run(files, query="SELECT * { STREAM <http://s/> { ?a ?b ?c } }")
+    assert wrong.exit_code == 2
+    assert "line 1, column 31" in wrong.output
+    assert wrong.output.rstrip().endswith("^")
+    assert run(files, "--semantics", "magic").exit_code == 2
+    assert run(files, stream="absent").exit_code == 1

@@ -1,0 +1,268 @@
+"""Continuous queries over HTTP, with a real Flask app in process."""
+
+import json
+import threading
+from datetime import UTC, datetime
+
+import pytest
+import requests
+from flask import Flask
+
+from annotations.clock import ManualClock
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.cqels.engine import Engine, Limits
+from tpf_server.cqels.service import ContinuousService
+from tpf_server.cqels.web import continuous_blueprint
+
+ROOT = "http://server.test"
+TOKEN = {"Authorization": "Bearer secret"}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+QUERY = "SELECT ?a ?b { STREAM <http://localhost/s> [RANGE 10ms] { ?a <urn:p> ?b } }"
+
+
+class Site:
+    def __init__(self, **settings):
+        self.clock = ManualClock(datetime(2020, 1, 1, tzinfo=UTC))
+        backlog = settings.pop("backlog", 100)
+        whole = settings.pop("whole_batches", True)
+        self.service = ContinuousService(
+            Engine(**settings), self.clock, backlog=backlog, whole_batches=whole
+        )
+        app = Flask("test")
+        app.register_blueprint(continuous_blueprint(self.service, token="secret", max_body=10_000))
+        self.session = requests.Session()
+        self.session.mount(ROOT, WsgiAdapter(app))
+
+    def push(self, *lines, name="s", **options):
+        body = "\n".join(json.dumps(line) if isinstance(line, dict) else line for line in lines)
+        return self.session.post(
+            f"{ROOT}/streams/{name}", body.encode(), headers=TOKEN | NDJSON, **options
+        )
+
+    def register(self, text=QUERY, **options):
+        return self.session.post(f"{ROOT}/queries", json={"query": text, **options}, headers=TOKEN)
+
+    def results(self, name="1", accept="application/x-ndjson", **options):
+        return self.session.get(
+            f"{ROOT}/queries/{name}/results", headers={"Accept": accept}, **options
+        )
+
+
+def element(at, a="<urn:a>", b='"1"'):
+    return {"timestamp": at, "triple": [a, "<urn:p>", b]}
+
+
+@pytest.fixture
+def site():
+    return Site()
+
+
+def test_from_push_to_results(site):
+    created = site.register(name="mine")
+    assert created.status_code == 201
+    assert created.headers["Location"].endswith("/queries/mine")
+    assert created.json()["variables"] == ["a", "b"]
+    pushed = site.push(element(1), element(2, b='"2"'))
+    assert pushed.json() == {"accepted": 2, "dropped": 0, "refused": []}
+    lines = site.results("mine", params={"follow": "false"}).text.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "id": 1,
+            "sequence": 1,
+            "at": "1970-01-01T00:00:00.001Z",
+            "added": [{"a": "<urn:a>", "b": '"1"'}],
+        },
+        {
+            "id": 2,
+            "sequence": 2,
+            "at": "1970-01-01T00:00:00.002Z",
+            "added": [{"a": "<urn:a>", "b": '"2"'}],
+        },
+    ]
+    state = site.session.get(f"{ROOT}/queries/mine").json()
+    assert (state["state"], state["emitted"], state["last_event"]) == ("running", 2, 2)
+    assert state["joins"][0]["inputs"][0]["rows"] == 2
+    assert site.session.get(f"{ROOT}/queries").json()["queries"][0]["name"] == "mine"
+    assert site.session.get(f"{ROOT}/streams").json()["streams"] == [
+        {"stream": "http://localhost/s", "elements": 2, "triples": 2}
+    ]
+
+
+def test_events_resume(site):
+    site.register()
+    site.push(*(element(at, b=f'"{at}"') for at in range(1, 6)))
+    accept = "text/event-stream"
+    whole = site.results(accept=accept, params={"follow": "false"})
+    assert whole.headers["Content-Type"].startswith(accept)
+    events = [event.split("\n") for event in whole.text.strip().split("\n\n")]
+    assert [event[0] for event in events] == [f"id: {number}" for number in range(1, 6)]
+    resumed = site.session.get(
+        f"{ROOT}/queries/1/results",
+        params={"follow": "false"},
+        headers={"Accept": accept, "Last-Event-ID": "3"},
+    )
+    assert resumed.text == "\n\n".join("\n".join(event) for event in events[3:]) + "\n\n"
+
+
+def test_a_reader_waits_for_what_comes_and_ends_with_the_query(site):
+    site.register()
+    response = site.results(stream=True)
+    lines = response.iter_lines(chunk_size=1)
+    timer = threading.Timer(0.05, lambda: site.push(element(1)))
+    timer.start()
+    assert json.loads(next(lines))["id"] == 1
+    timer.join()
+    deleted = site.session.delete(f"{ROOT}/queries/1", headers=TOKEN)
+    assert deleted.status_code == 204
+    assert "deleted" in json.loads(next(lines))["error"]
+    assert next(lines, None) is None
+    assert site.session.get(f"{ROOT}/queries/1").status_code == 404
+
+
+def test_a_slow_reader_is_cut_off():
+    site = Site(backlog=3)
+    site.register()
+    site.push(*(element(at) for at in range(1, 6)))
+    lines = site.results(params={"after": "1"}).text.splitlines()
+    assert "no longer kept" in json.loads(lines[0])["error"]
+    assert len(lines) == 1
+    kept = site.results(params={"after": "2", "follow": "false"}).text.splitlines()
+    assert [json.loads(line)["id"] for line in kept] == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body", "elements"),
+    [
+        ("application/n-triples", "<urn:a> <urn:p> 'x' .".replace("'", '"'), 1),
+        ("text/turtle", "@prefix : <urn:> . :a :p 1, 2 .", 1),
+        ("application/n-quads", "<urn:a> <urn:p> <urn:b> <urn:g> .\n<urn:a> <urn:p> <urn:c> .", 2),
+        ("application/trig", "<urn:g> { <urn:a> <urn:p> 1 } <urn:h> { <urn:a> <urn:p> 1 }", 2),
+        ("text/tab-separated-values", "5\t<urn:a>\t<urn:p>\t<urn:b>", 1),
+    ],
+)
+def test_elements_come_in_many_formats(site, media_type, body, elements):
+    site.register()
+    response = site.session.post(
+        f"{ROOT}/streams/s",
+        body.encode(),
+        params={"timestamp": "2020-01-01T00:00:00Z"} if "tab" not in media_type else {},
+        headers=TOKEN | {"Content-Type": media_type},
+    )
+    assert response.json()["accepted"] == elements
+
+
+def test_without_a_timestamp_the_clock_tells(site):
+    site.register()
+    site.session.post(
+        f"{ROOT}/streams/s",
+        b"<urn:a> <urn:p> <urn:b> .",
+        headers=TOKEN | {"Content-Type": "application/n-triples"},
+    )
+    (line,) = site.results(params={"follow": "false"}).text.splitlines()
+    assert json.loads(line)["at"] == "2020-01-01T00:00:00.000Z"
+
+
+BAD = [
+    '{"timestamp": 1}',
+    "no JSON",
+    '{"timestamp": "soon", "triple": ["<urn:a>", "<urn:p>", "<urn:b>"]}',
+    '{"timestamp": 1, "triple": ["<urn:a>", "<urn:p>"]}',
+    '{"timestamp": 1, "triple": ["<urn:a>", "<urn:p>", "b"]}',
+    '{"timestamp": 1, "triple": ["\\"a\\"", "<urn:p>", "<urn:b>"]}',
+    '{"timestamp": 1, "triples": []}',
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_malformed_element_refuses_its_batch_with_its_line(site, bad):
+    site.register()
+    response = site.push(element(1), bad, element(3))
+    assert response.status_code == 400
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert "line 2" in response.json()["detail"]
+    assert site.results(params={"follow": "false"}).text == ""
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_or_only_itself_by_setting(bad):
+    site = Site(whole_batches=False)
+    site.register()
+    receipt = site.push(element(1), bad, element(3)).json()
+    assert (receipt["accepted"], receipt["refused"][0]["line"]) == (2, 2)
+
+
+def test_late_elements_are_counted(site):
+    site.register()
+    assert site.push(element(5), element(4), element(5)).json()["dropped"] == 1
+
+
+def test_syntax_errors_point_at_the_place(site):
+    response = site.register("SELECT * {\n STREAM <urn:s> [NEVER] { ?a ?b ?c } }")
+    problem = response.json()
+    assert response.status_code == 400
+    assert (problem["line"], problem["column"]) == (2, 18)
+    assert problem["pointed"].endswith("^")
+
+
+def test_what_is_refused(site):
+    session = site.session
+    assert session.post(f"{ROOT}/queries", QUERY.encode()).status_code == 401
+    wrong = {"Authorization": "Bearer wrong"}
+    assert session.post(f"{ROOT}/queries", QUERY.encode(), headers=wrong).status_code == 401
+    assert session.delete(f"{ROOT}/queries/1", headers=TOKEN).status_code == 404
+    assert site.results("nobody").status_code == 404
+    assert site.register(semantics="magic").status_code == 400
+    assert site.register(surprise="x").status_code == 400
+    assert site.register(into="s").status_code == 422
+    assert site.register(name="1").status_code == 201
+    assert site.results(accept="text/html").status_code == 406
+    assert site.results(params={"after": "x"}).status_code == 400
+    media = TOKEN | {"Content-Type": "image/png"}
+    assert session.post(f"{ROOT}/streams/s", b"x", headers=media).status_code == 415
+    assert site.push("x" * 20_000).status_code == 413
+
+
+def test_streams_are_made_by_put():
+    site = Site(create_streams=False)
+    assert site.register().status_code == 404
+    assert site.push(element(1)).status_code == 404
+    url = f"{ROOT}/streams/s"
+    assert site.session.put(url, headers=TOKEN).status_code == 201
+    assert site.session.put(url, headers=TOKEN).status_code == 204
+    assert site.register().status_code == 201
+    assert site.push(element(1)).status_code == 200
+
+
+def test_a_stopped_query_ends_with_an_error_event():
+    site = Site(limits=Limits(window_rows=50))
+    site.register(QUERY.replace("RANGE 10ms", "ALL"))
+    site.push(*(element(at) for at in range(128)))
+    lines = site.results(params={"after": "100"}).text.splitlines()
+    assert "50 are allowed" in json.loads(lines[-1])["error"]
+    assert site.session.get(f"{ROOT}/queries/1").json()["state"] == "stopped"
+
+
+def test_without_a_token_nothing_can_be_changed():
+    site = Site()
+    app = Flask("test")
+    app.register_blueprint(continuous_blueprint(site.service))
+    session = requests.Session()
+    session.mount(ROOT, WsgiAdapter(app))
+    assert session.post(f"{ROOT}/queries", QUERY.encode(), headers=TOKEN).status_code == 403
+    assert session.get(f"{ROOT}/queries").status_code == 200
+
+
+def test_one_query_feeds_another(site):
+    site.register(
+        "CONSTRUCT { ?b <urn:q> ?a } { STREAM <http://localhost/s> [NOW] { ?a <urn:p> ?b } }",
+        into="http://localhost/t",
+        name="maker",
+    )
+    site.register(
+        "SELECT ?x { STREAM <http://localhost/t> [NOW] { ?x <urn:q> ?y } }", name="reader"
+    )
+    site.push(element(1, b="<urn:b>"))
+    (made,) = site.results("maker", params={"follow": "false"}).text.splitlines()
+    (read,) = site.results("reader", params={"follow": "false"}).text.splitlines()
+    assert json.loads(made)["added"] == [["<urn:b>", "<urn:q>", "<urn:a>"]]
+    assert json.loads(read)["added"] == [{"x": "<urn:b>"}]
