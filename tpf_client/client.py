@@ -214,7 +214,7 @@ class Client:
         )
 
     def _source(self) -> Source:
-        sources = [FragmentSource(self.fetcher, url) for url in self.urls]
+        sources = [FragmentSource(self.fetcher, url, once=True) for url in self.urls]
         return sources[0] if len(sources) == 1 else UnionSource(sources)
 
     def _describe(self, query: Query, answer: Answer) -> rdflib.Graph:

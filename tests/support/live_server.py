@@ -49,9 +49,8 @@ class LiveServer:
         self.live = open_live_store(path / "live.sqlite") if live else None
         self.static = static_store(path / "static", static)
         dataset = Dataset(DatasetSettings(name="trains", **settings), self.static, self.live)
-        self.app = create_app(
-            Settings(base_url=BASE, page_size=page_size, **(server or {})), [dataset], self.clock
-        )
+        self.settings = Settings(base_url=BASE, page_size=page_size, **(server or {}))
+        self.app = create_app(self.settings, [dataset], self.clock)
         self.log: list[tuple[str, str]] = []
         self.url = BASE + "trains"
 

@@ -4,15 +4,41 @@ Source: Triple Pattern Fragments (Hydra W3C Community Group), section 3.2 "contr
 the template; Hydra core, "explicit representation" for how terms are written in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import uritemplate
 from uritemplate.variable import VariableValue
 
 from annotations.methods.names import parameter_of_term
-from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_variable
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.fragments.blank_nodes import to_wire
+
+POSITIONS = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))
+"""What the variables of a pattern are called in a request, by their positions."""
+
+_USUAL_BLOCK = 30
+"""Rows of a block where the server does not say: the most in the paper's evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bindings that restrict a fragment to what fits one of them (brTPF).
+
+    Source: Hartig and Buil-Aranda, *Bindings-Restricted Triple Pattern Fragments*, ODBASE 2016.
+
+    Args:
+        variables: of the pattern that is restricted.
+        rows: their values, different rows; all of them askable, none a triple term.
+    """
+
+    variables: tuple[Variable, ...]
+    rows: tuple[tuple[Term, ...], ...]
+
+    def __str__(self) -> str:
+        """The block as it is written in a request."""
+        rows = " ".join(f"({' '.join(to_wire(term) for term in row)})" for row in self.rows)
+        return f"({' '.join(self.variables)}) {{ {rows} }}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +54,7 @@ class Form:
         values: variable for a block of bindings (brTPF), where the form offers it.
         limit: variable for the size of a page, where the form offers it.
         max_limit: the largest page that the server gives, where it says so.
+        max_values: the most rows of a block of bindings, where the server says so.
     """
 
     template: str
@@ -40,10 +67,39 @@ class Form:
     values: str | None = None
     limit: str | None = None
     max_limit: int | None = None
+    max_values: int | None = None
     _expanded: uritemplate.URITemplate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_expanded", uritemplate.URITemplate(self.template))
+
+    @property
+    def block_size(self) -> int:
+        """How many bindings one request can restrict a fragment to; 1: it cannot."""
+        if self.values is None:
+            return 1
+        return _USUAL_BLOCK if self.max_values is None else max(self.max_values, 1)
+
+    def large_page(self) -> dict[str, str]:
+        """What asks for the largest pages that the server gives, as an argument of `url`."""
+        if self.limit is None or self.max_limit is None:
+            return {}
+        return {self.limit: str(self.max_limit)}
+
+    def restricted(self, block: Block) -> dict[str, str]:
+        """What restricts a fragment to a block of bindings, as an argument of `url`.
+
+        The pattern's variables must be those of `POSITIONS`.
+        """
+        if self.values is None:
+            raise ValueError("this form takes no bindings")
+        names = dict(zip(POSITIONS, self._parameters, strict=True))
+        named = {names[each]: each for each in block.variables}
+        return {**named, self.values: str(block)}
+
+    @property
+    def _parameters(self) -> Sequence[str]:
+        return (self.subject, self.predicate, self.object, self.graph or "")
 
     def url(self, pattern: QuadPattern, extra: Mapping[str, str] | None = None) -> str:
         """The URL of the fragment of a pattern; its variables stay open.

@@ -178,7 +178,7 @@ class PageReader:
         default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
         method = _find(statements, (tmp["annotationMethod"],), preferred)
         return Metadata(
-            form=_form(statements, default_graph),
+            form=_form(statements, default_graph, tmp),
             count=_number(_find(statements, _COUNTS, preferred)),
             page_size=_number(_find(statements, _PAGE_SIZE, preferred)),
             next_page=_iri(_find(statements, _NEXT, preferred)),
@@ -291,24 +291,28 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
         return None
 
 
-def _form(statements: Statements, default_graph: str | None) -> Form | None:
+def _form(statements: Statements, default_graph: str | None, tmp: Vocabulary) -> Form | None:
+    maximum = tmp["maximum"]
     for by_predicate in list(statements.values()):
         for search in by_predicate.get(_SEARCH, ()):
             node = statements.get(search, {})
             templates = [t for t in node.get(f"<{HYDRA}template>", ()) if is_literal(t)]
             roles: dict[str, str] = {}
-            for mapping in node.get(_MAPPING, ()):
+            maxima: dict[str, int | None] = {}
+            for mapping in (*node.get(_MAPPING, ()), *node.get(tmp["mapping"], ())):
                 entry = statements.get(mapping, {})
                 variables = [v for v in entry.get(f"<{HYDRA}variable>", ()) if is_literal(v)]
                 for property_ in entry.get(f"<{HYDRA}property>", ()):
                     role = _ROLES.get(property_)
                     if role and variables:
                         roles[role] = literal_parts(variables[0]).lexical
+                        maxima[role] = _number(next(iter(entry.get(maximum, ())), None))
             if templates and {"subject", "predicate", "object"} <= roles.keys():
                 return Form(
                     template=literal_parts(templates[0]).lexical,
                     default_graph=default_graph,
-                    max_limit=None,
+                    max_limit=maxima.get("limit"),
+                    max_values=maxima.get("values"),
                     **roles,
                 )
     return None

@@ -11,18 +11,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from annotations.labels import Fact
-from annotations.terms import Quad, QuadPattern, Variable, is_variable
+from annotations.terms import Quad, QuadPattern, is_variable
 from tpf_client.dataflow.changes import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
+from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.driver import Driver
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Source
 
+_Name: TypeAlias = tuple[Source, QuadPattern, Block | None]
 QuadChanges: TypeAlias = Sequence[tuple[Quad, int]]
 Subscriber: TypeAlias = Callable[[QuadChanges], None]
 
-_POSITIONS = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))
 _MAX_PASSES = 8
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _ALWAYS = datetime.max.replace(tzinfo=UTC)
@@ -33,13 +34,13 @@ def canonical(pattern: QuadPattern) -> QuadPattern:
     return QuadPattern(
         *(
             name if is_variable(term) else term
-            for name, term in zip(_POSITIONS, pattern, strict=True)
+            for name, term in zip(POSITIONS, pattern, strict=True)
         )
     )
 
 
 class LiveFragment:
-    """The matches of one pattern at one source.
+    """The matches of one pattern at one source, or those that fit a block of bindings.
 
     Attributes:
         loaded: whether it was ever read to its end.
@@ -50,9 +51,17 @@ class LiveFragment:
         dynamic: whether its matches change over time.
     """
 
-    def __init__(self, pattern: QuadPattern, source: Source, *, dynamic: bool = False) -> None:
+    def __init__(
+        self,
+        pattern: QuadPattern,
+        source: Source,
+        block: Block | None = None,
+        *,
+        dynamic: bool = False,
+    ) -> None:
         self.pattern = pattern
         self.source = source
+        self.block = block
         self.loaded = False
         self.loading = False
         self.evaluated_at = _NEVER
@@ -102,6 +111,9 @@ class LiveFragment:
             return max(self.fresh_until, self.evaluated_at + freshness.poll)
         if freshness.static_recheck is None:
             return _ALWAYS
+        if not self._quads and self.fresh_until > self.evaluated_at:
+            # What is not there yet may come labelled; the server says how soon to look again.
+            return max(self.fresh_until, self.evaluated_at + freshness.poll)
         return max(self.fresh_until, self.evaluated_at + freshness.static_recheck)
 
     def contradicts(self, instant: datetime) -> bool:
@@ -124,8 +136,8 @@ class Freshness:
     Args:
         floor: the least time, however short a server says (no busy loop).
         poll: the least time for fragments of changing facts none of which holds.
-        static_recheck: the least time for fragments in which nothing is labelled; ``None``: for
-            ever.
+        static_recheck: the least time for fragments of which no match is labelled; ``None``: for
+            ever. One without any match is read again when its freshness by HTTP ends.
     """
 
     floor: timedelta = timedelta(milliseconds=100)
@@ -134,10 +146,20 @@ class Freshness:
 
 
 class Lookups(Protocol):
-    """Something that holds back requests until it sees how many there are."""
+    """Something that holds back requests until it sees how many there are.
 
-    def pump(self) -> None:
-        """Ask for what is worth asking now."""
+    Attributes:
+        after: those whose answers bring it what to ask for.
+    """
+
+    after: "frozenset[Lookups]"
+
+    def pump(self, *, complete: bool) -> bool:
+        """Ask for what is worth asking now; whether anything was asked.
+
+        Args:
+            complete: whether nothing is under way that could bring more to ask for.
+        """
 
 
 class Evaluation:
@@ -164,9 +186,11 @@ class Evaluation:
         self.dictionary = TermDictionary()
         self.dataflow = Dataflow(self.dictionary)
         self.lookups: list[Lookups] = []
+        self.eager = False
+        """Whether a few solutions are wanted soon, rather than all with the fewest requests."""
         self.warnings: dict[str, None] = {}
         self.freshness = freshness or Freshness()
-        self._fragments: dict[tuple[Source, QuadPattern], LiveFragment] = {}
+        self._fragments: dict[_Name, LiveFragment] = {}
         self._later: deque[Callable[[], None]] = deque()
         self._errors: list[BaseException] = []
 
@@ -174,9 +198,9 @@ class Evaluation:
         """The fragments that somebody looks at."""
         return list(self._fragments.values())
 
-    def has(self, pattern: QuadPattern, source: Source) -> bool:
+    def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
         """Whether this fragment is read anyway."""
-        return (source, canonical(pattern)) in self._fragments
+        return (source, canonical(pattern), block) in self._fragments
 
     def subscribe(
         self,
@@ -185,6 +209,7 @@ class Evaluation:
         *,
         dynamic: bool = False,
         source: Source | None = None,
+        block: Block | None = None,
     ) -> LiveFragment:
         """Let `subscriber` have the content of a fragment, now and whenever it changes.
 
@@ -194,11 +219,12 @@ class Evaluation:
             dynamic: whether it is known that its content changes over time, though perhaps nothing
                 matches now.
             source: who answers; by default the source of the query.
+            block: bindings that restrict it.
         """
-        name = (source or self.source, canonical(pattern))
+        name = (source or self.source, canonical(pattern), block)
         fragment = self._fragments.get(name)
         if fragment is None:
-            fragment = LiveFragment(name[1], name[0], dynamic=dynamic)
+            fragment = LiveFragment(name[1], name[0], block, dynamic=dynamic)
             self._fragments[name] = fragment
         fragment.subscribers.append(subscriber)
         present = [(quad, 1) for quad in fragment.quads()]
@@ -213,7 +239,7 @@ class Evaluation:
         """`subscriber` wants no more of it; a fragment that nobody wants is forgotten."""
         fragment.subscribers.remove(subscriber)
         if not fragment.subscribers:
-            self._fragments.pop((fragment.source, fragment.pattern), None)
+            self._fragments.pop((fragment.source, fragment.pattern, fragment.block), None)
 
     def when_running(self, action: Callable[[], object]) -> None:
         """Do this when work begins: not while the dataflow is still being built."""
@@ -241,11 +267,22 @@ class Evaluation:
         if self._later:
             self._later.popleft()()
             return True
-        for lookup in self.lookups:
-            lookup.pump()
+        self._pump()
         if self._later:
             return True
         return self.driver.step()
+
+    def _pump(self) -> None:
+        """Let lookups ask for what is worth asking now."""
+        for lookup in self.lookups:
+            lookup.pump(complete=False)
+        if self._later or not self.driver.idle:
+            return
+        # Whoever waits has seen all there is, but for what the answers to these requests bring.
+        asked: set[Lookups] = set()
+        for lookup in self.lookups:
+            if asked.isdisjoint(lookup.after) and lookup.pump(complete=True):
+                asked.add(lookup)
 
     def settle(self) -> None:
         """Work and flush until nothing moves any more.
@@ -266,8 +303,7 @@ class Evaluation:
         """Whether there is work left."""
         if self._later or not self.driver.idle or self._errors:
             return True
-        for lookup in self.lookups:
-            lookup.pump()
+        self._pump()
         return bool(self._later)
 
     def bring_up_to(self, instant: datetime) -> datetime:
@@ -322,7 +358,9 @@ class Evaluation:
             self._errors.append(error)
 
         self.driver.spawn(
-            fragment.source.read(fragment.pattern, at, fragment.grow if first else None),
+            fragment.source.read(
+                fragment.pattern, at, fragment.grow if first else None, fragment.block
+            ),
             done,
             failed,
         )

@@ -14,8 +14,8 @@ from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.lookup_join import LookupJoin
 from tpf_client.dataflow.node import Input, Meter, Node
 from tpf_client.planner.driver import Task
-from tpf_client.planner.evaluation import Evaluation, QuadChanges, canonical
-from tpf_client.planner.lookup import FragmentLookup, LookupReport, extractor
+from tpf_client.planner.evaluation import Evaluation, Lookups, QuadChanges, canonical
+from tpf_client.planner.lookup import FragmentLookup, LookupReport, Star, extractor
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.sparql.algebra import variables_of_quad
 
@@ -58,20 +58,27 @@ class FragmentLeaves:
         self._evaluation = evaluation
         self._explain = explain
         self._estimates: dict[QuadPattern, Estimate] = {}
-        self._stars: dict[tuple[str, str], QuadPattern | None] = {}
+        self._stars: dict[tuple[str, str], Star] = {}
+        self._bounds: dict[Variable, int] = {}
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
         """Learn how much there is of all these patterns, in one round of requests.
 
+        To be called with all patterns of a query before the first `bgp`.
+
         Raises:
             SourceError: a fragment could not be had.
         """
+        patterns = tuple(patterns)
         names = [
             name
             for name in dict.fromkeys(canonical(pattern) for pattern in patterns)
             if name not in self._estimates
         ]
+        if not names:
+            return
         driver = self._evaluation.driver
+        driver.run(self._source.begin())
         errors: list[BaseException] = []
 
         def learn(name: QuadPattern) -> Task[None]:
@@ -83,6 +90,7 @@ class FragmentLeaves:
             driver.step()
         if errors:
             raise errors[0]
+        self._gather_stars(patterns)
 
     def estimate(self, pattern: QuadPattern) -> Estimate:
         """How much there is of a pattern.
@@ -98,6 +106,9 @@ class FragmentLeaves:
         self.prepare(patterns)
         remaining = list(dict.fromkeys(patterns))
         current = seed
+        # What is looked up for a seed depends on all that may have brought the seed.
+        after = [] if seed is None else list(self._evaluation.lookups)
+        before = len(self._evaluation.lookups)
         while remaining:
             pattern = self._next(remaining, current)
             remaining.remove(pattern)
@@ -107,7 +118,9 @@ class FragmentLeaves:
             elif not shared:
                 current = self._add(HashJoin(current, self._scan(pattern)))
             else:
-                current = self._lookup(pattern, current, shared, remaining)
+                after += self._evaluation.lookups[before:]
+                before = len(self._evaluation.lookups)
+                current = self._lookup(pattern, current, after)
         assert current is not None
         return current
 
@@ -128,6 +141,10 @@ class FragmentLeaves:
     def _scan(self, pattern: QuadPattern) -> Node:
         evaluation = self._evaluation
         estimate = self.estimate(pattern)
+        self._bound(pattern)
+        star = self._stars.get((pattern.subject, pattern.graph))
+        if star is not None:
+            star.members.pop(pattern, None)
         node = Input(variables_of_quad(pattern), monotone=not evaluation.live)
         extract = extractor(pattern, evaluation.dictionary)
 
@@ -145,38 +162,49 @@ class FragmentLeaves:
         )
         return self._add(node, Step(pattern, "scan", estimate, None, None))
 
-    def _lookup(
-        self,
-        pattern: QuadPattern,
-        left: Node,
-        keys: tuple[Variable, ...],
-        others: Sequence[QuadPattern],
-    ) -> Node:
-        estimate = self.estimate(pattern)
-        star = (pattern.subject, pattern.graph)
-        if star not in self._stars:
-            self._stars[star] = _star(pattern, keys, others)
+    def _lookup(self, pattern: QuadPattern, left: Node, after: Iterable[Lookups]) -> Node:
+        evaluation, estimate = self._evaluation, self.estimate(pattern)
+        keys = _shared(pattern, left)
+        group = (pattern.subject, pattern.graph)
         # A continuous query asks for what changes again and again: alone, that is less.
-        starred = _by_subject(pattern, keys) and not self._evaluation.live
-        ask = self._stars[star] if starred else None
-        cost = estimate.pages if ask is None else self._star_cost(pattern, others)
-        source = FragmentLookup(self._evaluation, pattern, keys, estimate, ask, self._source, cost)
-        join = LookupJoin(left, source, keys, source.schema, monotone=not self._evaluation.live)
+        star = self._stars.get(group) if not evaluation.live else None
+        if star is not None and (keys != (pattern.subject,) or pattern not in star.members):
+            star.members.pop(pattern, None)
+            star = None
+        bounds = [self._bounds.get(name) for name in keys]
+        source = FragmentLookup(
+            evaluation,
+            pattern,
+            keys,
+            estimate,
+            star=star,
+            source=self._source,
+            bound=bounds[0] if len(bounds) == 1 else None,
+            after=after,
+        )
+        self._bound(pattern)
+        join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 
-    def _star_cost(self, pattern: QuadPattern, others: Sequence[QuadPattern]) -> int | None:
-        """How many requests it takes to read a pattern and the rest of its star whole."""
-        keys = (Variable(pattern.subject),)
-        alike = [
-            each
-            for each in others
-            if each.subject == pattern.subject
-            and each.graph == pattern.graph
-            and _by_subject(each, keys)
-        ]
-        pages = [self.estimate(each).pages for each in (pattern, *alike)]
-        known = [each for each in pages if each is not None]
-        return sum(known) if len(known) == len(pages) else None
+    def _bound(self, pattern: QuadPattern) -> None:
+        """There are at most as many values of a variable as matches of a pattern with it."""
+        count = self.estimate(pattern).count
+        if count is not None:
+            for name in variables_of_quad(pattern):
+                self._bounds[name] = min(count, self._bounds.get(name, count))
+
+    def _gather_stars(self, patterns: Iterable[QuadPattern]) -> None:
+        """Learn which patterns ask for properties of the same subject."""
+        for pattern in patterns:
+            if not is_variable(pattern.subject) or is_variable(pattern.predicate):
+                continue
+            if is_variable(pattern.graph) or pattern.object == pattern.subject:
+                continue
+            star = self._stars.setdefault(
+                (pattern.subject, pattern.graph),
+                Star(pattern._replace(predicate=Variable("?.p"), object=Variable("?.o")), {}),
+            )
+            star.members[pattern] = self.estimate(pattern).pages
 
     def _add(self, node: Node, step: Step | None = None) -> Node:
         self._evaluation.dataflow.add(node)
@@ -189,21 +217,3 @@ class FragmentLeaves:
 
 def _shared(pattern: QuadPattern, current: Node) -> tuple[Variable, ...]:
     return tuple(name for name in variables_of_quad(pattern) if name in current.schema)
-
-
-def _by_subject(pattern: QuadPattern, keys: tuple[Variable, ...]) -> bool:
-    """Whether this looks up values of one property of known subjects."""
-    known = keys == (pattern.subject,) and not is_variable(pattern.predicate)
-    return known and is_variable(pattern.object)
-
-
-def _star(
-    pattern: QuadPattern, keys: tuple[Variable, ...], others: Sequence[QuadPattern]
-) -> QuadPattern | None:
-    """What to ask per subject in place of a pattern, where others ask for the same subject."""
-    if not _by_subject(pattern, keys) or is_variable(pattern.graph):
-        return None
-    for other in others:
-        if other.subject == pattern.subject and other.graph == pattern.graph:
-            return pattern._replace(predicate=Variable("?.p"), object=Variable("?.o"))
-    return None

@@ -1,12 +1,13 @@
-"""Lookups of keys in fragments: one request per key, or the whole fragment where that is less.
+"""Lookups of keys in fragments: key by key, in blocks of keys, or the whole fragment.
 
-Which is less is known only when the keys are: so keys are held back for a moment, a few are asked
-for at a time, and as soon as those asked and those waiting would take as many requests as the
-whole fragment, it is read instead (after at most twice the requests of the better choice, as in
-the ski rental problem).
+Which takes the fewest requests is known only when the keys are. So keys are held back until what
+brings them has arrived, unless it is clear before: where those that wait are already more than the
+whole fragment is worth, or where there cannot be so many. A query that wants only a few solutions
+asks for few keys at once, twice as many each time, and gives up on keys after as many requests as
+the whole fragment takes (at most twice the requests of the better choice, as in ski rental).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -19,14 +20,24 @@ from tpf_client.dataflow.changes import (
     projection,
 )
 from tpf_client.fragments.blank_nodes import askable
-from tpf_client.planner.evaluation import Evaluation, LiveFragment, QuadChanges, Subscriber
+from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.planner.evaluation import (
+    Evaluation,
+    LiveFragment,
+    Lookups,
+    QuadChanges,
+    Subscriber,
+)
 from tpf_client.planner.source import Estimate, Source, impossible, substitute
 from tpf_client.sparql.algebra import variables_of_quad
 
 Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 
 WINDOW = 32
-"""Keys asked for at a time."""
+"""Requests under way at a time, where only a few solutions are wanted."""
+
+BLOCK_CHARACTERS = 5000
+"""Characters of a block at most: servers and proxies refuse URLs much longer than this."""
 
 
 def extractor(
@@ -78,13 +89,46 @@ class LookupReport:
 
 
 @dataclass(slots=True)
+class Star:
+    """What is asked per subject in place of several patterns of the same subject.
+
+    Args:
+        pattern: the pattern that is asked: any property of the subject.
+        members: the patterns that it can stand for, with the requests that each takes when it is
+            read whole; ``None``: unknown. Those that were answered otherwise are taken out.
+    """
+
+    pattern: QuadPattern
+    members: dict[QuadPattern, int | None]
+    asked: dict[Solution, Block | None] = field(default_factory=dict)
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether it spares requests beside asking for one property."""
+        return len(self.members) > 1 or bool(self.asked)
+
+    def whole_cost(self) -> int | None:
+        """How many requests it takes to read all members whole."""
+        known = [pages for pages in self.members.values() if pages is not None]
+        return sum(known) if len(known) == len(self.members) else None
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Keys that are answered from one fragment."""
+
+    keys: set[Solution]
+    fragment: LiveFragment | None = None
+    subscriber: Subscriber | None = None
+
+
+@dataclass(slots=True)
 class _Key:
     """A key that somebody looks up."""
 
     deliver: Deliver
     rows: dict[Solution, None] = field(default_factory=dict)
-    fragment: LiveFragment | None = None
-    subscriber: Subscriber | None = None
+    batch: _Batch | None = None
 
 
 class FragmentLookup:
@@ -95,10 +139,10 @@ class FragmentLookup:
         pattern: the pattern to look up.
         keys: its variables that make a key.
         estimate: how much matches the whole pattern.
-        ask: the pattern that is asked in place of `pattern`; less specific (the star of a subject).
+        star: what may be asked in place of it, where the key is its subject.
         source: who answers; by default the source of the query.
-        whole_cost: requests that reading it whole takes, with the others of its star; by default
-            those of the estimate.
+        bound: how many keys there will be at most, as far as counts tell; ``None``: unknown.
+        after: the lookups whose answers bring keys.
     """
 
     def __init__(
@@ -107,25 +151,34 @@ class FragmentLookup:
         pattern: QuadPattern,
         keys: Schema,
         estimate: Estimate,
-        ask: QuadPattern | None = None,
+        *,
+        star: Star | None = None,
         source: Source | None = None,
-        whole_cost: int | None = None,
+        bound: int | None = None,
+        after: Iterable[Lookups] = (),
     ) -> None:
-        self._whole_cost = estimate.pages if whole_cost is None else whole_cost
-        self._source = source or evaluation.source
+        self.after = frozenset(after)
         self.schema: Schema = variables_of_quad(pattern)
         self.report = LookupReport(pattern, estimate)
+        self._source = source or evaluation.source
+        self._star = star
+        self._bound = bound
         self._evaluation = evaluation
         self._pattern = pattern
-        self._ask = ask or pattern
         self._keys = keys
         self._key_of = projection(self.schema, keys)
         self._estimate = estimate
         self._entries: dict[Solution, _Key] = {}
         self._waiting: dict[Solution, _Key] = {}
-        self._loading: list[LiveFragment] = []
+        self._batches: dict[_Batch, None] = {}
+        self._window = 1
         self._index: dict[Solution, dict[Solution, None]] | None = None
         self._extract = extractor(pattern, evaluation.dictionary)
+        self._places = [
+            (place, keys.index(Variable(term)))
+            for place, term in enumerate(pattern)
+            if term in keys
+        ]
         evaluation.lookups.append(self)
 
     def request(self, key: Solution, deliver: Deliver) -> None:
@@ -143,92 +196,201 @@ class FragmentLookup:
         """Nobody looks up this key any more."""
         entry = self._entries.pop(key)
         self._waiting.pop(key, None)
-        self._let_go(entry)
+        self._let_go(key, entry)
 
-    def pump(self) -> None:
+    # ------------------------------------------------------------------- what to ask, and when
+
+    def pump(self, *, complete: bool) -> bool:
         """Ask for waiting keys, or for the whole fragment where that takes fewer requests."""
-        if self._waiting and self._ask is not self._pattern:
-            self._look_up_known()
+        if self._waiting and self._star is not None and self._star.asked:
+            self._look_up_known(self._star)
         if not self._waiting:
-            return
-        pages = self._whole_cost
-        if pages is not None and (
-            self._evaluation.has(self._pattern, self._source)
-            or self.report.asked + len(self._waiting) >= max(pages, 1)
-        ):
-            self._read_whole()
-            return
-        self._loading = [each for each in self._loading if each.loading]
-        while self._waiting and len(self._loading) < WINDOW:
-            key = next(iter(self._waiting))
-            entry = self._waiting.pop(key)
-            if not self._look_up(key, entry):
-                self._read_whole()
-                return
-
-    def _look_up_known(self) -> None:
-        """Look up the keys whose fragments are read anyway, for another pattern of the star."""
-        decode = self._evaluation.dictionary.decode
-        for key, entry in list(self._waiting.items()):
-            binding = {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
-            if self._evaluation.has(substitute(self._ask, binding), self._source):
-                del self._waiting[key]
-                self._look_up(key, entry)
-
-    def _look_up(self, key: Solution, entry: _Key) -> bool:
-        """Ask for one key; ``False`` where only the whole fragment can answer it."""
-        decode = self._evaluation.dictionary.decode
-        binding: dict[Variable, Term] = {
-            name: decode(value) for name, value in zip(self._keys, key, strict=True)
-        }
-        if not all(askable(term) for term in binding.values()):
             return False
-        bound = substitute(self._pattern, binding)
-        if impossible(bound):
+        if self._estimate.pages == 0 or self._evaluation.has(self._pattern, self._source):
+            self._read_whole()
             return True
-        asked = substitute(self._ask, binding)
-        key_of, extract = self._key_of, self._extract
+        pages = self._whole_cost()
+        asked, eager = self.report.asked, self._evaluation.eager
+        if pages is not None:
+            next_ones = self._requests(len(self._waiting))
+            if eager:
+                next_ones = min(next_ones, self._window)
+            if asked + next_ones >= max(pages, 1):
+                self._read_whole()
+                return True
+        if eager:
+            return self._ask_some()
+        if complete:
+            self._repack()
+            return self._ask(list(self._waiting))
+        if pages is None or (self._bound is not None and self._requests(self._bound) <= pages):
+            full = len(self._waiting) // self._estimate.block * self._estimate.block
+            return self._ask(list(self._waiting)[:full])
+        return False
+
+    def _requests(self, keys: int) -> int:
+        """How many requests it takes to ask for this many keys."""
+        return -(-keys // self._estimate.block)
+
+    def _whole_cost(self) -> int | None:
+        """How many requests the alternative to asking for keys takes."""
+        star = self._star
+        if star is None or not star.worthwhile or not is_variable(self._pattern.object):
+            # A pattern with a constant object leaves fewer subjects for the rest of its star.
+            return self._estimate.pages
+        return star.whole_cost()
+
+    def _ask_some(self) -> bool:
+        """Ask for a few keys, if those asked before have been answered."""
+        loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
+        if loading:
+            return False
+        keys = list(self._waiting)[: self._window * self._estimate.block]
+        self._window = min(self._window * 2, WINDOW)
+        return self._ask(keys)
+
+    def _repack(self) -> None:
+        """Ask anew, together, for keys that are left over in many blocks (live fragments)."""
+        block = self._estimate.block
+        if not self._evaluation.live or block < 2:
+            return
+        keys = sum(len(batch.keys) for batch in self._batches) + len(self._waiting)
+        if len(self._batches) < 2 * self._requests(keys):
+            return
+        for batch in [each for each in self._batches if len(each.keys) * 2 < block]:
+            for key in list(batch.keys):
+                entry = self._entries[key]
+                self._let_go(key, entry)
+                if entry.rows:
+                    entry.deliver([(row, -1) for row in entry.rows])
+                    entry.rows = {}
+                self._waiting[key] = entry
+
+    # ---------------------------------------------------------------------------------- asking
+
+    def _look_up_known(self, star: Star) -> None:
+        """Answer the keys whose subjects were asked for, for another pattern of the star."""
+        blocks: dict[Block | None, list[Solution]] = {}
+        for key in self._waiting:
+            if key in star.asked:
+                blocks.setdefault(star.asked[key], []).append(key)
+        for block, keys in blocks.items():
+            if block is not None:
+                self._subscribe(star.pattern, block, keys)
+            else:
+                for key in keys:
+                    self._subscribe(substitute(star.pattern, self._binding(key)), None, [key])
+
+    def _binding(self, key: Solution) -> dict[Variable, Term]:
+        decode = self._evaluation.dictionary.decode
+        return {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
+
+    def _ask(self, keys: Sequence[Solution]) -> bool:
+        """Ask for these keys; whether any of them can match at all."""
+        star = self._star if self._star is not None and self._star.worthwhile else None
+        pattern = self._pattern if star is None else star.pattern
+        rows: list[tuple[tuple[Term, ...], Solution]] = []
+        alone: list[Solution] = []
+        for key in keys:
+            binding = self._binding(key)
+            if not all(askable(term) for term in binding.values()):
+                # Only the whole fragment can tell.
+                self._read_whole()
+                return True
+            if impossible(substitute(self._pattern, binding)):
+                del self._waiting[key]
+            elif self._estimate.block < 2 or any(t.startswith("<<") for t in binding.values()):
+                alone.append(key)
+            else:
+                values = tuple(binding.values())
+                rows.append((tuple(values[place] for _, place in self._places), key))
+        blocks = _blocks(sorted(rows), self._estimate.block)
+        for block in blocks:
+            if len(block) == 1:
+                alone.append(block[0][1])
+                continue
+            names = tuple(POSITIONS[place] for place, _ in self._places)
+            values_of = Block(names, tuple(values for values, _ in block))
+            block_keys = [key for _, key in block]
+            self._count(pattern, values_of)
+            if star is not None:
+                star.asked.update(dict.fromkeys(block_keys, values_of))
+            self._subscribe(pattern, values_of, block_keys)
+        for key in alone:
+            bound = substitute(pattern, self._binding(key))
+            self._count(bound, None)
+            if star is not None:
+                star.asked[key] = None
+            self._subscribe(bound, None, [key])
+        return bool(rows or alone)
+
+    def _count(self, pattern: QuadPattern, block: Block | None) -> None:
+        if not self._evaluation.has(pattern, self._source, block):
+            self.report.asked += 1
+
+    def _subscribe(self, asked: QuadPattern, block: Block | None, keys: Sequence[Solution]) -> None:
+        """Answer these keys, which wait, from one fragment."""
+        batch = _Batch(set(keys))
+        self._batches[batch] = None
+        for key in keys:
+            self._waiting.pop(key).batch = batch
+        key_of, extract, entries = self._key_of, self._extract, self._entries
+        predicate, object_ = self._pattern.predicate, self._pattern.object
+        whatever = is_variable(object_)
+        starred = self._star is not None
 
         def receive(changes: QuadChanges) -> None:
-            delivered: list[Change] = []
+            delivered: dict[Solution, list[Change]] = {}
             for quad, count in changes:
-                if self._ask is not self._pattern and quad.predicate != self._pattern.predicate:
+                if starred and (
+                    quad.predicate != predicate or not (whatever or quad.object == object_)
+                ):
                     continue
                 row = extract(quad)
-                if row is None or key_of(row) != key:
+                if row is None or (key := key_of(row)) not in batch.keys:
                     continue
-                if count > 0:
-                    entry.rows[row] = None
+                rows = entries[key].rows
+                if count < 0:
+                    rows.pop(row, None)
+                elif row in rows:
+                    continue
                 else:
-                    entry.rows.pop(row, None)
-                delivered.append((row, count))
-            if delivered:
-                self.report.rows += sum(count for _, count in delivered)
-                entry.deliver(delivered)
+                    rows[row] = None
+                delivered.setdefault(key, []).append((row, count))
+            for key, each in delivered.items():
+                self.report.rows += sum(count for _, count in each)
+                if key in batch.keys:
+                    entries[key].deliver(each)
 
-        if not self._evaluation.has(asked, self._source):
-            self.report.asked += 1
-        entry.subscriber = receive
-        entry.fragment = self._evaluation.subscribe(
-            asked, receive, dynamic=self._estimate.dynamic != 0, source=self._source
+        batch.subscriber = receive
+        batch.fragment = self._evaluation.subscribe(
+            asked,
+            receive,
+            dynamic=self._estimate.dynamic != 0,
+            source=self._source,
+            block=block,
         )
-        if entry.fragment.loading:
-            self._loading.append(entry.fragment)
-        return True
 
-    def _let_go(self, entry: _Key) -> None:
-        if entry.fragment is not None and entry.subscriber is not None:
-            self._evaluation.unsubscribe(entry.fragment, entry.subscriber)
-            entry.fragment = entry.subscriber = None
+    def _let_go(self, key: Solution, entry: _Key) -> None:
+        batch, entry.batch = entry.batch, None
+        if batch is None:
+            return
+        batch.keys.discard(key)
+        if not batch.keys:
+            del self._batches[batch]
+            if batch.fragment is not None and batch.subscriber is not None:
+                self._evaluation.unsubscribe(batch.fragment, batch.subscriber)
 
     def _read_whole(self) -> None:
         """Answer all keys from the whole fragment from now on."""
         self.report.whole = True
         self._waiting.clear()
+        if self._star is not None:
+            self._star.members.pop(self._pattern, None)
         index: dict[Solution, dict[Solution, None]] = {}
         self._index = index
         for key, entry in list(self._entries.items()):
-            self._let_go(entry)
+            self._let_go(key, entry)
             if entry.rows and self._evaluation.live:
                 # The whole fragment may show another instant: it delivers everything anew.
                 entry.deliver([(row, -1) for row in entry.rows])
@@ -270,3 +432,21 @@ class FragmentLookup:
             entry = self._entries.get(key)
             if entry is not None:
                 entry.deliver(each)
+
+
+Row: TypeAlias = tuple[tuple[Term, ...], Solution]
+
+
+def _blocks(rows: Sequence[Row], size: int) -> Iterable[Sequence[Row]]:
+    """The rows in as few blocks as their number and length allow."""
+    block: list[Row] = []
+    characters = 0
+    for row in rows:
+        length = sum(len(term) + 3 for term in row[0])
+        if block and (len(block) >= size or characters + length > BLOCK_CHARACTERS):
+            yield block
+            block, characters = [], 0
+        block.append(row)
+        characters += length
+    if block:
+        yield block

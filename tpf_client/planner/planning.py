@@ -45,7 +45,8 @@ def plan_query(
 
     def service(endpoint: Term) -> FragmentLeaves:
         if endpoint not in services:
-            source = FragmentSource(evaluation.driver.fetcher, iri_value(endpoint))
+            fetcher, url = evaluation.driver.fetcher, iri_value(endpoint)
+            source = FragmentSource(fetcher, url, once=not evaluation.live)
             services[endpoint] = FragmentLeaves(evaluation, source)
             services[endpoint].plan = leaves.plan
         return services[endpoint]

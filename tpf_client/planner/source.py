@@ -11,7 +11,7 @@ from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variab
 from tpf_client.errors import PageError
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.fetcher import Fetcher, Request
-from tpf_client.fragments.form import Form
+from tpf_client.fragments.form import Block, Form
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, read_pages, selector
 
@@ -24,11 +24,13 @@ class Estimate:
         count: matches; ``None``: unknown, which is never taken for few.
         pages: requests that reading it whole takes beyond the first page; ``None``: unknown.
         dynamic: how many matches are labelled facts; ``None``: nobody says.
+        block: how many keys one request can be restricted to; 1: one by one.
     """
 
     count: int | None
     pages: int | None
     dynamic: int | None
+    block: int = 1
 
 
 class Source(Protocol):
@@ -46,6 +48,9 @@ class Source(Protocol):
     def wake_at(self, instant: datetime) -> datetime:
         """The instant of our clock at which this source's has surely reached `instant`."""
 
+    def begin(self) -> Task[object]:
+        """Learn what the first estimates need, so that they do not all ask for it."""
+
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is."""
 
@@ -54,6 +59,7 @@ class Source(Protocol):
         pattern: QuadPattern,
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
+        block: Block | None = None,
     ) -> Task[Content]:
         """All matches.
 
@@ -61,6 +67,8 @@ class Source(Protocol):
             pattern: what to match.
             at: the instant at which they must hold, on this source's clock; ``None``: now.
             on_page: told of matches as they come.
+            block: bindings one of which each match must fit, where the estimate offers that. The
+                pattern's variables are then those of `POSITIONS`.
         """
 
 
@@ -90,6 +98,8 @@ class FragmentSource:
         strict: whether what is kept counts only if it was read at the wanted instant or later, for
             servers that say nothing about labels in their freshness.
         changing: whether everything is taken to change when its freshness by HTTP ends.
+        once: whether it serves one query that is answered once: then what was read since the first
+            request counts as current, whatever its server says about freshness.
     """
 
     def __init__(
@@ -100,13 +110,17 @@ class FragmentSource:
         *,
         strict: bool = False,
         changing: bool = False,
+        once: bool = False,
     ) -> None:
+        self._once = once
+        self._since: datetime | None = None
         self._changing = changing
         self._strict = strict
         self.url = url
         self._fetcher = fetcher
         self._form = form
         self._clock = fetcher.server_clock(url)
+        self._long: set[QuadPattern] = set()
 
     def now(self) -> datetime:
         """The present instant on the server's clock, as far as we know it."""
@@ -123,24 +137,40 @@ class FragmentSource:
             PageError: its page has none.
         """
         if self._form is None:
+            started = self._clock.now() if self._clock.known else None
             (page,) = yield [Request(self.url)]
             if page.metadata.form is None:
                 raise PageError(self.url, "the page has no form to search a dataset with")
             self._form = page.metadata.form
+            if self._once and self._since is None:
+                self._since = started or page.evaluated_at
         return self._form
+
+    def begin(self) -> Task[object]:
+        """Learn the dataset's form."""
+        return self.form()
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is, from the first page."""
         form = yield from self.form()
         if self._nowhere(pattern, form):
             return Estimate(0, 0, 0)
-        (page,) = yield [Request(form.url(pattern))]
+        block = form.block_size if form.graph is not None or not is_variable(pattern.graph) else 1
+        (page,) = yield [Request(form.url(pattern), self._since)]
         about = page.metadata
-        size = about.page_size or len(page.facts)
+        per_page = about.page_size or len(page.facts)
         if about.next_page is None:
-            return Estimate(len(page.facts), 0, about.dynamic)
-        pages = math.ceil(about.count / size) - 1 if about.count is not None and size else None
-        return Estimate(about.count, pages, about.dynamic)
+            return Estimate(len(page.facts), 0, about.dynamic, block)
+        pages = (
+            math.ceil(about.count / per_page) - 1 if about.count is not None and per_page else None
+        )
+        if pages is not None and about.count is not None and form.max_limit is not None:
+            larger = math.ceil(about.count / form.max_limit)
+            if larger < pages:
+                # The first page comes again then, within a larger one.
+                self._long.add(pattern)
+                pages = larger
+        return Estimate(about.count, pages, about.dynamic, block)
 
     def first(self, pattern: QuadPattern) -> Task[Sequence[Fact]]:
         """The matches on the first page."""
@@ -148,7 +178,7 @@ class FragmentSource:
         if self._nowhere(pattern, form):
             return ()
         url = form.url(pattern)
-        (page,) = yield [Request(url)]
+        (page,) = yield [Request(url, self._since)]
         accepts = selector(pattern, form, url)
         return [fact for fact in page.facts if accepts(fact)]
 
@@ -157,13 +187,17 @@ class FragmentSource:
         pattern: QuadPattern,
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
+        block: Block | None = None,
     ) -> Task[Content]:
-        """All matches, page by page."""
+        """All matches, page by page; in large pages where there are many."""
         form = yield from self.form()
         if self._nowhere(pattern, form):
             now = self.now()
             return Content((), now, datetime.max.replace(tzinfo=now.tzinfo), None, dynamic=False)
-        url = form.url(pattern)
+        extra = {} if block is None else form.restricted(block)
+        if block is not None or pattern in self._long:
+            extra |= form.large_page()
+        url = form.url(pattern, extra)
         accepts = selector(pattern, form, url)
         tell = None
         if on_page is not None:
@@ -171,6 +205,11 @@ class FragmentSource:
             def tell(facts: Sequence[Fact]) -> None:
                 on_page([fact for fact in facts if accepts(fact)])
 
+            if self._once and block is None and extra:
+                # The first page of the usual size is there already.
+                (page,) = yield [Request(form.url(pattern), self._since)]
+                tell(page.facts)
+        at = at or self._since
         content = yield from read_pages(url, at, tell, strict=self._strict)
         return replace(
             content,

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from annotations.labels import Fact
 from annotations.terms import QuadPattern
+from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, together
 from tpf_client.planner.source import Estimate, Source
@@ -35,6 +36,10 @@ class UnionSource:
             source.wake_at(instant + (source.now() - ours.now())) for source in self._sources
         )
 
+    def begin(self) -> Task[object]:
+        """Learn what each source needs."""
+        return together([source.begin() for source in self._sources])
+
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is in all."""
         estimates = yield from together([source.estimate(pattern) for source in self._sources])
@@ -42,6 +47,7 @@ class UnionSource:
             _total([each.count for each in estimates]),
             _total([each.pages for each in estimates]),
             sum(each.dynamic or 0 for each in estimates),
+            min(each.block for each in estimates),
         )
 
     def read(
@@ -49,13 +55,14 @@ class UnionSource:
         pattern: QuadPattern,
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
+        block: Block | None = None,
     ) -> Task[Content]:
         """All matches; what several sources hold comes once."""
         ours = self._sources[0]
         shifts = [source.now() - ours.now() for source in self._sources]
         contents = yield from together(
             [
-                source.read(pattern, None if at is None else at + shift, on_page)
+                source.read(pattern, None if at is None else at + shift, on_page, block)
                 for source, shift in zip(self._sources, shifts, strict=True)
             ]
         )

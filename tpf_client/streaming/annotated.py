@@ -22,6 +22,7 @@ from annotations.terms import (
     Variable,
     is_variable,
 )
+from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Estimate, Source
@@ -72,6 +73,10 @@ class AnnotatedSource:
         """The instant of our clock at which the server's has surely reached `instant`."""
         return self.base.wake_at(instant)
 
+    def begin(self) -> Task[object]:
+        """Learn what the first estimates need."""
+        return self.base.begin()
+
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is: the static matches, and what the rewritten patterns promise."""
         plain = yield from self.base.estimate(pattern)
@@ -97,6 +102,7 @@ class AnnotatedSource:
         pattern: QuadPattern,
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,  # noqa: ARG002 - not before labels
+        block: Block | None = None,  # noqa: ARG002 - never offered
     ) -> Task[Content]:
         """The matching facts that are valid now, labelled and static."""
         at = at or self.now()

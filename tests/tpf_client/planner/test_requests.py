@@ -1,0 +1,145 @@
+"""How many requests queries take, on plain fragments and with blocks of bindings."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph
+import pytest
+
+from annotations.clock import ManualClock
+from tests.support.live_server import START, LiveServer
+from tests.support.oracle import select, store_of
+from tests.support.shop import PREFIX, QUERIES, TARGETED, shop
+from tpf_client import Client, Solutions
+from tpf_client.planner.leaves import Step
+
+PLAIN = {"max_values": 0, "max_page_size": 100}
+BLOCKS = {"max_values": 50, "max_page_size": 1000}
+
+
+@pytest.fixture(scope="module")
+def oracle() -> pyoxigraph.Store:
+    return store_of(shop())
+
+
+@pytest.fixture(scope="module", params=["plain", "blocks"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveServer]:
+    settings = PLAIN if request.param == "plain" else BLOCKS
+    path = tmp_path_factory.mktemp(request.param)
+    server = LiveServer(path, shop(), live=False, server=dict(settings))
+    yield server
+    server.close()
+
+
+def ask(server: LiveServer, query: str, plan: list[Step] | None = None) -> tuple[Any, int]:
+    """The answer to a query, and how many requests it took."""
+    del server.log[:]
+    with Client(server.url, session=server.session(), clock=server.clock,
+                parallelism=0) as client:  # fmt: skip
+        answer = client.query(PREFIX + query, plan=plan)
+        found = list(answer) if isinstance(answer, Solutions) else answer
+    return found, len(server.log)
+
+
+def rows(solutions: Iterable[Any]) -> Counter[frozenset[tuple[str, str]]]:
+    """Solutions as a multiset of terms as the server wrote them."""
+    return Counter(
+        frozenset(
+            (name, term)
+            for name, term in zip(each._variables, each.row, strict=True)
+            if term is not None
+        )
+        for each in solutions
+    )
+
+
+class Ticking(ManualClock):
+    """A clock that goes on whenever somebody looks."""
+
+    def __init__(self) -> None:
+        super().__init__(START)
+        self._looks = count()
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(milliseconds=next(self._looks))
+
+
+MOST = {
+    # plain, with blocks
+    "star": (68, 8),
+    "chain": (106, 14),
+    "snowflake": (274, 17),
+    "optional": (36, 5),
+    "union": (35, 8),
+    "filter": (165, 9),
+    "distinct": (137, 10),
+    "order": (64, 6),
+    "aggregate": (121, 8),
+    "ask": (3, 3),
+    "construct": (130, 17),
+    "notexists": (85, 6),
+    "bigjoin": (174, 23),
+    "path": (2, 2),
+}
+
+
+def test_shapes_of_queries(server: LiveServer, oracle: pyoxigraph.Store) -> None:
+    """The answers are another engine's; the requests are as few as they are said to be."""
+    blocks = server.settings.max_values > 0
+    sent = {}
+    for name, query in QUERIES.items():
+        found, sent[name] = ask(server, query)
+        expected = oracle.query(PREFIX + query)
+        if name == "ask":
+            assert found is bool(expected)
+        elif name == "construct":
+            assert len(found) == len({str(each) for each in expected})
+        elif name == "aggregate":
+            assert len(found) == len(list(expected))
+        elif name != "order":
+            assert rows(found) == Counter(
+                frozenset((key, term) for key, term in row.items())
+                for row in select(oracle, PREFIX + query)
+            )
+    assert {name: n for name, n in sent.items() if n > MOST[name][blocks]} == {}
+    assert sum(sent[name] for name in TARGETED) <= (120 if blocks else 1000)
+
+
+def test_blocks_hold_no_more_rows_than_the_server_takes(tmp_path: Path) -> None:
+    data = list(shop(0.02))
+    server = LiveServer(tmp_path, data, live=False, server={"max_values": 7}, page_size=20)
+    query = "SELECT * { ?o :product ?p ; :price ?x . ?p :producer ?r ; :weight ?w }"
+    found, _ = ask(server, query)
+    expected = Counter(frozenset(row.items()) for row in select(store_of(data), PREFIX + query))
+    assert rows(found) == expected
+    server.close()
+
+
+def test_a_page_without_freshness_is_asked_for_once_in_a_query(tmp_path: Path) -> None:
+    """Of servers that say nothing about freshness; a further query asks again."""
+    server = LiveServer(tmp_path, shop(0.02), clock=Ticking(), live=False, page_size=20)
+    app = server.app.wsgi_app
+
+    def silent(environ: Any, start: Any) -> Any:
+        def without(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            silenced = ("cache-control", "expires", "etag")
+            return start(status, [h for h in headers if h[0].lower() not in silenced], *more)
+
+        return app(environ, without)
+
+    server.app.wsgi_app = silent  # type: ignore[method-assign]
+    query = "SELECT * { ?o :product ?p ; :price ?x . ?p :producer :producer1 ; :weight ?w }"
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        for _ in range(2):
+            del server.log[:]
+            assert len(list(client.select(PREFIX + query))) > 0
+            paths = Counter(path for _, path in server.log)
+            assert len(paths) > 3
+            assert max(paths.values()) == 1
+    server.close()
