@@ -7,6 +7,7 @@ quad pattern over the annotated data, so that the annotated quads need not exist
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias
 
 from annotations.errors import AnnotationError
@@ -40,7 +41,7 @@ class FactPattern(NamedTuple):
 
     `graph` is `DEFAULT_GRAPH` for the default graph alone and `NAMED_GRAPHS` for all others.
     `identity` is the token that ends the names minted for a fact (see
-    `annotations.methods.names.identity`).
+    `annotations.methods.names.identity`). `start` and `end` are those of the label.
     """
 
     subject: Term | None = None
@@ -49,6 +50,8 @@ class FactPattern(NamedTuple):
     graph: Term | None = None
     identity: str | None = None
     labelling: Labelling | None = None
+    start: datetime | None = None
+    end: datetime | None = None
 
 
 class Part(NamedTuple):

@@ -20,5 +20,7 @@ def matches(pattern: FactPattern, fact: Fact) -> bool:
         and pattern.predicate in (None, quad.predicate)
         and pattern.object in (None, quad.object)
         and pattern.labelling in (None, label.labelling)
+        and pattern.start in (None, label.start)
+        and pattern.end in (None, label.end)
         and (pattern.identity is None or pattern.identity == identity(fact))
     )

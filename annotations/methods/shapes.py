@@ -172,10 +172,12 @@ class LabelInstant:
             return None
         if instant_term(instant) != term:
             return None
-        bound = self.bound
-        return lookup._replace(
-            checks=(*lookup.checks, lambda fact: getattr(fact.label, bound) == instant)
-        )
+        facts = lookup.facts
+        if getattr(facts, self.bound) not in (None, instant):
+            return None
+        is_start = self.bound == "start"
+        facts = facts._replace(start=instant) if is_start else facts._replace(end=instant)
+        return lookup._replace(facts=facts)
 
 
 SUBJECT = Position("subject")

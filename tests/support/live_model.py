@@ -132,5 +132,7 @@ def matches(fact: Fact, pattern: FactPattern) -> bool:
         all(want in (None, have) for want, have in zip(pattern[:4], fact.quad, strict=True))
         and pattern.identity in (None, identity(fact))
         and (pattern.labelling is None or fact.label is not None)
+        and (pattern.start is None or (fact.label and fact.label.start == pattern.start))
+        and (pattern.end is None or (fact.label and fact.label.end == pattern.end))
         and (fact.label is None or pattern.labelling in (None, fact.label.labelling))
     )

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from annotations.instants import to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from tpf_server.store.live_index import FactIndex, NumberPattern
 from tpf_server.store.live_log import FOREVER, Floor, Record
 from tpf_server.store.live_rows import ANY
+from tpf_server.store.live_timeline import with_label
 from tpf_server.store.live_view import View
 from tpf_server.store.live_views import Views
 from tpf_server.store.protocols import Snapshot
@@ -32,6 +34,15 @@ class Answer(NamedTuple):
 
     rows: Array
     floor: Floor
+
+
+class Labelled(NamedTuple):
+    """The matches whose label has a given start or end."""
+
+    valid: Array
+    """Rows, in the order of their slots."""
+    next_start: int
+    """When the next of those that come starts, or FOREVER."""
 
 
 class Reader:
@@ -56,6 +67,8 @@ class Reader:
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """How many matching facts are valid."""
+        if _has_instants(pattern):
+            return len(self._labelled(pattern, snapshot).valid)
         numbers = self._many(pattern)
         if numbers is None:
             return sum(1 for _ in self._rows(pattern, snapshot))
@@ -69,6 +82,9 @@ class Reader:
     ) -> Sequence[Fact]:
         """A page of the matching facts that are valid, in the order of their slots."""
         rows: Sequence[int]
+        if _has_instants(pattern):
+            rows = self._labelled(pattern, snapshot).valid[offset : offset + limit].tolist()
+            return [self._index.fact(row) for row in rows]
         numbers = self._many(pattern)
         if numbers is None:
             ordered = sorted(self._rows(pattern, snapshot), key=self._index.rows.slot.__getitem__)
@@ -83,6 +99,8 @@ class Reader:
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """The earliest end of the matching facts that are valid, or FOREVER."""
+        if _has_instants(pattern):
+            return self._end_of(self._labelled(pattern, snapshot).valid)
         numbers = self._many(pattern)
         if numbers is None:
             ends = map(self._index.rows.end.__getitem__, self._rows(pattern, snapshot))
@@ -94,6 +112,9 @@ class Reader:
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """The earliest end of valid matches or start of matches that come, or FOREVER."""
+        if _has_instants(pattern):
+            labelled = self._labelled(pattern, snapshot)
+            return min(self._end_of(labelled.valid), labelled.next_start)
         numbers = self._many(pattern)
         if numbers is None:
             return min(self.earliest_end(pattern, snapshot), *self._starts(pattern, snapshot))
@@ -146,6 +167,43 @@ class Reader:
     def _end_of(self, rows: Array) -> int:
         return int(np.min(self._index.rows.numpy("end")[rows], initial=FOREVER))
 
+    # Labels with a given start or end
+
+    def _labelled(self, pattern: FactPattern, snapshot: Snapshot) -> Labelled:
+        """The matches of a pattern that says when the label starts or ends."""
+        self.ways["labelled"] += 1
+        rows, (instant, sequence) = self._index.rows, snapshot
+        start = None if pattern.start is None else to_micros(pattern.start)
+        end = None if pattern.end is None else to_micros(pattern.end)
+        numbers = self._many(pattern)
+        if numbers is not None:
+            timeline = self._views.timeline(self._views.get(numbers, snapshot))
+            found = timeline.labelled(start, end, sequence)
+        else:
+            found = with_label(rows, np.array(self._of_all_times(pattern), np.int32), start, end)
+            states = rows.numpy("added")[found], rows.numpy("removed")[found]
+            found = found[(states[0] <= sequence) & (states[1] > sequence)]
+        starts = rows.numpy("start")[found]
+        valid = found[(starts <= instant) & (rows.numpy("end")[found] > instant)]
+        valid = valid[np.argsort(rows.numpy("slot")[valid], kind="stable")]
+        coming = starts[starts > instant]
+        return Labelled(valid, int(coming.min()) if len(coming) else FOREVER)
+
+    def _of_all_times(self, pattern: FactPattern) -> list[int]:
+        """The rows that match, of every instant and state."""
+        rows, numbers = self._index.rows, self._index.numbers(pattern)
+        if numbers is None:
+            return []
+        if pattern.identity is not None:
+            return list(self._identified(pattern.identity, numbers))
+        return [
+            row
+            for slot in self._index.candidates(numbers)
+            if self._index.matches_slot(slot, numbers)
+            for row in rows.rows(slot)
+            if numbers.object in (ANY, rows.object[row])
+        ]
+
     # Few slots
 
     def _rows(self, pattern: FactPattern, snapshot: Snapshot) -> Iterator[int]:
@@ -191,3 +249,7 @@ class Reader:
         for slot, found in self._index.slots_of_identity(token).items():
             if self._index.matches_slot(slot, numbers):
                 yield from (row for row in found if numbers.object in (ANY, rows.object[row]))
+
+
+def _has_instants(pattern: FactPattern) -> bool:
+    return pattern.start is not None or pattern.end is not None

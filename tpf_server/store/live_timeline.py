@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tpf_server.store.live_index import FactIndex, NumberPattern
 from tpf_server.store.live_log import FOREVER
+from tpf_server.store.live_rows import Rows
 
 _CHILDREN = 16
 _STEP = 64
@@ -62,6 +63,7 @@ class Timeline:
             padded[: len(level)] = level
             level = padded.reshape(-1, _CHILDREN).max(axis=1)
             self._levels.append(level)
+        self._by_end: tuple[Array, Array] | None = None
         self._recent: list[int] = []
         self._recent_added: list[int] = []
         self._stale = False
@@ -101,6 +103,23 @@ class Timeline:
             place += _STEP
         return best
 
+    def labelled(self, start: int | None, end: int | None, sequence: int) -> Array:
+        """The rows of a state whose label has this start and this end (``None``: any)."""
+        if self._stale:
+            self._build()
+        rows = self._index.rows
+        if start is not None:
+            found = self._sorted[_equal(self._starts, start)]
+        else:
+            assert end is not None
+            if self._by_end is None:
+                order = np.argsort(self._levels[0], kind="stable")
+                self._by_end = self._levels[0][order], self._sorted[order]
+            ends, by_end = self._by_end
+            found = by_end[_equal(ends, end)]
+        found = np.concatenate((self._exists(found, sequence), self._recent_rows(sequence)))
+        return with_label(rows, found, start, end)
+
     def _not_ended(self, started: int, instant: int) -> Array:
         """The places among the first `started` whose version ends after the instant."""
         below = np.arange(_CHILDREN)
@@ -128,3 +147,18 @@ class Timeline:
         there = (added <= sequence) & (added == np.array(self._recent_added, dtype=np.int64))
         existing: Array = recent[there & (rows.numpy("removed")[recent] > sequence)]
         return existing
+
+
+def with_label(rows: Rows, found: Array, start: int | None, end: int | None) -> Array:
+    """Those of some rows whose label has this start and this end (``None``: any)."""
+    if start is not None:
+        found = found[rows.numpy("start")[found] == start]
+    if end is not None:
+        found = found[rows.numpy("end")[found] == end]
+    return found
+
+
+def _equal(ordered: Array, instant: int) -> slice:
+    low = np.searchsorted(ordered, np.int64(instant), side="left")
+    high = np.searchsorted(ordered, np.int64(instant), side="right")
+    return slice(int(low), int(high))

@@ -87,6 +87,17 @@ def patterns(model: LiveModel) -> list[FactPattern]:
             pattern._replace(labelling="expiration"),
             pattern._replace(labelling="interval"),
         ]
+    for life in model.lives[-3:]:
+        label = life.fact.label
+        assert label is not None
+        found += [
+            FactPattern(end=label.end),
+            FactPattern(subject=life.fact.quad.subject, end=label.end),
+            FactPattern(object=life.fact.quad.object, start=label.start, end=label.end),
+            FactPattern(start=label.start, end=at(7)),
+            FactPattern(identity=identity(life.fact), start=label.start, end=label.end),
+            FactPattern(start=label.start, labelling="interval"),
+        ]
     return list(dict.fromkeys(found))
 
 
