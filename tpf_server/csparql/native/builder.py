@@ -39,7 +39,15 @@ class CsparqlBuilder(Builder):
         """The node of a pattern's solutions."""
         if isinstance(pattern, Aggregated):
             return self._aggregation(pattern)
+        if isinstance(pattern, algebra.BGP) and pattern.patterns:
+            return self._correlated(self.leaves.bgp(pattern.patterns, None))
         return super().build(pattern, seed)
+
+    def sideways(self, node: Node, pattern: Pattern, fallback: Node | None) -> Node | None:
+        """The seed that a node gives to a pattern: only paths have a use for it."""
+        if any(isinstance(each, algebra.Path) for each in algebra.walk(pattern)):
+            return super().sideways(node, pattern, fallback)
+        return fallback
 
     def _aggregation(self, pattern: Aggregated) -> Node:
         # Whole groups are needed: nothing may be left out by what they are joined with.

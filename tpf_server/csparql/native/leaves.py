@@ -51,7 +51,7 @@ class CsparqlLeaves:
         """Read the static data (again): all graphs, or those patterns that see the graph `name`."""
         encode = self._dictionary.encode
         for pattern, graphs, entry in self._inputs:
-            if name is None or name in graphs:
+            if graphs and (name is None or name in graphs):
                 dataset = Dataset(self._static, graphs)
                 entry.set_static(
                     (encode(quad.subject), encode(quad.predicate), encode(quad.object))

@@ -1,0 +1,196 @@
+"""Random queries over random streams, at every instant beside a recomputation by pyoxigraph."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.csparql_reference import AT, TIMES, Clause, Reference, solutions
+from tests.support.random_queries import LITERALS, PREDICATES, PREFIX, SUBJECTS, graphs, groups
+from tpf_server.cqels.errors import ContinuousSyntaxError, UnsupportedContinuousQueryError
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.rules import RULES, Rule
+
+STREAMS = ["http://e/s1", "http://e/s2"]
+
+triples = st.tuples(
+    st.sampled_from(SUBJECTS), st.sampled_from(PREDICATES), st.sampled_from(SUBJECTS + LITERALS)
+)
+timelines = st.lists(
+    st.tuples(st.sampled_from(STREAMS), st.integers(0, 3), triples), min_size=1, max_size=10
+)
+logical = st.tuples(st.integers(1, 3), st.integers(1, 3)).map(lambda p: (p[0] * p[1], p[1]))
+named = st.sampled_from([False, False, True])
+clauses = st.tuples(logical, logical, named).map(
+    lambda p: [
+        Clause(STREAMS[0], p[0][0], p[0][1], named=p[2]),
+        Clause(STREAMS[1], p[1][0], p[1][1], named=p[2]),
+    ]
+)
+
+aggregate = st.tuples(
+    st.sampled_from(["COUNT", "SUM", "AVG", "MIN", "MAX"]), st.sampled_from("uv"), st.booleans()
+)
+
+
+def _plain(group: str) -> tuple[str, str]:
+    query = f"SELECT * {{0}} WHERE {{{{ {group} }}}}"
+    return query, query
+
+
+def _selected(group: str, word: str) -> tuple[str, str]:
+    query = f"{word} {{0}} WHERE {{{{ {group} }}}}"
+    return query, query
+
+
+def _aggregated(group: str, how: tuple[str, str, bool], select: str) -> tuple[str, str]:
+    function, argument, distinct = how
+    call = f"{function}({'DISTINCT ' if distinct else ''}?{argument})"
+    where = f"?u :p ?v . {group}"
+    csparql = (
+        f"{select} {{0}} WHERE {{{{ {where} }}}}"
+        f" AGGREGATE {{{{ (?number, {call}, {{{{?u}}}}) (?all, COUNT, ?u) FILTER(?all > 1) }}}}"
+    )
+    inner = f"SELECT ?u ({call} AS ?number) (COUNT(*) AS ?all) WHERE {{{{ {where} }}}} GROUP BY ?u"
+    sparql = f"{select} {{0}} WHERE {{{{ {{{{ {where} }}}} {{{{ {inner} }}}} FILTER(?all > 1) }}}}"
+    return csparql, sparql
+
+
+def _by_graph(how: tuple[str, str, bool], keys: str, select: str) -> tuple[str, str]:
+    function, argument, distinct = how
+    call = f"{function}({'DISTINCT ' if distinct else ''}?{argument})"
+    where = "GRAPH ?g { ?u :p ?v }".replace("{", "{{").replace("}", "}}")
+    key = ", ".join(keys.split())
+    csparql = (
+        f"SELECT DISTINCT {select} {{0}} WHERE {{{{ {where} }}}}"
+        f" AGGREGATE {{{{ (?number, {call}, {{{{{key}}}}}) }}}}"
+    )
+    inner = f"SELECT {keys} ({call} AS ?number) WHERE {{{{ {where} }}}} GROUP BY {keys}"
+    sparql = f"SELECT DISTINCT {select} {{0}} WHERE {{{{ {{{{ {where} }}}} {{{{ {inner} }}}} }}}}"
+    return csparql, sparql
+
+
+def _escaped(group: str) -> str:
+    return group.replace("{", "{{").replace("}", "}}")
+
+
+queries = st.one_of(
+    groups.map(_escaped).map(_plain),
+    groups.map(_escaped).map(_plain),
+    st.tuples(groups.map(_escaped), st.sampled_from(["ASK", "SELECT DISTINCT ?u ?v"])).map(
+        lambda p: _selected(*p)
+    ),
+    st.tuples(groups.map(_escaped), st.just("CONSTRUCT {{ ?u :made ?v . ?v :by ?w }}")).map(
+        lambda p: _selected(*p)
+    ),
+    st.tuples(
+        groups.map(_escaped), aggregate, st.sampled_from(["SELECT *", "SELECT DISTINCT ?u ?number"])
+    ).map(lambda p: _aggregated(*p)),
+    st.tuples(
+        aggregate, st.sampled_from(["?u", "?u ?g"]), st.sampled_from(["?u ?number", "?number"])
+    ).map(lambda p: _by_graph(*p)),
+)
+
+
+def check(
+    query: tuple[str, str],
+    sources: list[Clause],
+    static: str,
+    timeline: list[tuple[str, int, tuple[str, str, str]]],
+    rules: tuple[Rule, ...],
+) -> None:
+    csparql, sparql = query
+    text = PREFIX + csparql.format(" ".join(map(str, sources)))
+    reference = Reference(PREFIX + sparql.format(""), sources, static)
+    engine = CsparqlEngine(rules=rules)
+    for line in static.splitlines():
+        *terms, _ = line.split()
+        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+    try:
+        registered = engine.register(text)
+    except ContinuousSyntaxError:
+        with pytest.raises(SyntaxError):
+            reference.answer(0)
+        return
+    except UnsupportedContinuousQueryError as error:
+        assert "BIND" in str(error) or "path" in str(error)  # noqa: PT017
+        return
+    at = 0
+    for stream, later, triple in timeline:
+        at += later
+        engine.push(stream, triple, at)
+        reference.push(stream, at, [triple])
+    engine.advance(at + 4)
+    answers = list(registered)
+    assert [answer.at for answer in answers] == reference.instants(at + 4)
+    for answer in answers:
+        assert solutions(answer.variables, answer.rows) == reference.answer(answer.at), answer.at
+
+
+statics = graphs.map(
+    lambda quads: "".join(" ".join(term for term in quad if term) + " .\n" for quad in quads)
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(queries, clauses, statics, timelines, st.sampled_from([(), RULES]))
+def test_every_answer_is_that_of_a_recomputation(
+    query: tuple[str, str],
+    sources: list[Clause],
+    static: str,
+    timeline: list[tuple[str, int, tuple[str, str, str]]],
+    rules: tuple[Rule, ...],
+) -> None:
+    check(query, sources, static, timeline, rules)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(logical, logical, statics, timelines, st.sampled_from([(), RULES]))
+def test_timestamps_are_the_latest_of_a_triple(
+    one: tuple[int, int],
+    other: tuple[int, int],
+    static: str,
+    timeline: list[tuple[str, int, tuple[str, str, str]]],
+    rules: tuple[Rule, ...],
+) -> None:
+    sources = [Clause(STREAMS[0], *one), Clause(STREAMS[1], *other)]
+    csparql = (
+        "SELECT * {0} WHERE {{ ?u :p ?v . ?v :q ?w BIND(timestamp(?v) AS ?late)"
+        " FILTER(timestamp(?w) >= timestamp(?u) || !BOUND(?late)) }}"
+    )
+
+    def time(triple: str, name: str) -> str:
+        return (
+            f"OPTIONAL {{{{ GRAPH <{TIMES}> {{{{ [] <{TIMES}:of> <<( {triple} )>> ; <{AT}> {name}"
+            " }} }}"
+        )
+
+    sparql = (
+        "SELECT ?u ?v ?w ?late {0} WHERE {{ ?u :p ?v . ?v :q ?w "
+        + time("?u :p ?v", "?t1")
+        + time("?v :q ?w", "?t2")
+        + " BIND(COALESCE(IF(?t1 < ?t2, ?t2, ?t1), ?t1, ?t2) AS ?late)"
+        " FILTER(?t2 >= ?t1 || !BOUND(?late)) }}"
+    )
+    check((csparql, sparql), sources, static, timeline, rules)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 2), timelines)
+def test_windows_that_count_triples(
+    count: int, step: int, timeline: list[tuple[str, int, tuple[str, str, str]]]
+) -> None:
+    clause = Clause(STREAMS[0], triples=max(count, step), step=step)
+    reference = Reference(PREFIX + "SELECT * WHERE { ?u :p ?v }", [clause])
+    engine = CsparqlEngine()
+    registered = engine.register(PREFIX + f"SELECT * {clause} WHERE {{ ?u :p ?v }}")
+    at = 0
+    arrived = 0
+    for stream, later, triple in timeline:
+        at += later
+        engine.push(stream, triple, at)
+        reference.push(stream, at, [triple])
+        arrived += stream == STREAMS[0]
+        answers = list(registered)
+        assert len(answers) == (stream == STREAMS[0] and arrived % step == 0)
+        for answer in answers:
+            assert solutions(answer.variables, answer.rows) == reference.answer(at)
