@@ -1,0 +1,158 @@
+"""A conference: a floor plan, a bibliography of a chosen size, and badges that are detected.
+
+The scenario of the CQELS paper (2011), section 4: authors walk between rooms, and queries join
+where they are with what they wrote.
+"""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+_TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+_LV = "http://example.org/floorplan#"
+_DC = "http://purl.org/dc/elements/1.1/"
+_TERMS = "http://purl.org/dc/terms/"
+_FOAF = "http://xmlns.com/foaf/0.1/"
+_SWRC = "http://swrc.ontoware.org/ontology#"
+_DATA = "http://example.org/conference/"
+
+STREAM = "http://example.org/badges"
+FLOORPLAN = "http://example.org/floorplan"
+
+_PREFIXES = f"""PREFIX lv: <{_LV}> PREFIX dc: <{_DC}> PREFIX dcterms: <{_TERMS}>
+PREFIX foaf: <{_FOAF}> PREFIX swrc: <{_SWRC}>
+"""
+QUERIES = {
+    "Q1": """SELECT ?person ?locName ?locDesc FROM NAMED <GRAPH> WHERE {
+  STREAM <STREAM> [NOW] { ?person lv:detectedAt ?loc }
+  GRAPH <GRAPH> { ?loc lv:name ?locName . ?loc lv:desc ?locDesc }
+  ?person foaf:name "$Name$" }""",
+    "Q2": """CONSTRUCT { ?person1 lv:reachable ?person2 } FROM NAMED <GRAPH> WHERE {
+  STREAM <STREAM> [NOW] { ?person1 lv:detectedAt ?loc1 }
+  STREAM <STREAM> [RANGE 3s] { ?person2 lv:detectedAt ?loc2 }
+  GRAPH <GRAPH> { ?loc1 lv:connected ?loc2 } }""",
+    "Q3": """SELECT ?coAuth ?coAuthName FROM NAMED <GRAPH> WHERE {
+  STREAM <STREAM> [TRIPLES 1] { ?auth lv:detectedAt ?loc }
+  STREAM <STREAM> [RANGE 5s] { ?coAuth lv:detectedAt ?loc }
+  { ?paper dc:creator ?auth . ?paper dc:creator ?coAuth .
+    ?auth foaf:name "$Name$" . ?coAuth foaf:name ?coAuthName }
+  FILTER (?auth != ?coAuth) }""",
+    "Q4": """SELECT ?editor ?editorName FROM NAMED <GRAPH> WHERE {
+  STREAM <STREAM> [TRIPLES 1] { ?auth lv:detectedAt ?loc1 }
+  STREAM <STREAM> [RANGE 15s] { ?editor lv:detectedAt ?loc2 }
+  GRAPH <GRAPH> { ?loc1 lv:connected ?loc2 }
+  ?paper dc:creator ?auth . ?paper dcterms:partOf ?proceeding .
+  ?proceeding swrc:editor ?editor . ?editor foaf:name ?editorName . ?auth foaf:name "$Name$" }""",
+    "Q5": """SELECT ?loc2 ?locName (COUNT(DISTINCT ?coAuth) AS ?noCoAuths)
+FROM NAMED <GRAPH> WHERE {
+  STREAM <STREAM> [TRIPLES 1] { ?auth lv:detectedAt ?loc1 }
+  STREAM <STREAM> [RANGE 30s] { ?coAuth lv:detectedAt ?loc2 }
+  GRAPH <GRAPH> { ?loc2 lv:name ?locName . ?loc2 lv:connected ?loc1 }
+  { ?paper dc:creator ?auth . ?paper dc:creator ?coAuth . ?auth foaf:name "$Name$" }
+  FILTER (?auth != ?coAuth) } GROUP BY ?loc2 ?locName""",
+}
+
+Triple = tuple[str, str, str]
+
+
+def query(name: str, author: int = 0) -> str:
+    """A query of the paper for one author."""
+    text = QUERIES[name].replace("GRAPH>", f"{FLOORPLAN}>").replace("STREAM>", f"{STREAM}>")
+    return _PREFIXES + text.replace("$Name$", f"Author {author}")
+
+
+class Conference:
+    """The data, always the same for a seed.
+
+    Args:
+        seed: where chance comes from.
+        rooms: in a ring, with some short cuts.
+        people: who wear a badge; they are the first authors of the bibliography.
+    """
+
+    def __init__(self, seed: int, rooms: int = 30, people: int = 200) -> None:
+        self._seed = seed
+        self._people = people
+        chance = random.Random(seed)
+        edges = {tuple(sorted((room, (room + 1) % rooms))) for room in range(rooms)}
+        while len(edges) < rooms * 4 // 3:
+            edges.add(tuple(sorted(chance.sample(range(rooms), 2))))
+        self._near: dict[int, list[int]] = {room: [] for room in range(rooms)}
+        for one, other in sorted(edges):
+            self._near[one].append(other)
+            self._near[other].append(one)
+
+    def floorplan(self) -> Iterator[Triple]:
+        """The rooms and which of them are connected."""
+        for room, others in self._near.items():
+            subject = _room(room)
+            yield subject, _TYPE, f"<{_LV}Location>"
+            yield subject, f"<{_LV}name>", f'"Room {room}"'
+            yield subject, f"<{_LV}desc>", f'"Room {room}, floor {room // 10}"'
+            for other in others:
+                yield subject, f"<{_LV}connected>", _room(other)
+
+    def bibliography(self, size: int) -> Iterator[Triple]:
+        """Authors, papers and proceedings: exactly `size` triples."""
+        for number, triple in enumerate(self._bibliography()):
+            if number == size:
+                return
+            yield triple
+
+    def _bibliography(self) -> Iterator[Triple]:
+        chance = random.Random(self._seed + 1)
+        authors = 0
+        for authors in range(1, 301):
+            yield from _author(authors - 1)
+        paper = 0
+        while True:
+            if chance.random() < 0.4:
+                yield from _author(authors)
+                authors += 1
+            proceedings = paper // 15
+            if paper % 15 == 0:
+                for _ in range(chance.randint(1, 3)):
+                    editor = _person(int(authors * chance.random() ** 2))
+                    yield f"<{_DATA}proceedings{proceedings}>", f"<{_SWRC}editor>", editor
+            subject = f"<{_DATA}paper{paper}>"
+            lead = int(authors * chance.random() ** 1.5)
+            team = {lead} | {
+                min(authors - 1, max(0, lead + chance.randint(-25, 25)))
+                for _ in range(chance.randint(0, 3))
+            }
+            for author in sorted(team):
+                yield subject, f"<{_DC}creator>", _person(author)
+            yield subject, f"<{_DC}title>", f'"Paper {paper}"'
+            yield subject, f"<{_TERMS}partOf>", f"<{_DATA}proceedings{proceedings}>"
+            paper += 1
+
+    def badges(self, count: int, per_second: float = 100.0) -> Iterator[tuple[int, Triple]]:
+        """Detections with their times in milliseconds; people change rooms now and then."""
+        chance = random.Random(self._seed + 2)
+        where = [chance.randrange(len(self._near)) for _ in range(self._people)]
+        at = 0
+        for _ in range(count):
+            at += max(1, round(chance.expovariate(per_second / 1000)))
+            person = chance.randrange(self._people)
+            if chance.random() < 0.05:
+                where[person] = chance.choice(self._near[where[person]])
+            yield at, (_person(person), f"<{_LV}detectedAt>", _room(where[person]))
+
+
+def _room(number: int) -> str:
+    return f"<{_DATA}room{number}>"
+
+
+def _person(number: int) -> str:
+    return f"<{_DATA}person{number}>"
+
+
+def _author(number: int) -> Iterator[Triple]:
+    yield _person(number), _TYPE, f"<{_FOAF}Person>"
+    yield _person(number), f"<{_FOAF}name>", f'"Author {number}"'
+
+
+def write(triples: Iterator[Triple], path: Path) -> None:
+    """Write triples as N-Triples."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(f"{' '.join(triple)} .\n" for triple in triples)
