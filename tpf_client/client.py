@@ -29,6 +29,7 @@ from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream
 from tpf_client.streaming.schedule import Schedule
+from tpf_client.streaming.scheduler import Scheduler
 from tpf_client.streaming.streamer import Streamer
 
 
@@ -73,6 +74,7 @@ class Client:
             vocabulary=vocabulary,
         )
         self._vocabulary = vocabulary
+        self._scheduler: Scheduler | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +89,16 @@ class Client:
 
     def close(self) -> None:
         """Stop everything, and let go of connections."""
+        if self._scheduler is not None:
+            self._scheduler.close()
         self.fetcher.close()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """What evaluates the streams that were started or are read by `async for`."""
+        if self._scheduler is None:
+            self._scheduler = Scheduler(self.clock, self.fetcher.parallelism)
+        return self._scheduler
 
     @property
     def statistics(self) -> Statistics:
@@ -148,8 +159,11 @@ class Client:
         static_recheck: float | None = 60.0,
         keep_checking: float | None = None,
         quiet: bool = False,
-    ) -> "Stream":
+    ) -> Stream:
         """Keep the answer of a SELECT query up to date.
+
+        Nothing happens before the stream is read: by iterating over it, by ``async for``, or by
+        `Stream.start` with a callback.
 
         Args:
             text: SPARQL 1.1 Query.
@@ -196,7 +210,7 @@ class Client:
             keep_checking=_seconds(keep_checking),
             quiet=quiet,
         )
-        return Stream(streamer)
+        return Stream(streamer, lambda: self.scheduler)
 
     def _answer(
         self,

@@ -1,14 +1,17 @@
 """A continuous query as its user sees it: a stream of updates."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from annotations.instants import format_instant
 from tpf_client.errors import SourceError
 from tpf_client.solutions import Solution, table
+from tpf_client.streaming.scheduler import Deliver, Job, Scheduler
 from tpf_client.streaming.streamer import Streamer, Tick
 
 if TYPE_CHECKING:
@@ -69,14 +72,18 @@ class Update:
 
 
 class Stream:
-    """A continuous query: iterate over its updates, hand them to a callback, or `async for`.
+    """A continuous query: iterate over its updates, `async for`, or `start` it with a callback.
 
-    Leaving the loop, `close`, or closing the client stops all its requests.
+    However it is read, the next evaluation waits until the last update was taken: a slow consumer
+    gets one update with all that changed meanwhile, and nothing piles up. Leaving the loop,
+    `close`, or closing the client stops all its requests.
     """
 
-    def __init__(self, streamer: Streamer) -> None:
+    def __init__(self, streamer: Streamer, scheduler: Callable[[], Scheduler]) -> None:
         self.streamer = streamer
+        self._scheduler = scheduler
         self._updates: Iterator[Update] | None = None
+        self._job: Job | None = None
 
     def __iter__(self) -> Iterator[Update]:
         """The updates; the first one holds the whole answer.
@@ -85,8 +92,72 @@ class Stream:
             SourceError: the first evaluation failed. Later failures are updates with an error.
         """
         if self._updates is None:
-            self._updates = self._iterate()
+            self._updates = map(_update, self.streamer.ticks())
         return self._updates
+
+    async def __aiter__(self) -> AsyncIterator[Update]:
+        """The updates, without blocking the event loop.
+
+        Raises:
+            SourceError: the first evaluation failed. Later failures are updates with an error.
+        """
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Update | None] = loop.create_future()
+
+        def hand_over(update: Update | None) -> None:
+            if not waiting.done():
+                waiting.set_result(update)
+
+        def tell(update: Update | None) -> None:
+            # A loop that was closed meanwhile wants nothing any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(hand_over, update)
+
+        def deliver(tick: Tick) -> Literal["go on", "pause"]:
+            tell(_update(tick))
+            return "pause"
+
+        job = self._started(deliver)
+        job.when_ended(lambda: tell(None))
+        try:
+            while (update := await waiting) is not None:
+                waiting = loop.create_future()
+                yield update
+                job.resume()
+        finally:
+            self.close()
+        if job.error is not None:
+            raise job.error
+
+    def start(self, on_update: Callable[[Update], object]) -> Self:
+        """Call `on_update` with every update, in a thread of the client; returns at once."""
+
+        def deliver(tick: Tick) -> Literal["go on", "pause"]:
+            on_update(_update(tick))
+            return "go on"
+
+        self._started(deliver)
+        return self
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until a started stream has ended; ``False``: it has not within that time.
+
+        Raises:
+            SourceError: its first evaluation failed.
+            Exception: whatever its callback raised, which ended it.
+        """
+        if self._job is None:
+            raise RuntimeError("the stream was not started")
+        ended = self._job.wait(seconds)
+        if ended and self._job.error is not None:
+            raise self._job.error
+        return ended
+
+    def close(self) -> None:
+        """Stop, from whatever thread."""
+        self.streamer.close()
+        if self._job is not None:
+            self._job.close()
 
     def __enter__(self) -> Self:
         return self
@@ -99,19 +170,21 @@ class Stream:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Stop, from whatever thread."""
-        self.streamer.close()
+    def _started(self, deliver: Deliver) -> Job:
+        if self._job is not None or self._updates is not None:
+            raise RuntimeError("a stream has one consumer")
+        self._job = self._scheduler().add(self.streamer, deliver)
+        return self._job
 
-    def _iterate(self) -> Iterator[Update]:
-        for tick in self.streamer.ticks():
-            yield Update(
-                tick.at,
-                tuple(Solution(tick.variables, row) for row in tick.added),
-                tuple(Solution(tick.variables, row) for row in tick.removed),
-                tick.valid_until,
-                tick.error,
-                tick.warnings,
-                tick.dynamic,
-                tick,
-            )
+
+def _update(tick: Tick) -> Update:
+    return Update(
+        tick.at,
+        tuple(Solution(tick.variables, row) for row in tick.added),
+        tuple(Solution(tick.variables, row) for row in tick.removed),
+        tick.valid_until,
+        tick.error,
+        tick.warnings,
+        tick.dynamic,
+        tick,
+    )

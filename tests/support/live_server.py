@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from annotations.clock import ManualClock
+from annotations.clock import Clock, ManualClock
 from annotations.labels import Fact
 from annotations.terms import Quad
 from tests.support.stores import static_store
@@ -39,13 +39,14 @@ class LiveServer:
         path: Path,
         static: Iterable[Quad] = (),
         *,
-        clock: ManualClock | None = None,
+        clock: Clock | None = None,
         live: bool = True,
         page_size: int = 100,
         server: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        self.clock = clock or ManualClock(START)
+        # Most tests play on a manual clock, and schedule on it what happens.
+        self.clock: Any = clock or ManualClock(START)
         self.live = open_live_store(path / "live.sqlite") if live else None
         self.static = static_store(path / "static", static)
         dataset = Dataset(DatasetSettings(name="trains", **settings), self.static, self.live)

@@ -1,7 +1,8 @@
 """The query streamer: evaluates, waits until something expires, evaluates what expired again."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -104,6 +105,11 @@ class Streamer:
         """How the dataset is labelled."""
         return None if self.running is None else self.running.detected
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was stopped."""
+        return self._driver.cancelled.is_set()
+
     def close(self) -> None:
         """Stop at once, from whatever thread."""
         self._driver.close()
@@ -114,14 +120,27 @@ class Streamer:
         Raises:
             SourceError: the first evaluation failed. Later failures are ticks with an error.
         """
+        with closing(self.steps()) as steps:
+            for step in steps:
+                if isinstance(step, Tick):
+                    yield step
+                elif not self._clock.wait_until(step, self._driver.cancelled):
+                    return
+
+    def steps(self) -> Generator[Tick | datetime]:
+        """The same, but it does not wait: it yields the instant, on our clock, to go on at.
+
+        Raises:
+            SourceError: the first evaluation failed. Later failures are ticks with an error.
+        """
         try:
-            yield from self._ticks()
+            yield from self._steps()
         except ClosedError:
             return
         finally:
             self._driver.close()
 
-    def _ticks(self) -> Iterator[Tick]:
+    def _steps(self) -> Generator[Tick | datetime]:
         running = self._start(self._driver.run(detect(self._fetcher, self._url)))
         first, failures, checked_at = True, 0, running.now()
         before: list[Row] | None = None
@@ -143,8 +162,7 @@ class Streamer:
                 pause = self._schedule.pause(failures)
                 if self._until is not None and running.now() + pause > self._until:
                     return
-                if not self._sleep(self._clock.now() + pause):
-                    return
+                yield self._clock.now() + pause
                 continue
             self.evaluations += 1
             tick = self._tick(running, at, before)
@@ -160,8 +178,7 @@ class Streamer:
             instant = self._schedule.next(at, due)
             if instant is None or (self._until is not None and instant > self._until):
                 return
-            if not self._sleep(running.evaluation.source.wake_at(instant)):
-                return
+            yield running.evaluation.source.wake_at(instant)
 
     def _start(self, detected: Detected) -> "_Running":
         """Plan the query anew."""
@@ -178,9 +195,6 @@ class Streamer:
             return True
         period = self._keep_checking or self._freshness.static_recheck
         return period is not None and running.now() >= checked_at + period
-
-    def _sleep(self, instant: datetime) -> bool:
-        return self._clock.wait_until(instant, self._driver.cancelled)
 
     def _tick(self, running: "_Running", at: datetime, before: list[Row] | None) -> Tick:
         changes = running.take_changes()
@@ -205,7 +219,9 @@ class Streamer:
         )
 
     def _failure(self, running: "_Running", error: SourceError) -> Tick:
-        return Tick(running.now(), running.output.variables, [], [], running.rows, None, error)
+        running.hold_back()
+        rows = running.told_rows
+        return Tick(running.now(), running.output.variables, [], [], rows, None, error)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,156 @@
+"""The ways to read a continuous query: a callback, ``async for``; and many at once."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from annotations.clock import SystemClock
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import START, LiveServer
+from tpf_client import Client, Update
+from tpf_client.errors import SourceError
+
+PERIOD = timedelta(seconds=10)
+QUERY = "SELECT ?delay {{ <http://example.org/{}> <http://example.org/train#delay> ?delay }}"
+
+
+class Trains:
+    """Publishes a delay of each train, the same for all, at every period."""
+
+    def __init__(self, server: LiveServer, trains: int, clock_period: timedelta = PERIOD) -> None:
+        self._server = server
+        self._trains = trains
+        self._period = clock_period
+        self.round = 0
+        self()
+
+    def __call__(self) -> None:
+        now = self._server.clock.now()
+        end = Expiration(now + self._period)
+        self._server.publish(
+            Fact(
+                Quad(
+                    iri(f"http://example.org/{number}"),
+                    iri("http://example.org/train#delay"),
+                    literal(str(self.round)),
+                ),
+                end,
+            )
+            for number in range(self._trains)
+        )
+        self.round += 1
+        self._server.clock.schedule(now + self._period, self)
+
+
+def _delays(update: Update) -> list[str]:
+    return [str(solution["delay"]) for solution in update.results]
+
+
+def test_a_thousand_queries_need_no_threads_of_their_own(tmp_path: Path) -> None:
+    """They share requests: what all of them look at is asked for once per period."""
+    server = LiveServer(tmp_path)
+    Trains(server, 10)
+    seen: list[list[str]] = [[] for _ in range(1000)]
+    threads = threading.active_count()
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        streams = [
+            client.stream(QUERY.format(number % 10)).start(
+                lambda update, number=number: seen[number].extend(_delays(update))
+            )
+            for number in range(1000)
+        ]
+        client.scheduler.run(until=START + 3.5 * PERIOD)
+        assert threading.active_count() == threads
+        # Once the form, then ten fragments at each of four instants.
+        assert len(server.log) <= 2 + 4 * 10
+        for stream in streams[:500]:
+            stream.close()
+        client.scheduler.run(until=START + 4.5 * PERIOD)
+        assert all(stream.wait(0) for stream in streams[:500])
+    server.close()
+    assert seen[:500] == [["0", "1", "2", "3"]] * 500
+    assert seen[500:] == [["0", "1", "2", "3", "4"]] * 500
+
+
+def test_a_callback_that_fails_ends_its_own_query_alone(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
+    Trains(server, 1)
+    seen: list[str] = []
+
+    def fail(update: Update) -> None:
+        raise LookupError(update.at.isoformat())
+
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        bad = client.stream(QUERY.format(0)).start(fail)
+        client.stream(QUERY.format(0)).start(lambda update: seen.extend(_delays(update)))
+        client.scheduler.run(until=START + 1.5 * PERIOD)
+        with pytest.raises(LookupError, match="2015-12-08"):
+            bad.wait()
+    server.close()
+    assert seen == ["0", "1"]
+
+
+def test_the_first_failure_is_raised_where_one_waits(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
+    url = server.url.replace("trains", "nothing")
+    with Client(url, session=server.session(), clock=SystemClock(), parallelism=2) as client:
+        stream = client.stream(QUERY.format(0)).start(print)
+        with pytest.raises(SourceError, match="404"):
+            stream.wait(30)
+    server.close()
+
+
+def test_async_for_goes_at_the_pace_of_its_reader(tmp_path: Path) -> None:
+    """What changed while the reader was busy comes as one update."""
+    clock = SystemClock()
+    server = LiveServer(tmp_path, clock=clock)
+
+    def publish(delay: int, seconds: float) -> None:
+        quad = Quad(iri("http://example.org/0"), iri("http://example.org/train#delay"),
+                    literal(str(delay)))  # fmt: skip
+        server.publish([Fact(quad, Expiration(clock.now() + timedelta(seconds=seconds)))])
+
+    seen: list[tuple[list[str], int, int]] = []
+
+    async def read(client: Client) -> None:
+        async for update in client.stream(QUERY.format(0)):
+            seen.append((_delays(update), len(update.added), len(update.removed)))
+            if len(seen) == 2:
+                break
+            for delay in range(1, 4):
+                publish(delay, 60)
+            await asyncio.sleep(0.5)
+
+    publish(0, 0.4)
+    with Client(server.url, session=server.session(), clock=clock, parallelism=2) as client:
+        asyncio.run(asyncio.wait_for(read(client), 30))
+    server.close()
+    assert seen == [(["0"], 1, 0), (["3"], 1, 1)]
+
+
+def test_a_stream_has_one_consumer(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        stream = client.stream(QUERY.format(0)).start(print)
+        with pytest.raises(RuntimeError, match="one consumer"):
+            stream.start(print)
+        with pytest.raises(RuntimeError, match="not started"):
+            client.stream(QUERY.format(0)).wait()
+    server.close()
+
+
+def test_closing_the_client_ends_its_streams(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path)
+    Trains(server, 1)
+    came = threading.Event()
+    client = Client(server.url, session=server.session(), clock=SystemClock(), parallelism=2)
+    # On the clock of the machine the labels have ended long ago: the query waits.
+    stream = client.stream(QUERY.format(0), keep_checking=60).start(lambda _: came.set())
+    assert came.wait(30)
+    client.close()
+    assert stream.wait(30)
+    server.close()

@@ -1,0 +1,184 @@
+"""Many continuous queries on few threads.
+
+A streamer that waits is a generator and an instant in a queue: it needs no thread. Whoever is due
+is evaluated by a small pool, so that a thousand queries share its threads, and, through their
+fetcher, connections, cache and identical requests.
+"""
+
+import heapq
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from annotations.clock import Clock
+from tpf_client.streaming.streamer import Streamer, Tick
+
+Deliver: TypeAlias = Callable[[Tick], Literal["go on", "pause"]]
+"""Takes a tick; ``pause``: the query is not evaluated before `Job.resume`."""
+
+_IDLE = timedelta(hours=1)
+_log = logging.getLogger(__name__)
+
+
+class Job:
+    """One continuous query of a scheduler.
+
+    Args:
+        scheduler: runs it.
+        streamer: the query.
+        deliver: gets its ticks, in a thread of the scheduler.
+
+    Attributes:
+        error: why it ended, where it did not end as it should.
+    """
+
+    def __init__(self, scheduler: "Scheduler", streamer: Streamer, deliver: Deliver) -> None:
+        self.streamer = streamer
+        self.error: BaseException | None = None
+        self._scheduler = scheduler
+        self._deliver = deliver
+        self._steps: Generator[Tick | datetime] = streamer.steps()
+        self._ended = threading.Event()
+        self._on_end: list[Callable[[], None]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether there will be no more ticks."""
+        return self._ended.is_set()
+
+    def when_ended(self, action: Callable[[], None]) -> None:
+        """Call `action` in a thread of the scheduler when there are no more ticks."""
+        self._on_end.append(action)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it has ended; ``False``: it has not within that time."""
+        return self._ended.wait(seconds)
+
+    def close(self) -> None:
+        """Stop it, from whatever thread."""
+        self.streamer.close()
+        if not self.ended:
+            self._scheduler.put(self)
+
+    def resume(self) -> None:
+        """Evaluate it again when it is due, after its consumer had made it pause."""
+        self._scheduler.put(self)
+
+    def advance(self) -> datetime | None:
+        """Evaluate it; returns when to do so again, ``None``: not before it is put back."""
+        try:
+            while not self.streamer.closed:
+                step = next(self._steps, None)
+                if step is None:
+                    break
+                if isinstance(step, datetime):
+                    return step
+                if self._deliver(step) == "pause":
+                    return None
+        except Exception as error:  # noqa: BLE001 - whatever a consumer raises ends its query alone
+            self.error = error
+            _log.debug("a continuous query ended with an error", exc_info=error)
+        self._end()
+        return None
+
+    def _end(self) -> None:
+        self._steps.close()
+        self._ended.set()
+        for action in self._on_end:
+            action()
+
+
+class Scheduler:
+    """Evaluates continuous queries when they are due.
+
+    Args:
+        clock: our clock.
+        threads: how many queries are evaluated side by side; 0: in the thread of `run`.
+    """
+
+    def __init__(self, clock: Clock, threads: int = 8) -> None:
+        self._clock = clock
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._changed = threading.Event()
+        self._closed = False
+        self._queue: list[tuple[datetime, int, Job]] = []
+        self._order = itertools.count()
+        self._busy: dict[Job, bool] = {}
+        """Jobs that are being evaluated, and whether they were put back meanwhile."""
+        self._jobs: set[Job] = set()
+        self._pool: ThreadPoolExecutor | None = None
+        self._thread: threading.Thread | None = None
+
+    def add(self, streamer: Streamer, deliver: Deliver) -> Job:
+        """Take a query; it is evaluated for the first time at once."""
+        job = Job(self, streamer, deliver)
+        with self._lock:
+            self._jobs.add(job)
+        self.put(job)
+        if self._threads and self._thread is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tpf-stream")
+            self._thread = threading.Thread(target=self.run, name="tpf-streams", daemon=True)
+            self._thread.start()
+        return job
+
+    def put(self, job: Job, at: datetime | None = None) -> None:
+        """Evaluate a job at an instant of our clock; ``None``: at once."""
+        with self._lock:
+            if job in self._busy:
+                self._busy[job] = True
+                return
+            heapq.heappush(self._queue, (at or self._clock.now(), next(self._order), job))
+        self._changed.set()
+
+    def close(self) -> None:
+        """End all queries and the threads; waits for what is being evaluated."""
+        self._closed = True
+        for job in tuple(self._jobs):
+            job.streamer.close()
+        self._changed.set()
+        current = threading.current_thread()
+        if self._thread is not None and self._thread is not current:
+            self._thread.join()
+        if self._pool is not None:
+            self._pool.shutdown(wait=not current.name.startswith("tpf-stream"))
+        for job in tuple(self._jobs):
+            if job not in self._busy:
+                job.advance()
+
+    def run(self, until: datetime | None = None) -> None:
+        """Evaluate what is due until closed, or until an instant of our clock."""
+        while not self._closed:
+            self._changed.clear()
+            with self._lock:
+                due = self._queue[0][0] if self._queue else None
+            if until is not None and (due is None or due > until):
+                return
+            wake = due if due is not None else self._clock.now() + _IDLE
+            if not self._clock.wait_until(wake, self._changed) or due is None:
+                continue
+            with self._lock:
+                _, _, job = heapq.heappop(self._queue)
+                if job.ended or job in self._busy:
+                    continue
+                self._busy[job] = False
+            if self._pool is None:
+                self._advance(job)
+            else:
+                self._pool.submit(self._advance, job)
+
+    def _advance(self, job: Job) -> None:
+        at = job.advance()
+        with self._lock:
+            again = self._busy.pop(job)
+            if job.ended:
+                self._jobs.discard(job)
+                return
+        if again:
+            self.put(job)
+        elif at is not None:
+            self.put(job, at)
