@@ -25,8 +25,14 @@ def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) ->
         clock: tells the time of every answer.
     """
     app = Flask("tpf_server", static_folder=None)
+    datasets = list(datasets)
     site = Site(settings, datasets, clock)
     app.extensions["tpf_server"] = site
+    if settings.continuous:
+        # A plain server does not load the engine.
+        from tpf_server.continuous import continuous_queries
+
+        app.register_blueprint(continuous_queries(settings, datasets, clock))
     routes(app, site)
     return app
 

@@ -28,6 +28,8 @@ from tpf_server.web.bodies import MOST_AT_ONCE
 from tpf_server.web.metrics import MULTIPROCESS_VARIABLE
 
 _THREADS_PER_WORKER = MOST_AT_ONCE + 1  # one at least is left for readers
+# Everybody who follows the results of a continuous query keeps a thread.
+_THREADS_WITH_FOLLOWERS = 256
 _START_SECONDS = 120
 
 
@@ -118,7 +120,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         address=settings.host,
         port=port,
         workers=settings.workers,
-        blocking_threads=_THREADS_PER_WORKER,
+        blocking_threads=_THREADS_WITH_FOLLOWERS if settings.continuous else _THREADS_PER_WORKER,
         log_level=LogLevels.warning,
         log_access=settings.access_log,
         log_dictconfig=_LOGGING,

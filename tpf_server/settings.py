@@ -109,6 +109,9 @@ class Settings:
     max_page_size: int = _setting(1000, "most quads that a client may ask for with limit")
     max_values: int = _setting(50, "most bindings in a values parameter (brTPF); 0: off")
     max_body: int = _setting(16 * 2**20, "bytes of a published body")
+    continuous: bool = _setting(
+        False, "continuous queries over streams, at /streams and /queries; needs workers = 1"
+    )
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
@@ -125,6 +128,8 @@ class Settings:
         for name in ("workers", "page_size", "max_page_size", "max_body"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1")
+        if self.continuous and self.workers > 1:
+            raise SettingsError("continuous needs workers = 1: its streams live in one process")
 
     @property
     def base(self) -> str:

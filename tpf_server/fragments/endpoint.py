@@ -17,7 +17,7 @@ from tpf_server.settings import PLAIN, Settings
 _PROGRAM = version("live-linked-data")
 _DEFAULT_MAX_AGE_LIVE = 10.0
 _DEFAULT_MAX_AGE_STATIC = 3600.0
-_FORM = ("subject", "predicate", "object", "graph", "limit")
+_FORM: tuple[str, ...] = ("subject", "predicate", "object", "graph", "limit")
 
 
 def _digest(*parts: object) -> str:
@@ -42,7 +42,11 @@ class Endpoint:
         self.url = base + self.path
         self.iri = Term(f"<{self.url}#dataset>")
         self.max_values = settings.max_values
-        self.form = (*_FORM, "values") if self.max_values else _FORM
+        self.form = _FORM
+        if self.max_values:
+            self.form += ("values",)
+        if dataset.live is not None:
+            self.form += ("at",)
         self.template = f"{self.url}{{?{','.join(self.form)}}}"
         self.title = (own.title or own.name) + ("" if view is None else f" ({view})")
         self.vocabulary: Vocabulary = DEFAULT_VOCABULARY

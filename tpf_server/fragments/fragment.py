@@ -69,6 +69,9 @@ def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
         if pinned.instant > to_micros(now) or pinned.sequence > snapshot.sequence:
             raise RequestError("snapshot lies in the future")
         snapshot = pinned
+    elif snapshot is not None and request.at is not None and request.at < now:
+        snapshot = Snapshot(to_micros(request.at), snapshot.sequence)
+        request = request._replace(snapshot=snapshot)
     return Query(endpoint, request, now, snapshot, endpoint.view.state(request.patterns, snapshot))
 
 

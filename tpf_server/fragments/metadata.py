@@ -27,6 +27,7 @@ from annotations.namespaces import (
     RDF_SUBJECT,
     RDF_TYPE,
     SD,
+    TEMPORAL,
     VOID,
     XSD_INTEGER,
 )
@@ -34,7 +35,7 @@ from annotations.terms import Quad, Term, Triple, literal
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.labels import label_triples
-from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI
+from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI, POSITIONS
 from tpf_server.store.protocols import Snapshot
 
 
@@ -61,6 +62,7 @@ _MAPPINGS: Final = {
     "graph": Term(f"<{SD}graph>"),
     "limit": _hydra("limit"),
     "values": Term("<http://vocab.org/brtpf#values>"),
+    "at": Term(f"<{TEMPORAL}at>"),
 }
 
 
@@ -188,9 +190,9 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
     for name in endpoint.form:
         node = Term(f"_:{name}")
         # Comunica takes a form with any other mapping for none at all, and downloads everything.
-        own = name in maxima
+        own = name not in POSITIONS
         yield Triple(form, endpoint.vocabulary["mapping"] if own else _hydra("mapping"), node)
         yield Triple(node, _hydra("variable"), literal(name))
         yield Triple(node, _hydra("property"), _MAPPINGS[name])
-        if own:
+        if name in maxima:
             yield Triple(node, endpoint.vocabulary["maximum"], integer(maxima[name]))

@@ -75,7 +75,11 @@ class PatternReader:
                 return variable(text[1:])
             return self.skolemizer.restore(self._term(text))
         except TermError as error:
-            raise TermSyntaxError(position, text, str(error)) from None
+            hint = ""
+            if position == "object" and text[0] not in '"<_':
+                # People forget them more often than anything else.
+                hint = f'; a text has quotation marks: "{text}"'
+            raise TermSyntaxError(position, text, f"{error}{hint}") from None
 
     def _term(self, text: str) -> Term:
         if text[0] == '"':

@@ -5,10 +5,13 @@ under the URL that they asked for. The fragment is that URL without what selects
 """
 
 import re
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
 from annotations.terms import QuadPattern
 from tpf_server.errors import RequestError
 from tpf_server.fragments.bindings import restricted
@@ -16,7 +19,7 @@ from tpf_server.fragments.pattern import PatternReader
 from tpf_server.store.protocols import Snapshot
 
 _PAGING = frozenset({"page", "snapshot", "limit"})
-_KNOWN = _PAGING | {"subject", "predicate", "object", "graph", "values"}
+_KNOWN = _PAGING | {"subject", "predicate", "object", "graph", "values", "at"}
 _NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
 _SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _MAX_PAGE = 10**9
@@ -34,6 +37,7 @@ class FragmentRequest(NamedTuple):
         page: number of the page, from 1.
         limit: quads per page.
         snapshot: the state of the live facts that the URL pins, if any.
+        at: the instant whose facts are asked for; ``None``: now.
         page_url: the requested URL.
         fragment_url: the URL without page, snapshot and limit.
         query: what remains in the query string of `fragment_url`.
@@ -45,9 +49,19 @@ class FragmentRequest(NamedTuple):
     page: int
     limit: int
     snapshot: Snapshot | None
+    at: datetime | None
     page_url: str
     fragment_url: str
     query: str
+
+    @property
+    def original_url(self) -> str:
+        """The URL of the same fragment at no particular instant."""
+        if "at" not in self.parameters:
+            return self.fragment_url
+        url, _, query = self.fragment_url.partition("?")
+        rest = "&".join([p for p in query.split("&") if _decode(p.partition("=")[0]) != "at"])
+        return f"{url}?{rest}" if rest else url
 
     def page_link(self, page: int, snapshot: Snapshot | None) -> str:
         """The URL of another page of this fragment, pinned to `snapshot` if given."""
@@ -79,7 +93,8 @@ def read_request(
         max_values: the most rows of ``values``; 0: the parameter is not known.
 
     Raises:
-        RequestError: a malformed term, page, limit or snapshot, or a parameter given twice.
+        RequestError: a malformed term, page, limit, snapshot or instant, or a parameter given
+            twice.
     """
     parameters: dict[str, str] = {}
     kept: list[str] = []
@@ -106,6 +121,7 @@ def read_request(
         page=_number(parameters, "page", 1, _MAX_PAGE),
         limit=min(_number(parameters, "limit", page_size, _MAX_PAGE), max_page_size),
         snapshot=_snapshot(parameters.get("snapshot")),
+        at=_instant(parameters["at"]) if parameters.get("at") else None,
         page_url=f"{url}?{query}" if query else url,
         fragment_url=f"{url}?{remaining}" if remaining else url,
         query=remaining,
@@ -135,6 +151,13 @@ def _number(parameters: dict[str, str], name: str, default: int, largest: int) -
     if not text.isascii() or not text.isdigit() or len(text) > 12 or not 1 <= int(text) <= largest:
         raise RequestError(f"{name} is a number from 1, not {text!r}")
     return int(text)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return parse_instant(text)
+    except InstantError as error:
+        raise RequestError(f"at: {error}") from None
 
 
 def _snapshot(text: str | None) -> Snapshot | None:

@@ -19,6 +19,7 @@ _HINTS = {
     "predicate": "an IRI",
     "object": 'an IRI or "text"',
     "graph": "an IRI",
+    "at": "now, or 2026-01-01T12:00:00Z",
 }
 
 
@@ -41,6 +42,7 @@ class HtmlWriter:
         """The page."""
         query = fragment.query
         endpoint, request = query.endpoint, query.request
+        fields = POSITIONS if query.snapshot is None else (*POSITIONS, "at")
         has_graphs = any(quad.graph != DEFAULT_GRAPH for quad in fragment.rows.quads)
         until = None
         if query.state.next_change is not None:
@@ -51,7 +53,7 @@ class HtmlWriter:
             site_title=self._title,
             base=endpoint.base,
             endpoint=endpoint,
-            form=[(name, request.parameters.get(name, "")) for name in POSITIONS],
+            form=[(name, request.parameters.get(name, "")) for name in fields],
             hints=_HINTS,
             counts=_counts(fragment),
             total=fragment.total,

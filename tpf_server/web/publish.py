@@ -18,6 +18,7 @@ from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS, method_named
 from annotations.methods.base import Method
 from annotations.methods.names import read_fragment_iri
+from annotations.methods.shaped import reads_as_annotation
 from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
 from annotations.terms import Quad, Term, Triple, is_iri, triple_term
 from tpf_server.errors import (
@@ -159,7 +160,7 @@ def _facts(
     if label is not None:
         if named is not None:
             raise RequestError("the label is in the query or in the body, not both")
-        return [Fact(quad, label) for quad in quads]
+        return [_plain(Fact(quad, label), endpoint) for quad in quads]
     if named is not None and named not in {method.name for method in METHODS}:
         raise RequestError(
             f"no annotation method {named!r}; there are {', '.join(m.name for m in METHODS)}"
@@ -175,6 +176,13 @@ def _facts(
     except AnnotationError as error:
         raise PublishError(f"{method.name}: {error}") from None
     return facts
+
+
+def _plain(fact: Fact, endpoint: Endpoint) -> Fact:
+    if reads_as_annotation(fact, endpoint.view.naming):
+        quad = " ".join(fact.quad.triple)
+        raise PublishError(f"this would read as a part of an annotation: {quad}")
+    return fact
 
 
 def _label(parameters: Mapping[str, str]) -> Label | None:

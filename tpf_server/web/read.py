@@ -66,7 +66,7 @@ def read_fragment(
     )
     accepted = environ.get("HTTP_ACCEPT_DATETIME")
     if accepted is not None:
-        asked = at_accepted_datetime(asked, endpoint, accepted, now)
+        asked = at_accepted_datetime(asked, endpoint, accepted)
     query = pose(endpoint, asked, now)
     encoding = None
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:

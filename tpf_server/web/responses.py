@@ -73,6 +73,14 @@ def without_body(status: int = 200) -> Response:
     return response
 
 
+def see_other(url: str) -> Response:
+    """The answer to who asks for a thing that is described elsewhere."""
+    response = without_body(303)
+    response.headers["Location"] = url
+    response.headers["Cache-Control"] = "public, max-age=3600"
+    return response
+
+
 def options(allowed: tuple[str, ...]) -> Response:
     """The answer to ``OPTIONS``: what is allowed, and what other origins may send."""
     response = without_body(204)

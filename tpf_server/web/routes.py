@@ -14,6 +14,7 @@ from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
+from tpf_server.web.dereference import description
 from tpf_server.web.front import FAILURE, Front
 from tpf_server.web.health import alive, ready
 from tpf_server.web.html_writer import HtmlWriter
@@ -21,7 +22,7 @@ from tpf_server.web.index import index
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
-from tpf_server.web.responses import READ_METHODS, dress, json_answer, options
+from tpf_server.web.responses import READ_METHODS, dress, json_answer, options, see_other
 from tpf_server.web.site import Site
 
 _METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -84,6 +85,9 @@ class Router:
             raise MethodError(request.method, READ_METHODS)
         if path.endswith(_FACTS):
             return self._facts(base, path.removesuffix(_FACTS))
+        described = description(self._site.endpoints(base), base, path)
+        if described is not None:
+            return self._page(lambda: see_other(described))
         raise NotFoundError(f"there is nothing at /{path}")
 
     def _is_fragment(self, base: str, path: str) -> bool:

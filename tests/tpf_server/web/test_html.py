@@ -63,7 +63,7 @@ def test_the_form_is_labelled_and_filled(served: Served) -> None:
     elements = Elements(served.get("trains?subject=http://example.org/t1", "text/html").text).found
     labels = {attributes["for"] for tag, attributes in elements if tag == "label"}
     inputs = {a["name"]: a for tag, a in elements if tag == "input"}
-    assert set(inputs) == labels == {"subject", "predicate", "object", "graph"}
+    assert set(inputs) == labels == {"subject", "predicate", "object", "graph", "at"}
     assert inputs["subject"]["value"] == "http://example.org/t1"
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 import rdflib
+from markupsafe import escape
 
 from annotations.labels import Expiration, Interval
 from annotations.terms import Quad
@@ -74,6 +75,13 @@ def test_malformed_terms_are_400_and_quote_the_term(served: Served, parameter: s
     assert response.status_code == 400
     assert response.headers["Content-Type"] == "application/problem+json"
     assert repr(parameter) in response.json()["detail"]
+
+
+def test_a_text_without_quotation_marks_is_400_and_told_how(served: Served) -> None:
+    for text in ("Ghent", "IC 1", "42"):
+        response = served.get(f"trains?object={quote(text)}", "text/html")
+        assert response.status_code == 400
+        assert escape(f'a text has quotation marks: "{text}"') in response.text
 
 
 def test_blank_nodes_are_skolemised_and_understood(served: Served) -> None:

@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 
+import uritemplate
+
 from annotations.labels import Expiration, Interval
-from tests.support.served import BASE, HYDRA, NOON, Served, parse, quad
+from tests.support.served import BASE, HYDRA, NOON, TMP, Served, parse, quad
 from tpf_server.web.responses import http_date
 
 QUERY = "trains?predicate=http://example.org/platform"
@@ -38,6 +40,42 @@ def test_accept_datetime_shows_the_facts_of_that_instant(served: Served) -> None
             assert "Memento-Datetime" not in response.headers
         assert "Accept-Datetime" in response.headers["Vary"]
         assert f'<{BASE}{QUERY}>; rel="original timegate"' in response.headers["Link"]
+
+
+def test_the_forms_at_shows_the_facts_of_that_instant(served: Served) -> None:
+    history(served)
+    form = served.page("trains")
+    (control,) = [row.subject for row in form.metadata if row.object == f"<{TMP}at>"]
+    assert form.objects(HYDRA + "variable", control) == ["at"]
+    (template,) = form.objects(HYDRA + "template")
+    url = uritemplate.expand(
+        template, predicate="http://example.org/platform", at="2015-12-08T13:30:00.5Z"
+    )
+    page = served.page(url)
+    assert {row.object for row in page.data} == {'"1"'}
+    assert page.total == 4
+    following = served.page(page.objects(HYDRA + "next")[0])
+    assert {row.object for row in following.data} == {'"1"'}
+    assert page.objects(TMP + "evaluatedAt") == ["2015-12-08T13:30:00.500000Z"]
+    response = served.get(url.removeprefix(BASE))
+    assert response.headers["Memento-Datetime"] == "Tue, 08 Dec 2015 13:30:00 GMT"
+    original = f"{BASE}trains?predicate=http%3A%2F%2Fexample.org%2Fplatform"
+    assert f'<{original}>; rel="original timegate"' in response.headers["Link"]
+    # The form offers it to people, too.
+    assert (
+        'name="at" value="2015-12-08T13:30:00.5Z"'
+        in served.get(url.removeprefix(BASE), "text/html").text
+    )
+
+
+def test_at_without_a_past_instant(served: Served) -> None:
+    history(served)
+    for instant in ("", "2099-01-01T00:00:00Z"):
+        assert {row.object for row in served.page(f"{QUERY}&at={instant}").data} == {'"2"'}
+    for nonsense in ("yesterday", "2015-12-08T13:30:00"):
+        response = served.get(f"{QUERY}&at={nonsense}")
+        assert response.status_code == 400
+        assert nonsense in response.json()["detail"]
 
 
 def test_the_future_is_now_and_nonsense_is_400(served: Served) -> None:

@@ -196,3 +196,19 @@ def test_a_body_that_is_too_long_or_of_no_length_is_refused_unread(
         assert sent < 1_000_000
         assert served.post(b" " * 1001, IN_A_MINUTE).status_code == 413
         assert served.post(LINE, IN_A_MINUTE).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<http://example.org/t1> <http://example.org/temporal#expiration> "soon" .',
+        f"<{BASE}trains/facts/property/{'0' * 32}> "
+        "<http://example.org/singletonproperties#singletonPropertyOf> <http://example.org/p> .",
+    ],
+)
+def test_plain_facts_that_would_read_as_annotations_are_refused(served: Served, body: str) -> None:
+    good = '<http://example.org/t1> <http://example.org/delay> "1" .'
+    response = served.post(f"{good}\n{body}\n", IN_A_MINUTE)
+    assert response.status_code == 422
+    assert "annotation" in response.json()["detail"]
+    assert served.page("trains?predicate=http://example.org/delay").total == 0

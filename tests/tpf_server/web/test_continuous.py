@@ -1,0 +1,59 @@
+"""The setting ``continuous``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.served import BASE, TOKEN, Served, quad
+from tpf_server.errors import SettingsError
+from tpf_server.settings import Settings
+
+QUERY = """SELECT ?train ?name ?delay {
+  STREAM <http://server.test/streams/delays> [NOW] { ?train <http://example.org/delay> ?delay }
+  ?train <http://example.org/name> ?name
+  GRAPH <http://server.test/trains> { ?train <http://example.org/stop> <http://example.org/ghent> }
+}"""
+
+
+def test_queries_join_streams_with_the_datasets(tmp_path: Path) -> None:
+    static = [
+        quad("t1", "name", '"IC 1"'),
+        quad("t1", "stop", "ghent"),
+        quad("t2", "name", '"L 2"'),
+    ]
+    with Served(tmp_path, static, settings={"continuous": True}) as served:
+        auth = {"Authorization": f"Bearer {TOKEN}"}
+        made = served.request("POST", "queries", json={"query": QUERY}, headers=auth)
+        assert made.status_code == 201, made.text
+        place = made.headers["Location"].removeprefix(BASE).lstrip("/")
+        for train in ("t1", "t2"):
+            pushed = served.request(
+                "POST",
+                "streams/delays?timestamp=2015-12-08T12:00:00Z",
+                data=f'<http://example.org/{train}> <http://example.org/delay> "5" .',
+                headers=auth | {"Content-Type": "application/n-quads"},
+            )
+            assert pushed.status_code < 300, pushed.text
+        results = served.get(f"{place}/results?follow=false", "application/x-ndjson").text
+        assert "IC 1" in results
+        assert "L 2" not in results
+        assert served.get("trains").status_code == 200
+
+
+def test_it_is_off_by_default(served: Served) -> None:
+    assert served.get("queries").status_code == 404
+
+
+def test_a_plain_server_does_not_load_the_engine() -> None:
+    code = "import sys, tpf_server.cli; print([m for m in sys.modules if 'cqels' in m])"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert output == "[]\n"
+
+
+def test_it_needs_one_worker() -> None:
+    with pytest.raises(SettingsError, match="workers"):
+        Settings(continuous=True, workers=2)

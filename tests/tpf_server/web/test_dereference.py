@@ -1,0 +1,38 @@
+"""What the server names leads to what is said about it."""
+
+from datetime import timedelta
+
+import pytest
+
+from annotations.labels import Expiration
+from tests.support.served import BASE, NOON, Served, quad
+
+LATER = Expiration(NOON + timedelta(minutes=5))
+
+
+def test_a_blank_node_leads_to_its_fragment(served: Served) -> None:
+    (row,) = served.page(
+        "trains?predicate=http://example.org/knows&object=http://example.org/t1"
+    ).data
+    iri = row.subject.strip("<>")
+    response = served.get(iri.removeprefix(BASE))
+    assert response.status_code == 303
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert served.page(response.headers["Location"]).data == [row]
+
+
+@pytest.mark.parametrize("view", ["singleton-property", "named-graph", "reification", "rdf-1.2"])
+def test_a_minted_name_leads_to_its_label(served: Served, view: str) -> None:
+    served.publish((quad("t1", "delay", '"5"'), LATER))
+    rows = served.fragment(f"trains/{view}?limit=100")
+    (label,) = [row for row in rows if row.predicate.endswith("#expiration>")]
+    response = served.get(label.subject.strip("<>").removeprefix(BASE))
+    assert response.status_code == 303
+    assert label in served.fragment(response.headers["Location"])
+
+
+def test_other_datasets_and_methods(served: Served) -> None:
+    assert served.get(".well-known/genid/planes/b").status_code == 404
+    assert served.get(f"planes/facts/graph/{'0' * 32}").status_code == 404
+    assert served.get("trains/facts/graph/0").status_code == 404
+    assert served.request("DELETE", f"trains/facts/graph/{'0' * 32}").status_code == 405

@@ -1,0 +1,84 @@
+"""Entity tags: equal tags mean equal bytes, and a copy that is still right is not sent again."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annotations.labels import Expiration, Fact
+from tests.support.served import NOON, Served, quad
+from tests.tpf_server.conftest import STATIC
+
+PATHS = (
+    "trains", "trains?page=2", "trains.nq?subject=http://example.org/t1", "trains/named-graph.ttl",
+    "trains.html", "trains/rdf-1.2.jsonld", "trains.nt?at=2015-12-08T12:00:03Z",
+)  # fmt: skip
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), st.integers(1, 3_000_000)),
+        st.tuples(st.just("publish"), st.integers(1, 5)),
+        st.tuples(st.just("read"), st.sampled_from(PATHS)),
+    ),
+    min_size=4,
+    max_size=25,
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=_steps)
+def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
+    steps: list[tuple[str, int | str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bodies: dict[tuple[str, str], bytes] = {}
+    kept: dict[str, tuple[str, list[str]]] = {}
+    with Served(tmp_path_factory.mktemp("s"), STATIC, settings={"page_size": 3}) as served:
+        for what, value in [*steps, *[("read", path) for path in PATHS]]:
+            if isinstance(value, str):
+                response = served.get(value)
+                tag = response.headers["ETag"]
+                assert bodies.setdefault((value, tag), response.content) == response.content
+                if value in kept:
+                    old_tag, old_data = kept[value]
+                    again = served.get(value, If_None_Match=f'"other", W/{old_tag}')
+                    if again.status_code == 304:
+                        assert again.headers["ETag"] == old_tag
+                        assert _timeless(response.text) == old_data
+                kept[value] = tag, _timeless(response.text)
+                assert served.get(value, If_None_Match=tag).status_code == 304
+            elif what == "wait":
+                served.clock.advance_to(served.clock.now() + timedelta(microseconds=value))
+            else:
+                end = served.clock.now() + timedelta(seconds=value)
+                assert served.live is not None
+                facts = [Fact(quad(f"t{value}", "delay", f'"{value}"'), Expiration(end))]
+                served.live.publish(facts, served.clock.now())
+
+
+def _timeless(body: str) -> list[str]:
+    """The body without what tells the time of the answer."""
+    told = ("evaluatedAt", "snapshot=", "data-now")
+    return [line for line in body.splitlines() if not any(word in line for word in told)]
+
+
+def test_other_settings_make_other_tags(tmp_path: Path) -> None:
+    tags = []
+    for number, titles in enumerate(({}, {"title": "New"}, {"max_page_size": 10})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with Served(folder, STATIC, live=False, settings=titles) as served:
+            tags.append(served.get("trains", "text/html").headers["ETag"])
+    assert len(set(tags)) == 3
+
+
+def test_the_tag_of_a_past_instant_does_not_change(served: Served) -> None:
+    label = Expiration(NOON + timedelta(seconds=10))
+    served.publish((quad("t1", "delay", '"5"'), label))
+    url = served.page("trains").objects("http://www.w3.org/ns/hydra/core#next")[0]
+    path = url.removeprefix("http://server.test/")
+    first = served.get(path, "text/html")
+    served.clock.advance_to(NOON + timedelta(seconds=20))
+    second = served.get(path, "text/html")
+    assert (first.headers["ETag"], first.content) == (second.headers["ETag"], second.content)
