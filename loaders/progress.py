@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 
 class Report(Protocol):
@@ -83,13 +83,13 @@ def shown_on(console: Console, quiet: bool = False) -> Iterator[Report]:
 
 
 @contextmanager
-def spark_tasks(session: "SparkSession", report: Report, description: str) -> Iterator[None]:
+def spark_tasks(context: "SparkContext", report: Report, description: str) -> Iterator[None]:
     """While the block runs, report how many tasks of the running Spark stages are done."""
     report.stage(description)
     if isinstance(report, Silent):
         yield
         return
-    tracker = session.sparkContext.statusTracker()
+    tracker = context.statusTracker()
     finished = threading.Event()
 
     def watch() -> None:

@@ -18,6 +18,7 @@ from loaders.errors import InputError, SettingError, SparkError
 from loaders.java import find_java
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 PREFIX = "TPF_SPARK_"
@@ -69,7 +70,22 @@ class SparkSettings:
 def spark_session(
     settings: SparkSettings, environment: Mapping[str, str] | None = None, name: str = "tpf-load"
 ) -> Iterator["SparkSession"]:
-    """A Spark session that is stopped, with its Java, at the end of the block.
+    """A Spark session, for data frames and streams; see `spark_context`."""
+    with spark_context(settings, environment, name) as context:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession(context)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextlib.contextmanager
+def spark_context(
+    settings: SparkSettings, environment: Mapping[str, str] | None = None, name: str = "tpf-load"
+) -> Iterator["SparkContext"]:
+    """A Spark context that is stopped, with its Java, at the end of the block.
 
     Args:
         settings: how to run it.
@@ -86,7 +102,6 @@ def spark_session(
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
         from pyspark.java_gateway import launch_gateway
-        from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkError("PySpark is not installed: pip install 'live-linked-data[loaders]'") from (
             error
@@ -119,11 +134,10 @@ def spark_session(
             raise SparkError(f"Spark did not start: {_first_line(error)}; see {log_path}") from (
                 error
             )
-        session = SparkSession(context)
         try:
-            yield session
+            yield context
         finally:
-            session.stop()
+            context.stop()
     if settings.log is None and settings.local_dir is None:
         # Kept where something failed, because the message points to it.
         log_path.unlink(missing_ok=True)
@@ -136,11 +150,12 @@ def worker_errors() -> Iterator[None]:
     Raises:
         InputError: a worker raised one.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         if match := _WORKER_ERROR.search(str(error)):
             raise InputError(match.group(1)) from None
         raise

@@ -1,31 +1,29 @@
 """Static facts of a source into a directory of N-Triples files, by Spark or by plain Python.
 
 Both ways write exactly the same facts; each fact once. A source cuts its input into pieces, and any
-worker turns a piece into triples; Spark spreads the pieces over its cores, takes out repetitions by
+worker turns a piece into lines; Spark spreads the pieces over its cores, takes out repetitions by
 a shuffle, and every partition becomes a file.
 """
 
-import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from annotations.terms import Quad
 from loaders.errors import OutputError
 from loaders.outputs import directory_aside
 from loaders.progress import Report, Silent, spark_tasks
-from loaders.rdf.build import RdfSummary, load_rdf_local, load_rdf_spark
+from loaders.rdf.build import RdfSummary, load_rdf_local
+from loaders.rdf.files import replaced
 from loaders.rdf.pieces import input_files
 from loaders.session import worker_errors
 from loaders.sources.base import StaticSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-_ROWS = 20_000
+    from pyspark import SparkContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def load_local(
 def load_spark(
     source: StaticSource,
     output: Path,
-    session: "SparkSession",
+    context: "SparkContext",
     replace: bool = False,
     report: Report | None = None,
 ) -> LoadSummary:
@@ -82,17 +80,14 @@ def load_spark(
     """
     report = report or Silent()
     with directory_aside(output, replace) as aside:
-        cores = session.sparkContext.defaultParallelism
-        pieces = source.pieces(2 * cores)
-        # One partition per piece.
-        numbers = session.range(0, len(pieces), 1, len(pieces))
-        lines = numbers.mapInArrow(_Reader(source, list(pieces)), "line string")
-        with spark_tasks(session, report, f"reading {source.name} with Spark"), worker_errors():
-            written = aside / "spark"
-            lines.distinct().sortWithinPartitions("line").write.text(str(written))
-        files = _collect_parts(written, aside)
-        triples = session.read.text([str(file) for file in files]).count() if files else 0
-    return LoadSummary(triples, len(files))
+        pieces = source.pieces(2 * context.defaultParallelism)
+        lines = context.parallelize(pieces, len(pieces)).flatMap(_Lines(source))
+        parts = lines.distinct(context.defaultParallelism)
+        with spark_tasks(context, report, f"reading {source.name} with Spark"), worker_errors():
+            counts = parts.mapPartitionsWithIndex(_Writer(aside)).collect()
+        triples = sum(counts)
+        files = _in_sequence(aside)
+    return LoadSummary(triples, files)
 
 
 def store_local(
@@ -112,27 +107,6 @@ def store_local(
         )  # fmt: skip
 
 
-def store_spark(
-    source: StaticSource,
-    store: Path,
-    session: "SparkSession",
-    created: datetime,
-    report: Report | None = None,
-) -> RdfSummary:
-    """Write the static facts as a store, by Spark; see `load_spark`.
-
-    Raises:
-        InputError: the input is malformed.
-        OutputError: the store cannot be written.
-    """
-    with tempfile.TemporaryDirectory(prefix=f".{store.name}.", dir=_parent(store)) as aside:
-        load_spark(source, Path(aside) / "facts", session, report=report)
-        return load_rdf_spark(
-            input_files([Path(aside) / "facts"]), store, session, created=created, strict=True,
-            report=report, source=source.name, prefixes=source.prefixes,
-        )  # fmt: skip
-
-
 def _parent(store: Path) -> Path:
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
@@ -141,35 +115,37 @@ def _parent(store: Path) -> Path:
     return store.parent
 
 
-class _Reader:
-    """Turns Arrow batches of numbers of pieces into lines; runs in the workers."""
+class _Lines:
+    """Turns a piece of a source into lines; runs in the workers."""
 
-    def __init__(self, source: StaticSource, pieces: list[str]) -> None:
+    def __init__(self, source: StaticSource) -> None:
         self.source = source
-        self.pieces = pieces
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        lines: list[str] = []
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for triple in self.source.quads(self.pieces[number]):
-                    lines.append(line_of(triple))
-                    if len(lines) == _ROWS:
-                        yield pa.RecordBatch.from_pydict({"line": lines})
-                        lines = []
-        yield pa.RecordBatch.from_pydict({"line": pa.array(lines, pa.string())})
+    def __call__(self, piece: str) -> Iterator[str]:
+        return map(line_of, self.source.quads(piece))
 
 
-def _collect_parts(written: Path, target: Path) -> list[Path]:
-    files: list[Path] = []
-    for part in sorted(written.glob("part-*")):
-        if part.stat().st_size:
-            file = target / f"part-{len(files):05}.nt"
-            os.replace(part, file)
-            files.append(file)
-    for rest in (*written.iterdir(),):
-        rest.unlink()
-    written.rmdir()
-    return files
+class _Writer:
+    """Writes the lines of a partition to a file and counts them; runs in the workers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = str(directory)
+
+    def __call__(self, number: int, lines: Iterable[str]) -> Iterator[int]:
+        ordered = sorted(lines)
+        if ordered:
+            target = Path(self.directory) / f"part-{number:05}.nt"
+            with (
+                replaced(target) as aside,
+                aside.open("w", encoding="utf-8", newline="\n") as file,
+            ):
+                file.writelines(f"{line}\n" for line in ordered)
+        yield len(ordered)
+
+
+def _in_sequence(directory: Path) -> int:
+    """Number the files without gaps; how many there are."""
+    files = sorted(directory.glob("part-*"))
+    for number, file in enumerate(files):
+        file.rename(directory / f"part-{number:05}.nt")
+    return len(files)

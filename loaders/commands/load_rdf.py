@@ -38,8 +38,8 @@ def rdf(
     )  # fmt: skip
     options.Job(output, engine, replace, master, memory, quiet).run(
         "rdf",
-        lambda session, report: options.told(
-            load_rdf_spark(files, output, session, report=report, **given), output, aside
+        lambda context, report: options.told(
+            load_rdf_spark(files, output, context, report=report, **given), output, aside
         ),
         lambda report: options.told(
             load_rdf_local(files, output, report=report, **given), output, aside

@@ -16,13 +16,14 @@ from loaders.commands import options
 from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
 from loaders.outputs import check_output
 from loaders.progress import shown_on
+from loaders.rdf.build import load_source_spark
 from loaders.sources.base import Feed, StaticSource, StreamSource
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import DEFAULT_BASE, Gtfs
 from loaders.sources.irail import Irail
 from loaders.sources.taxi import Taxi
-from loaders.static import LoadSummary, load_local, load_spark, store_local, store_spark
+from loaders.static import LoadSummary, load_local, load_spark, store_local
 
 MethodChoice = enum.StrEnum(  # type: ignore[misc]  # the names are known at run time alone
     "MethodChoice", {method.name: method.name for method in METHODS}
@@ -251,8 +252,8 @@ def load_static(
     if form is options.Form.NTRIPLES:
         job.run(
             source.name,
-            lambda session, report: _written(
-                load_spark(source, output, session, job.replace, report), output
+            lambda context, report: _written(
+                load_spark(source, output, context, job.replace, report), output
             ),
             lambda report: _written(load_local(source, output, job.replace, report), output),
         )
@@ -260,8 +261,10 @@ def load_static(
     created = SystemClock().now()
     job.run(
         source.name,
-        lambda session, report: options.told(
-            store_spark(source, output, session, created, report), output, output
+        lambda context, report: options.told(
+            load_source_spark(source, output, context, created=created, report=report),
+            output,
+            output,
         ),
         lambda report: options.told(store_local(source, output, created, report), output, output),
     )

@@ -17,11 +17,11 @@ from annotations.instants import parse_instant
 from loaders.errors import JavaNotFoundError, OutputError
 from loaders.progress import Report, shown_on
 from loaders.rdf.build import RdfSummary
-from loaders.session import SparkSettings, spark_session
+from loaders.session import SparkSettings, spark_context
 from tpf_server.store.layout import MANIFEST
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 
 class Engine(enum.StrEnum):
@@ -90,7 +90,7 @@ class Job:
     def run(
         self,
         name: str,
-        spark: Callable[["SparkSession", Report], list[str]],
+        spark: Callable[["SparkContext", Report], list[str]],
         local: Callable[[Report], list[str]],
     ) -> None:
         """Do it with Spark or without, and print the lines that come back."""
@@ -104,8 +104,8 @@ class Job:
             if self.engine is not Engine.LOCAL:
                 try:
                     report.stage("starting Spark")
-                    with spark_session(settings, os.environ, f"tpf-load {name}") as session:
-                        lines = spark(session, report)
+                    with spark_context(settings, os.environ, f"tpf-load {name}") as context:
+                        lines = spark(context, report)
                 except JavaNotFoundError as error:
                     if self.engine is Engine.SPARK:
                         raise

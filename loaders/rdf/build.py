@@ -1,48 +1,84 @@
-"""RDF files → static store on Spark.
+"""Anything → static store on Spark.
 
-1. Scan: workers parse pieces; each chunk gets rows of local numbers and a list of its terms.
-2. Dictionary: Spark sorts all lists of terms by range. Read in that order, equal terms are
-   neighbours; so the global numbers are counted, and every chunk's local numbers are translated,
-   in one pass: no join, no hash, no window.
-3. Orders: workers translate the rows, Spark sorts them once per order.
+1. Scan: workers read pieces; each chunk gets rows of its own numbers and a sorted list of terms.
+2. Dictionary: the terms are cut into ranges; a task merges one range of all chunks.
+3. Orders: a task translates a chunk and sorts its rows once per order; another one merges a range.
 4. Finish: the step that all writers of stores share.
 
-The input, the output and its staging directory must be visible to every worker under one path.
+Spark spreads the tasks over its workers and repeats those that are lost; the data go from task to
+task through sorted files, not through Java: nothing is shuffled row by row. The input, the output
+and its staging directory must be visible to every worker under one path. Every step is linear, and
+a task has in memory a chunk or a range, whatever the size of the whole.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from loaders.errors import OutputError
-from loaders.progress import Report, Silent, spark_tasks
+from loaders.progress import Report, Silent
+from loaders.rdf.dictionary import (
+    MergeTerms,
+    Translation,
+    dictionary_pieces,
+    term_ranges,
+)
+from loaders.rdf.orders import KEY_BITS, KeyCode, MergeRuns, SortRuns, key_ranges, sorted_rows
 from loaders.rdf.pieces import PIECE_BYTES, PieceReader, Reject, cut
-from loaders.rdf.scan import ChunkSummary, RejectLog, ScanTask, rows_file, unpack_summary
+from loaders.rdf.scan import (
+    CHUNK_QUADS,
+    ChunkSummary,
+    Input,
+    PieceSummary,
+    RdfInput,
+    RejectLog,
+    Scan,
+    SourceInput,
+)
 from loaders.rdf.staging import staging
-from loaders.session import worker_errors
+from loaders.rdf.tasks import Tasks
+from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store import layout
-from tpf_server.store.finish import Rows, finish
+from tpf_server.store.finish import finish
 from tpf_server.store.indexing import QuadIndexer
+from tpf_server.store.layout import Ids
 from tpf_server.store.manifest import Manifest
 from tpf_server.store.rdf_files import merge_prefixes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 _NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
-_SORT_ROWS = 2_000_000
-"""Rows that a task sorts: bounds its memory."""
+_FOLDERS = ("rows", "terms", "rejects", "ranks", "dictionary", "runs", "sorted")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How the work is cut; tests make everything small.
+
+    Args:
+        piece_bytes: of pieces of line formats.
+        chunk_quads: rows with a common dictionary.
+        range_rows: rows, or terms, that a task merges: bounds its memory.
+        small: so many quads are not worth any task after the scan.
+        key_bits: how long an integer key may be.
+    """
+
+    piece_bytes: int = PIECE_BYTES
+    chunk_quads: int = CHUNK_QUADS
+    range_rows: int = 2_000_000
+    small: int = 200_000
+    key_bits: int = KEY_BITS
+
+
+DEFAULT_SIZES = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +101,13 @@ class RdfSummary:
 def load_rdf_spark(
     files: Sequence[Path],
     store: Path,
-    session: "SparkSession",
+    context: "SparkContext",
     *,
     created: datetime,
     rejects: Path | None = None,
     strict: bool = False,
     report: Report | None = None,
-    piece_bytes: int = PIECE_BYTES,
+    sizes: Sizes = DEFAULT_SIZES,
     source: str = "",
     prefixes: Mapping[str, str] = _NO_PREFIXES,
 ) -> RdfSummary:
@@ -80,12 +116,12 @@ def load_rdf_spark(
     Args:
         files: RDF files, as `loaders.rdf.pieces.input_files` gives them.
         store: the directory of the store.
-        session: a Spark session.
+        context: a Spark context.
         created: the instant of the content.
         rejects: file for what is malformed, one JSON object per line; ``None``: only counted.
         strict: stop at the first malformed line.
         report: where to tell how far it is.
-        piece_bytes: size of the pieces of line formats.
+        sizes: how the work is cut.
         source: what the store is made from, kept in the manifest.
         prefixes: prefix to namespace, for display; those of the files come behind them.
 
@@ -93,37 +129,108 @@ def load_rdf_spark(
         InputError: a file cannot be read, or is malformed and `strict`.
         OutputError: the store cannot be written, or another load is writing it.
     """
-    report = report or Silent()
+    tasks = Tasks(context, report or Silent())
     with staging(store) as work:
-        for name in ("rows", "terms", "rejects"):
-            (work / name).mkdir()
-        pieces = cut(files, piece_bytes)
-        # A task per piece; small files share tasks.
-        tasks = max(_tasks(session), sum(file.stat().st_size for file in files) // piece_bytes + 1)
-        numbers = session.range(0, len(pieces), 1, min(len(pieces), tasks))
-        scan = numbers.mapInArrow(ScanTask(pieces, work, strict), "summary string")
-        with spark_tasks(session, report, "reading"), worker_errors():
-            summaries = sorted(
-                (unpack_summary(row.summary) for row in scan.collect()), key=lambda s: s.piece
-            )
-        chunks = [chunk for summary in summaries for chunk in summary.chunks]
-        plan = _Plan(session, work, chunks, report)
-        plan.sort_terms()
-        names = layout.QUAD_ORDERS if plan.has_graphs else layout.TRIPLE_ORDERS
-        known = [prefixes, *(summary.prefixes for summary in summaries)]
-        try:
-            manifest = finish(
-                store,
-                plan.terms(),
-                {name: plan.rows(name) for name in names},
-                created=created,
-                prefixes=merge_prefixes(known),
-                source=source,
-            )
-        except (StoreError, OSError) as error:
-            raise OutputError(str(error)) from error
-        found = _collect_rejects(work, rejects)
-        return _summary(store, manifest, sum(s.rejects for s in summaries), found)
+        _prepare(work)
+        given = RdfInput(cut(files, sizes.piece_bytes), work, strict)
+        found, manifest = _build(given, store, work, tasks, sizes, created, source, prefixes)
+        first = _collect_rejects(work, rejects)
+    return _summary(store, manifest, sum(piece.rejects for piece in found), first)
+
+
+def load_source_spark(
+    source: StaticSource,
+    store: Path,
+    context: "SparkContext",
+    *,
+    created: datetime,
+    report: Report | None = None,
+    sizes: Sizes = DEFAULT_SIZES,
+) -> RdfSummary:
+    """Load the static facts of a source into a store; see `load_rdf_spark`."""
+    tasks = Tasks(context, report or Silent())
+    with staging(store) as work:
+        _prepare(work)
+        given = SourceInput(source, tasks.cores)
+        _, manifest = _build(
+            given, store, work, tasks, sizes, created, source.name, source.prefixes
+        )
+    return _summary(store, manifest, 0, [])
+
+
+def _prepare(work: Path) -> None:
+    for name in _FOLDERS:
+        (work / name).mkdir()
+
+
+def _build(
+    given: Input,
+    store: Path,
+    work: Path,
+    tasks: Tasks,
+    sizes: Sizes,
+    created: datetime,
+    source: str,
+    prefixes: Mapping[str, str],
+) -> tuple[list[PieceSummary], Manifest]:
+    found = tasks.run("reading", Scan(given, work, sizes.chunk_quads), range(len(given)))
+    chunks = [chunk for piece in found for chunk in piece.chunks]
+    keys = [chunk.key for chunk in chunks]
+    total = sum(chunk.quads for chunk in chunks)
+    here = total <= sizes.small
+    cores = 1 if here else tasks.cores
+
+    # The dictionary.
+    count = _ranges(sum(chunk.terms for chunk in chunks), sizes, cores)
+    parts = term_ranges([s for chunk in chunks for s in chunk.samples], count) if chunks else []
+    merged = tasks.run("merging terms", MergeTerms(work, keys), parts, here=here)
+    translation = Translation(work, merged)
+
+    # The orders.
+    names: tuple[str, ...] = layout.TRIPLE_ORDERS
+    if any(chunk.graphs for chunk in chunks):
+        names = layout.QUAD_ORDERS
+    predicates = _predicates(chunks, translation)
+    codes = {name: KeyCode(name, translation.terms, predicates, sizes.key_bits) for name in names}
+    sort = SortRuns(work, keys, translation, codes)
+    runs = tasks.run("sorting rows", sort, range(len(keys)), here=here)
+    count = _ranges(total, sizes, cores)
+    ranges = {
+        name: key_ranges(name, [run.samples[name] for run in runs], count) if runs else []
+        for name in names
+    }
+    every = [each for of_order in ranges.values() for each in of_order]
+    tasks.run("merging rows", MergeRuns(work, keys), every, here=here)
+
+    known = [prefixes, *(piece.prefixes for piece in found)]
+    tasks.report.stage("writing")
+    try:
+        manifest = finish(
+            store,
+            dictionary_pieces(work, len(parts)),
+            {name: sorted_rows(work, name, len(ranges[name]), codes[name]) for name in names},
+            created=created,
+            prefixes=merge_prefixes(known),
+            source=source,
+        )
+    except (StoreError, OSError) as error:
+        raise OutputError(str(error)) from error
+    return found, manifest
+
+
+def _ranges(rows: int, sizes: Sizes, cores: int) -> int:
+    """Into how many ranges so many rows or terms are cut."""
+    return max(cores, -(-rows // sizes.range_rows))
+
+
+def _predicates(chunks: Sequence[ChunkSummary], translation: Translation) -> Ids:
+    """The numbers of all predicates; none where there are too many to tell."""
+    known: list[Ids] = [np.zeros(0, dtype=np.uint32)]
+    for position, chunk in enumerate(chunks):
+        if chunk.predicates is None:
+            return np.zeros(0, dtype=np.uint32)
+        known.append(translation.of_chunk(position)[list(chunk.predicates)])
+    return np.unique(np.concatenate(known))
 
 
 def _summary(store: Path, manifest: Manifest, rejects: int, first: list[Reject]) -> RdfSummary:
@@ -134,142 +241,6 @@ def _summary(store: Path, manifest: Manifest, rejects: int, first: list[Reject])
     )
     predicates = int(np.count_nonzero(np.diff(starts)))
     return RdfSummary(manifest, predicates, rejects, first)
-
-
-class _Plan:
-    """The steps after the scan."""
-
-    def __init__(
-        self, session: "SparkSession", work: Path, chunks: list[ChunkSummary], report: Report
-    ) -> None:
-        self._session = session
-        self._work = work
-        self._chunks = chunks
-        self._report = report
-        # Where the numbers of each chunk begin in the one file of translations.
-        self._keys = np.array([chunk.key for chunk in chunks], dtype=np.int64)
-        sizes = [chunk.terms for chunk in chunks]
-        self._begins = np.array([0, *accumulate(sizes)][: len(sizes)], dtype=np.int64)
-        self._total = sum(sizes)
-        self.has_graphs = any(chunk.graphs for chunk in chunks)
-
-    def _partitions(self, rows: int) -> int:
-        return max(self._session.sparkContext.defaultParallelism, -(-rows // _SORT_ROWS))
-
-    def sort_terms(self) -> None:
-        """Sort the terms of all chunks; Spark compares the bytes of UTF-8, as the store does."""
-        if not self._chunks:
-            return
-        terms = self._session.read.parquet(str(self._work / "terms"))
-        with spark_tasks(self._session, self._report, "sorting terms"):
-            (
-                terms.repartitionByRange(self._partitions(self._total), "term")
-                .sortWithinPartitions("term")
-                .write.option("compression", "snappy")
-                .parquet(str(self._work / "sorted"))
-            )
-
-    def terms(self) -> Iterator[pa.Array]:
-        """The dictionary in order; on the way, the translations are written."""
-        yield pa.array([""], pa.large_string())
-        if not self._chunks:
-            return
-        self._report.stage("writing terms", self._total)
-        translation = np.lib.format.open_memmap(
-            self._work / "translation.npy", mode="w+", dtype=np.uint32, shape=(self._total,)
-        )
-        last: str | None = None
-        number = done = 0
-        for batch in _batches(self._work / "sorted"):
-            terms = batch.column("term")
-            new = np.ones(len(terms), dtype=bool)
-            new[0] = terms[0].as_py() != last
-            new[1:] = pc.not_equal(terms[1:], terms[:-1]).to_numpy(zero_copy_only=False)
-            ids = number + np.cumsum(new)
-            at = np.searchsorted(self._keys, batch.column("chunk").to_numpy())
-            translation[self._begins[at] + batch.column("local").to_numpy()] = ids
-            number = int(ids[-1])
-            last = terms[-1].as_py()
-            yield terms.filter(pa.array(new)).cast(pa.large_string())
-            done += len(terms)
-            self._report.done(done)
-        translation.flush()
-
-    def rows(self, order: str) -> Iterator[Rows]:
-        """The rows of an order, sorted by Spark, without repetitions."""
-        if not self._chunks:
-            return
-        columns = list(order)
-        tasks = [
-            (chunk.key, int(begin), chunk.terms)
-            for chunk, begin in zip(self._chunks, self._begins, strict=True)
-        ]
-        kind = "int" if self._total < 1 << 31 else "bigint"
-        schema = ", ".join(f"{column} {kind}" for column in columns)
-        total = sum(chunk.quads for chunk in self._chunks)
-        partitions = min(len(tasks), max(_tasks(self._session), total // _SORT_ROWS))
-        numbers = self._session.range(0, len(tasks), 1, partitions)
-        translate = _Translate(tasks, self._work, order, kind == "bigint")
-        rows = numbers.mapInArrow(translate, schema)
-        target = self._work / order
-        with spark_tasks(self._session, self._report, f"sorting {order}"):
-            (
-                rows.repartitionByRange(self._partitions(total), *columns)
-                .sortWithinPartitions(*columns)
-                .write.option("compression", "snappy")
-                .parquet(str(target))
-            )
-        last: tuple[int, ...] | None = None
-        for batch in _batches(target):
-            piece = tuple(batch.column(c).to_numpy().astype(np.uint32) for c in columns)
-            new = np.zeros(len(piece[0]), dtype=bool)
-            new[0] = tuple(int(column[0]) for column in piece) != last
-            for column in piece:
-                new[1:] |= column[1:] != column[:-1]
-            last = tuple(int(column[-1]) for column in piece)
-            yield tuple(column[new] for column in piece)
-
-
-class _Translate:
-    """Turns chunks into Arrow batches of rows with global numbers; runs in the workers."""
-
-    def __init__(
-        self, tasks: list[tuple[int, int, int]], work: Path, order: str, wide: bool
-    ) -> None:
-        self._tasks = tasks
-        self._work = str(work)
-        self._order = order
-        self._wide = wide
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        work = Path(self._work)
-        translation = np.load(work / "translation.npy", mmap_mode="r")
-        kind = np.int64 if self._wide else np.int32
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                key, begin, terms = self._tasks[number]
-                numbers = translation[begin : begin + terms].astype(kind)
-                rows = np.load(rows_file(work, key))
-                columns = {c: numbers[rows["spog".index(c)]] for c in self._order}
-                length = rows.shape[1]
-                for start in range(0, length, 200_000):
-                    yield pa.RecordBatch.from_pydict(
-                        {c: pa.array(v[start : start + 200_000]) for c, v in columns.items()}
-                    )
-
-
-def _tasks(session: "SparkSession") -> int:
-    """Into how many tasks small work is cut, so that no core is idle for long."""
-    return 4 * int(session.sparkContext.defaultParallelism)
-
-
-def _batches(directory: Path) -> Iterator[Any]:
-    """The rows of what Spark wrote, in its order: the names of the files ascend."""
-    for file in sorted(directory.glob("part-*.parquet")):
-        with pq.ParquetFile(file) as parquet:
-            for batch in parquet.iter_batches(batch_size=1 << 18):
-                if len(batch):
-                    yield batch
 
 
 def _collect_rejects(work: Path, target: Path | None) -> list[Reject]:

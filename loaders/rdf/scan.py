@@ -1,79 +1,161 @@
 """The first step, in the workers: from a piece of RDF to numbered rows and lists of terms.
 
-Every chunk of quads has its own small dictionary: a term is numbered when it appears first. The
-rows go to a file of local numbers, the terms to a Parquet file; Spark sorts only the terms.
+Every chunk of quads has its own small dictionary. The rows go to a file of numbers, the terms,
+sorted, to an Arrow file: number n is the n-th term of it.
 """
 
 import json
 import os
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from loaders.errors import InputError
+from loaders.rdf.files import replaced
 from loaders.rdf.pieces import Piece, PieceReader, Reject
+from loaders.sources.base import StaticSource
 from tpf_server.store.rdf_files import QuadTexts
 
 CHUNK_QUADS = 1_000_000
 """Rows with a common dictionary: bounds the memory of a worker."""
 
+_SAMPLES = 256
+_MANY_PREDICATES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class ChunkSummary:
-    """What was staged for a chunk; `graphs`: whether any quad lies in a named graph."""
+    """What was staged for a chunk.
 
-    piece: int
-    number: int
+    Args:
+        key: identifies it among all chunks.
+        quads: how many it has, repetitions included.
+        terms: how many different terms they have.
+        graphs: whether any quad lies in a named graph.
+        samples: some of its terms, ascending, at equal distances.
+        predicates: the numbers of its predicates; ``None``: there are too many to tell.
+    """
+
+    key: int
     quads: int
     terms: int
     graphs: bool
-
-    @property
-    def key(self) -> int:
-        """Identifies the chunk among all chunks."""
-        return self.piece << 20 | self.number
+    samples: tuple[str, ...]
+    predicates: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class PieceSummary:
     """What was found in a piece."""
 
-    piece: int
-    chunks: list[ChunkSummary]
+    chunks: tuple[ChunkSummary, ...]
     rejects: int
-    prefixes: dict[str, str]
+    prefixes: Mapping[str, str]
 
 
-def rows_file(staging: Path, key: int) -> Path:
-    """Where the rows of a chunk are."""
-    return staging / "rows" / f"{key}.npy"
+class Input(Protocol):
+    """Pieces of work that give quads; it is pickled to the workers."""
+
+    def summary(self, number: int, stage: Callable[[Iterable[QuadTexts]], None]) -> "Found":
+        """Read a piece: hand its quads over, and tell what else was found.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+
+    def __len__(self) -> int:
+        """How many pieces there are."""
 
 
-def scan_piece(piece: Piece, staging: Path, strict: bool) -> PieceSummary:
-    """Read a piece and stage it.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a piece has besides quads."""
 
-    Raises:
-        InputError: the file cannot be read; or, where `strict`, anything in it is not RDF.
+    rejects: int
+    prefixes: Mapping[str, str]
+
+
+class RdfInput:
+    """Pieces of RDF files.
+
+    Args:
+        pieces: the pieces.
+        staging: where malformed lines go.
+        strict: do not go on behind what is malformed.
     """
-    chunks: list[ChunkSummary] = []
-    with RejectLog(piece, staging, strict) as log:
-        reader = PieceReader(piece, log.reject)
-        quads = reader.quads()
-        while (chunk := _Chunk(islice(quads, CHUNK_QUADS))).quads:
-            summary = ChunkSummary(
-                piece.number, len(chunks), chunk.quads, len(chunk.ids), chunk.has_graphs
-            )
-            chunk.write(staging, summary.key)
-            chunks.append(summary)
-    return PieceSummary(piece.number, chunks, log.count, reader.prefixes)
+
+    def __init__(self, pieces: list[Piece], staging: Path, strict: bool) -> None:
+        self._pieces = pieces
+        self._staging = str(staging)
+        self._strict = strict
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def summary(self, number: int, stage: Callable[[Iterable[QuadTexts]], None]) -> Found:
+        """Parse a piece."""
+        piece = self._pieces[number]
+        with RejectLog(piece, Path(self._staging), self._strict) as log:
+            reader = PieceReader(piece, log.reject)
+            stage(reader.quads())
+        return Found(log.count, reader.prefixes)
+
+
+class SourceInput:
+    """The static facts of a source.
+
+    Args:
+        source: the source.
+        count: into about how many pieces to cut it.
+    """
+
+    def __init__(self, source: StaticSource, count: int) -> None:
+        self._source = source
+        self._pieces = list(source.pieces(count))
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def summary(self, number: int, stage: Callable[[Iterable[QuadTexts]], None]) -> Found:
+        """Read a piece."""
+        stage(self._source.quads(self._pieces[number]))
+        return Found(0, {})
+
+
+class Scan:
+    """Stages a piece of an input in chunks; runs in the workers.
+
+    Args:
+        given: the input.
+        staging: has folders ``rows`` and ``terms``.
+        chunk_quads: rows with a common dictionary.
+    """
+
+    def __init__(self, given: Input, staging: Path, chunk_quads: int = CHUNK_QUADS) -> None:
+        self._given = given
+        self._staging = str(staging)
+        self._chunk_quads = chunk_quads
+
+    def __call__(self, number: int) -> PieceSummary:
+        """Stage one piece."""
+        staging = Path(self._staging)
+        chunks: list[ChunkSummary] = []
+
+        def stage(quads: Iterable[QuadTexts]) -> None:
+            rows = iter(quads)
+            while (chunk := _Chunk(islice(rows, self._chunk_quads))).quads:
+                chunks.append(chunk.write(staging, number << 20 | len(chunks)))
+
+        found = self._given.summary(number, stage)
+        return PieceSummary(tuple(chunks), found.rejects, dict(found.prefixes))
 
 
 class RejectLog:
@@ -129,51 +211,30 @@ class _Chunk:
             add_g(ids[g])
         self.quads = len(self._columns[0])
 
-    @property
-    def has_graphs(self) -> bool:
-        return bool(np.frombuffer(self._columns[3], dtype=np.uint32).any())
-
-    def write(self, staging: Path, key: int) -> None:
-        rows = np.stack([np.frombuffer(column, dtype=np.uint32) for column in self._columns])
-        file = rows_file(staging, key)
-        aside = file.with_suffix(f".{os.getpid()}")
-        with aside.open("wb") as handle:
-            np.save(handle, rows)
-        aside.replace(file)
-        terms = list(self.ids)[1:]
-        table = pa.table(
-            {
-                "term": pa.array(terms, pa.string()),
-                "chunk": pa.array(np.full(len(terms), key, dtype=np.int64)),
-                "local": pa.array(np.arange(1, len(terms) + 1, dtype=np.int32)),
-            }
+    def write(self, staging: Path, key: int) -> ChunkSummary:
+        texts = pa.array(self.ids, pa.large_string(), size=len(self.ids)).slice(1)
+        by_text = pc.sort_indices(texts)
+        ranks = np.zeros(len(texts) + 1, dtype=np.uint32)
+        ranks[by_text.to_numpy() + 1] = np.arange(1, len(texts) + 1, dtype=np.uint32)
+        rows = np.stack([ranks[np.frombuffer(column, np.uint32)] for column in self._columns])
+        with replaced(staging / "rows" / f"{key}.npy") as aside, aside.open("wb") as file:
+            np.save(file, rows)
+        terms = texts.take(by_text)
+        batch = pa.record_batch({"term": terms})
+        with (
+            replaced(staging / "terms" / f"{key}.arrow") as aside,
+            pa.OSFile(str(aside), "wb") as sink,
+            pa.ipc.new_file(sink, batch.schema) as writer,
+        ):
+            writer.write_batch(batch)
+        step = max(1, len(terms) // _SAMPLES)
+        samples = tuple(terms[n].as_py() for n in range(0, len(terms), step))
+        predicates = np.unique(rows[1])
+        return ChunkSummary(
+            key,
+            self.quads,
+            len(terms),
+            bool(rows[3].any()),
+            samples,
+            tuple(predicates.tolist()) if len(predicates) < _MANY_PREDICATES else None,
         )
-        target = staging / "terms" / f"{key}.parquet"
-        # Hidden files are not read by Spark, should a worker be killed here.
-        aside = target.with_name(f".{target.name}.{os.getpid()}")
-        pq.write_table(table, aside, compression="snappy", use_dictionary=["chunk"])
-        aside.replace(target)
-
-
-class ScanTask:
-    """Arrow batches of numbers of pieces to Arrow batches of summaries; runs in the workers."""
-
-    def __init__(self, pieces: list[Piece], staging: Path, strict: bool) -> None:
-        self._pieces = pieces
-        self._staging = str(staging)
-        self._strict = strict
-
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Scan the pieces."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                summary = scan_piece(self._pieces[number], Path(self._staging), self._strict)
-                chunks = [[c.piece, c.number, c.quads, c.terms, c.graphs] for c in summary.chunks]
-                packed = json.dumps([number, chunks, summary.rejects, summary.prefixes])
-                yield pa.RecordBatch.from_pydict({"summary": [packed]})
-
-
-def unpack_summary(text: str) -> PieceSummary:
-    """The summary that a `ScanTask` packed."""
-    piece, chunks, rejects, prefixes = json.loads(text)
-    return PieceSummary(piece, [ChunkSummary(*chunk) for chunk in chunks], rejects, prefixes)

@@ -1,4 +1,4 @@
-"""The Spark session of these tests: one for all of them, and none without Java."""
+"""The Spark context of these tests: one for all of them, and none without Java."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from loaders.errors import JavaNotFoundError
 from loaders.java import find_java
-from loaders.session import SparkSettings, spark_session
+from loaders.session import SparkSettings, spark_context
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +20,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip(str(error))
     work = tmp_path_factory.mktemp("spark")
     settings = SparkSettings(master="local[2]", memory="1g", local_dir=str(work))
-    with spark_session(settings, name="tests") as session:
-        yield session
+    with spark_context(settings, name="tests") as context:
+        yield context

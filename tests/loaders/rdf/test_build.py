@@ -1,5 +1,6 @@
 import gzip
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from loaders.errors import InputError, OutputError
-from loaders.rdf.build import RdfSummary, load_rdf_local, load_rdf_spark
+from loaders.rdf.build import RdfSummary, Sizes, load_rdf_local, load_rdf_spark
 from loaders.rdf.pieces import input_files
 from loaders.rdf.staging import staging
 from tpf_server.errors import RdfInputError
@@ -16,6 +17,8 @@ from tpf_server.store.manifest import Manifest, read_manifest
 
 W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+# Every step in several tasks.
+SMALL = Sizes(piece_bytes=30_000, chunk_quads=300, range_rows=200, small=0)
 
 
 def content(manifest: Manifest) -> tuple[object, ...]:
@@ -70,9 +73,13 @@ def test_one_process_writes_the_same_store(tmp_path: Path, graphs: bool) -> None
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("graphs", [False, True])
-def test_spark_writes_the_same_store(spark: Any, tmp_path: Path, graphs: bool) -> None:
+@pytest.mark.parametrize("key_bits", [64, 8])
+def test_spark_writes_the_same_store(
+    spark: Any, tmp_path: Path, graphs: bool, key_bits: int
+) -> None:
     files = random_files(tmp_path / "in", 2, graphs)
-    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED, piece_bytes=30_000)
+    sizes = replace(SMALL, key_bits=key_bits)
+    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED, sizes=sizes)
     assert content(summary.manifest) == reference(files, tmp_path)
     assert (summary.rejects, summary.predicates) == (0, 6)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
@@ -113,7 +120,7 @@ def test_spark_leaves_out_what_is_malformed(spark: Any, tmp_path: Path) -> None:
     found: list[RdfSummary] = [
         load_rdf_spark(
             [tmp_path / "bad.nt"], tmp_path / "spark", spark, created=CREATED, rejects=rejects,
-            piece_bytes=20_000,
+            sizes=Sizes(piece_bytes=20_000),
         ),
         load_rdf_local([tmp_path / "bad.nt"], tmp_path / "local", created=CREATED),
     ]  # fmt: skip
