@@ -1,10 +1,19 @@
 """The experiments, in the order in which they run and are reported."""
 
+from experiments.annotation_methods import AnnotationMethods
 from experiments.client import Clients
+from experiments.conference import ConferenceQueries
 from experiments.experiment import Experiment
 from experiments.fragments import Fragments
+from experiments.taxi import TaxiQueries
 
-EXPERIMENTS: tuple[Experiment, ...] = (Fragments(), Clients())
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Fragments(),
+    Clients(),
+    AnnotationMethods(),
+    ConferenceQueries(),
+    TaxiQueries(),
+)
 
 
 def names() -> tuple[str, ...]:

@@ -1,0 +1,125 @@
+"""A board of departures: the recorded railway where it is there, otherwise the recorded flights."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyoxigraph
+
+from annotations.instants import format_instant
+from annotations.terms import Quad
+from loaders.sources.base import FeedBatch
+from loaders.sources.flights import Flights
+from loaders.sources.irail import Irail
+
+RECORDING_VARIABLE = "TPF_IRAIL"
+_RECORDING = Path(__file__).parents[3] / "shared/data/irail/data_6_12_2014.zip"
+# A summer evening with thunderstorms: many delays that grow.
+_FLIGHTS_START = datetime(2013, 7, 22, 21, 0, tzinfo=UTC)
+
+_QUERY = """\
+PREFIX t: <http://example.org/train#>
+PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
+SELECT ?delay ?platform ?headSign ?routeLabel ?departureTime
+WHERE {{
+  _:id t:delay ?delay .
+  _:id t:platform ?platform .
+  _:id t:departureTime ?departureTime .
+  _:id t:headSign ?headSign .
+  _:id t:routeLabel ?routeLabel .
+  FILTER (?departureTime > "{start}"^^xsd:dateTime)
+  FILTER (?departureTime < "{until}"^^xsd:dateTime)
+}}
+"""
+
+
+def train_query(start: datetime, until: datetime) -> str:
+    """The departures between two instants, with what is known of them.
+
+    Source: Taelman et al. 2016, Listing 1.1.
+    """
+    return _QUERY.format(start=format_instant(start), until=format_instant(until))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A feed for so many polls.
+
+    Args:
+        source: ``irail`` or ``flights``.
+        static: what does not change.
+        batches: what each poll says, which holds until the next.
+    """
+
+    source: str
+    static: Sequence[Quad]
+    batches: Sequence[FeedBatch]
+
+    @property
+    def start(self) -> datetime:
+        """The instant of the first poll."""
+        return self.batches[0].at
+
+    @property
+    def query(self) -> str:
+        """The train query over the whole board: whatever leaves within a day."""
+        margin = timedelta(days=1)
+        return train_query(self.start - margin, self.batches[-1].until + margin)
+
+
+def recording(polls: int) -> Recording:
+    """The first polls of a recording, and the static facts of their departures.
+
+    The railway's is looked for in ``../shared`` beside the project, or where ``TPF_IRAIL`` says.
+
+    Raises:
+        LoaderError: a recording cannot be read.
+    """
+    path = Path(os.environ.get(RECORDING_VARIABLE, _RECORDING))
+    feed: Irail | Flights
+    if path.exists():
+        feed = Irail(path)
+        batches = _first(feed, None, polls)
+    else:
+        feed = Flights(start=_FLIGHTS_START, until=_FLIGHTS_START + timedelta(hours=24))
+        batches = _first(feed, _FLIGHTS_START, polls)
+    mentioned = {quad.subject for batch in batches for quad in batch.quads}
+    static = dict.fromkeys(
+        quad for piece in feed.pieces(1) for quad in feed.quads(piece) if quad.subject in mentioned
+    )
+    return Recording(feed.name, list(static), batches)
+
+
+def _first(feed: Irail | Flights, start: datetime | None, polls: int) -> list[FeedBatch]:
+    found: list[FeedBatch] = []
+    for batch in feed.batches(start, None):
+        if len(found) == polls:
+            break
+        found.append(batch)
+    return found
+
+
+class Answers:
+    """The right answer of a query after each poll, by another engine."""
+
+    def __init__(self, recorded: Recording, query: str) -> None:
+        self._recorded = recorded
+        self._query = query
+        self._known: dict[int, list[tuple[str | None, ...]]] = {}
+
+    def after(self, poll: int) -> list[tuple[str | None, ...]]:
+        """The answer while what a poll said holds: rows in the order of the query, sorted."""
+        if poll not in self._known:
+            store = pyoxigraph.Store()
+            quads = [*self._recorded.static, *self._recorded.batches[poll].quads]
+            text = "".join(f"{q.subject} {q.predicate} {q.object} .\n" for q in quads)
+            store.load(text.encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
+            found = store.query(self._query)
+            assert isinstance(found, pyoxigraph.QuerySolutions)
+            self._known[poll] = sorted(
+                (tuple(None if term is None else str(term) for term in row) for row in found),
+                key=str,
+            )
+        return self._known[poll]
