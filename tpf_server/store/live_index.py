@@ -310,7 +310,9 @@ class FactIndex:
         candidates = self.candidates(pattern)
         if len(candidates) < rows.live_rows // 50:
             slots = [slot for slot in candidates if self.matches_slot(slot, pattern)]
-            found = np.array([row for slot in slots for row in rows.rows(slot)], dtype=np.int32)
+            found = np.concatenate(
+                [np.empty(0, np.int32), *(np.asarray(rows.rows(slot), np.int32) for slot in slots)]
+            )
         else:
             found = np.flatnonzero(rows.in_use()).astype(np.int32)
             slot_of = rows.numpy("slot")

@@ -24,6 +24,7 @@ from tpf_server.store.live_views import Views
 from tpf_server.store.protocols import Snapshot
 
 _FEW = 64
+_LONG = 1024
 _KEPT = 4_000_000
 
 Array = npt.NDArray[Any]
@@ -131,9 +132,16 @@ class Reader:
         if pattern.identity is not None:
             return None
         numbers = self._index.numbers(pattern)
-        if numbers is None or len(self._index.candidates(numbers)) <= _FEW:
+        if numbers is None:
             return None
-        return numbers
+        candidates = self._index.candidates(numbers)
+        if len(candidates) > _FEW:
+            return numbers
+        # In a long history the versions with one object lie far apart: a timeline has them alone.
+        rows = self._index.rows
+        if numbers.object != ANY and any(len(rows.rows(slot)) > _LONG for slot in candidates):
+            return numbers
+        return None
 
     def _view(self, numbers: NumberPattern, snapshot: Snapshot) -> tuple[View, set[int] | None]:
         """The view of a pattern, and the slots to look at one by one; ``None``: too far away."""

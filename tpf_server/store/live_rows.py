@@ -234,6 +234,7 @@ class Rows:
         position, size = 0, 256
         while position < len(rows):
             block = rows[position : position + size]
+            self.probes += len(block)
             added, removed, objects = (column[block] for column in columns)
             found = (added <= sequence) & (sequence < removed)
             if obj != ANY:

@@ -16,6 +16,8 @@ from tpf_server.store.protocols import Snapshot
 _MISSES = 3
 _MANY = 10_000
 _SLACK = 1_000_000
+_OVERHEAD = 100
+"""What an empty view takes, in slots."""
 
 _Shape = tuple[bool, bool, bool, int, bool]
 
@@ -71,11 +73,11 @@ class Views:
 
     def _make_room(self) -> None:
         room = 4 * self._index.rows.live_rows + _SLACK
-        size = sum(len(view) for view in self._views.values())
+        size = sum(len(view) + _OVERHEAD for view in self._views.values())
         self._unwatched.grown(size)
         while size > room and len(self._views) > 1:
             pattern, view = self._views.popitem(last=False)
-            size -= len(view)
+            size -= len(view) + _OVERHEAD
             shape = _shape(pattern)
             self._shapes[shape] -= 1
             if not self._shapes[shape]:

@@ -136,6 +136,7 @@ def sized(few: int, remembered: int, children: int, leap: int) -> ExitStack:
     stack = ExitStack()
     for module, name, value in (
         (live_reader, "_FEW", few),
+        (live_reader, "_LONG", children if few else 1024),
         (live_view, "_REMEMBERED", remembered),
         (live_view, "_LEAP", leap * 1_000_000),
         (live_timeline, "_CHILDREN", children),

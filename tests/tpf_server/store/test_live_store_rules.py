@@ -343,3 +343,50 @@ def test_what_a_new_label_does_to_the_one_before(
         shown = set(store.facts(ALL, store.snapshot(at(tenth / 10)), 0, 9))
         assert shown == {fact for fact in left if fact.valid_at(at(tenth / 10))}
     store.close()
+
+
+def test_the_next_change_of_an_object_does_not_grow_with_its_slot(addresses: Addresses) -> None:
+    work = {}
+    for length in (500, 8000):
+        settings = LiveSettings(accept_past=True)
+        store = addresses.new().open(settings)
+        rare = {0, length - 1}
+        facts = [holding(n, n + 1, o=-1 if n in rare else n) for n in range(length)]
+        store.publish(facts, at(length + 9))
+        pattern = FactPattern(subject=Term("<http://x/0>"), object=Term('"-1"'))
+        rows = store._index.rows
+        store.next_change(pattern, store.snapshot(at(length + 9)))  # the first one makes a view
+        assert store.next_change(pattern, store.snapshot(at(0))) == at(1)
+        before = rows.probes
+        assert store.next_change(pattern, store.snapshot(at(5))) == at(length - 1)
+        assert store.next_change(pattern, store.snapshot(at(length - 0.5))) == at(length)
+        assert store.next_change(pattern, store.snapshot(at(length + 1))) is None
+        work[length] = rows.probes - before
+        store.close()
+    assert work[8000] <= work[500] + 20
+
+
+def test_a_label_is_found_without_a_look_at_the_others(address: Address) -> None:
+    store = address.open()
+    store.publish([expiring(100 + n, s=n) for n in range(3000)], at(0))
+    store.publish([holding(10, 4000 + n, s=10_000 + n) for n in range(50)], at(0))
+    snapshot = store.snapshot(at(1))
+    pattern = FactPattern(end=at(1100))
+    assert store.count(pattern, snapshot) == 1
+    rows, numbers = store._index.rows, store._index.numbers(ALL)
+    assert numbers is not None
+    timeline = store._reader._views.timeline(store._reader._views.get(numbers, snapshot))
+    store.publish([expiring(1100, s=20_000), expiring(9000, s=1000)], at(2))
+    before = rows.probes
+    with patch.object(timeline, "_build", side_effect=AssertionError("laid out again")):
+        newer = store.snapshot(at(3))
+        for asked, expected in ((snapshot, ["<http://x/1000>"]), (newer, ["<http://x/20000>"])):
+            facts = store.facts(pattern, asked, 0, 9)
+            assert [fact.quad.subject for fact in facts] == expected
+            assert store.earliest_end(pattern, asked) == at(1100)
+        coming = FactPattern(start=at(10), labelling="interval")
+        assert store.count(coming, newer) == 0
+    assert store.next_change(coming, newer) == at(10)
+    assert store.count(coming, store.snapshot(at(10))) == 50
+    assert rows.probes - before < 200  # of the 50 intervals, not of the 3,000 others
+    store.close()
