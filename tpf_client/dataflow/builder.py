@@ -8,6 +8,7 @@ Source: SPARQL 1.1 Query Language, section 18.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from annotations.terms import Term, Variable, is_variable
 from tpf_client.dataflow.aggregates import accumulator
@@ -22,7 +23,7 @@ from tpf_client.dataflow.group import Compute, Group
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.left_join import LeftJoin
 from tpf_client.dataflow.minus import Minus
-from tpf_client.dataflow.node import Dataflow, Leaves, Node
+from tpf_client.dataflow.node import Condition, Dataflow, FilteringLeaves, Leaves, Node
 from tpf_client.dataflow.number import Number
 from tpf_client.dataflow.order import SortKey, TopK
 from tpf_client.dataflow.output import Output
@@ -146,6 +147,8 @@ class Builder:
                 return self._join(pattern, seed)
             case algebra.LeftJoin():
                 return self._left_join(pattern, seed)
+            case algebra.Filter(algebra.BGP(patterns) as bgp, condition) if patterns:
+                return self._filtered_bgp(bgp, condition, seed)
             case algebra.Filter(inner, condition):
                 return self.filtered(self.build(inner, seed), condition)
             case algebra.Union(left, right):
@@ -192,6 +195,30 @@ class Builder:
         found = self.project(pairs, (numbered.schema[-1], *loose, *added))
         joined = self.flow.add(LeftJoin(numbered, found))
         return self.project(joined, left.schema + added)
+
+    def _filtered_bgp(self, bgp: algebra.BGP, condition: Expression, seed: Node | None) -> Node:
+        """The matches of a basic graph pattern that fulfil a condition, filtered early if can be.
+
+        What looks at nothing but the pattern may run between its parts.
+        """
+        leaves = self.leaves
+        early: list[Condition] = []
+        late: list[Expression] = []
+        for each in conjuncts(condition):
+            used = algebra.variables_in(each)
+            inside = used <= algebra.always_bound(bgp) and first_exists(each) is None
+            if isinstance(leaves, FilteringLeaves) and inside and not is_volatile(each):
+                early.append(Condition(used, partial(self.filtered, condition=each)))
+            else:
+                late.append(each)
+        if early and isinstance(leaves, FilteringLeaves):
+            within = self.seed(seed or self.outer, algebra.in_scope(bgp))
+            node = self._correlated(leaves.filtered_bgp(bgp.patterns, within, early))
+        else:
+            node = self.build(bgp, seed)
+        for each in late:
+            node = self.filtered(node, each)
+        return node
 
     def filtered(self, node: Node, condition: Expression) -> Node:
         """The solutions of a node for which a condition is true."""

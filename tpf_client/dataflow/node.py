@@ -7,8 +7,9 @@ the inputs of this tick are complete; then the operators send what they held bac
 more than once in a tick (where an answer only then caused new requests).
 """
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
 
 from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Schema, Sink, Solution, TermDictionary
@@ -153,4 +154,33 @@ class Leaves(Protocol):
             seed: where given, only solutions that agree with a present solution of this node are
                 needed (a superset is fine: a join follows). Its schema is a non-empty subset of the
                 patterns' variables, all certainly bound, every solution at most once.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A filter that wants to run as soon as its variables are bound.
+
+    Args:
+        variables: what it looks at.
+        attach: makes the node of those solutions of a node that fulfil it.
+    """
+
+    variables: frozenset[Variable]
+    attach: Callable[[Node], Node]
+
+
+@runtime_checkable
+class FilteringLeaves(Leaves, Protocol):
+    """Leaves that can filter between two patterns, before they look for more."""
+
+    def filtered_bgp(
+        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[Condition]
+    ) -> Node:
+        """Like `bgp`, for those solutions that fulfil all conditions.
+
+        Args:
+            patterns: see `bgp`.
+            seed: see `bgp`.
+            conditions: each looks at variables of the patterns only.
         """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.lookup_join import LookupJoin
-from tpf_client.dataflow.node import Input, Meter, Node
+from tpf_client.dataflow.node import Condition, Input, Meter, Node
 from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import Evaluation, Lookups, QuadChanges, canonical
 from tpf_client.planner.lookup import FragmentLookup, LookupReport, Star, extractor
@@ -103,9 +103,16 @@ class FragmentLeaves:
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         """The solutions of these patterns, joined; those that can meet the seed, if any."""
+        return self.filtered_bgp(patterns, seed, ())
+
+    def filtered_bgp(
+        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[Condition]
+    ) -> Node:
+        """The same, filtered before each step by the conditions that can be tested then."""
         self.prepare(patterns)
+        waiting = list(conditions)
         remaining = list(dict.fromkeys(patterns))
-        current = seed
+        current = None if seed is None else _tested(seed, waiting)
         # What is looked up for a seed depends on all that may have brought the seed.
         after = [] if seed is None else list(self._evaluation.lookups)
         before = len(self._evaluation.lookups)
@@ -121,6 +128,7 @@ class FragmentLeaves:
                 after += self._evaluation.lookups[before:]
                 before = len(self._evaluation.lookups)
                 current = self._lookup(pattern, current, after)
+            current = _tested(current, waiting)
         assert current is not None
         return current
 
@@ -213,6 +221,14 @@ class FragmentLeaves:
                 step.output = Meter(node)
             self.plan.append(step)
         return node
+
+
+def _tested(node: Node, waiting: list[Condition]) -> Node:
+    """The node after those conditions that can be tested on it; they are taken out."""
+    for each in [each for each in waiting if each.variables <= node.certain]:
+        waiting.remove(each)
+        node = each.attach(node)
+    return node
 
 
 def _shared(pattern: QuadPattern, current: Node) -> tuple[Variable, ...]:

@@ -1,7 +1,7 @@
 """From a query to the dataflow that answers it over fragments."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.output import Output
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
+from tpf_client.planner.pushdown import push_filters
 from tpf_client.planner.source import FragmentSource
 from tpf_client.sparql.algebra import BGP, Query, Service, variables_of_bgp
 from tpf_client.sparql.expressions.compiler import Environment
@@ -52,6 +53,7 @@ def plan_query(
         return services[endpoint]
 
     check(query)
+    query = replace(query, pattern=push_filters(query.pattern))
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
     environment = Environment(TypedTerms(evaluation.dictionary), _now(now))

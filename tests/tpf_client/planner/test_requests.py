@@ -143,3 +143,25 @@ def test_a_page_without_freshness_is_asked_for_once_in_a_query(tmp_path: Path) -
             assert len(paths) > 3
             assert max(paths.values()) == 1
     server.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "most"),
+    [
+        # The form, three first pages, a page per product; then one per product that is light.
+        ("?p :producer :producer5 ; :weight ?w . ?r :reviewFor ?p FILTER(?w < 200)", (60, 8)),
+        # An IRI that a filter names is as good as one in the pattern.
+        ("?p :producer ?x ; :weight ?w FILTER(?x = :producer5 && ?w < 9)", (54, 6)),
+        ("?p :producer ?x ; :weight ?w FILTER(?x IN (:producer5, :producer6))", (110, 8)),
+        # Before the optional part, which not all need.
+        ("?p :producer :producer5 ; :weight ?w OPTIONAL { ?r :reviewFor ?p } FILTER(?w < 200)",
+         (60, 8)),
+    ],
+)  # fmt: skip
+def test_filters_run_before_lookups(
+    server: LiveServer, oracle: pyoxigraph.Store, query: str, most: tuple[int, int]
+) -> None:
+    found, sent = ask(server, f"SELECT * {{ {query} }}")
+    expected = select(oracle, f"{PREFIX} SELECT * {{ {query} }}")
+    assert rows(found) == Counter(frozenset(row.items()) for row in expected)
+    assert sent <= most[server.settings.max_values > 0]

@@ -1,0 +1,123 @@
+"""Random queries over the real server, with pages and blocks of any size, beside pyoxigraph."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annotations.terms import Quad
+from tests.support.live_server import LiveServer
+from tests.support.oracle import store_of
+from tests.support.random_queries import PREFIX, VARIABLES, graphs, groups, queries
+from tpf_client import Client, Solutions
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+
+Rows = list[tuple[str | None, ...]]
+
+servers = st.sampled_from(
+    [
+        {"page_size": 2, "max_page_size": 2, "max_values": 0},
+        {"page_size": 1, "max_page_size": 3, "max_values": 2},
+        {"page_size": 3, "max_page_size": 3, "max_values": 50},
+        {"page_size": 100, "max_page_size": 100, "max_values": 0},
+    ]
+)
+
+
+def _ask(client: Client, query: str) -> Rows | bool | None:
+    """The answer; ``None`` where this text is no query for us."""
+    try:
+        answer = client.query(query)
+    except (QuerySyntaxError, UnsupportedQueryError):
+        return None
+    if isinstance(answer, Solutions):
+        return [tuple(row.row) for row in answer]
+    assert isinstance(answer, bool)
+    return answer
+
+
+def _expected(store: Any, query: str) -> Rows | bool:
+    result = store.query(query)
+    if not hasattr(result, "variables"):
+        return bool(result)
+    names = [each.value for each in result.variables]
+    return [
+        tuple(None if row[name] is None else str(row[name]) for name in names) for row in result
+    ]
+
+
+def _serve(folder: str, quads: frozenset[Quad], server: Mapping[str, int]) -> LiveServer:
+    rest = {name: value for name, value in server.items() if name != "page_size"}
+    return LiveServer(
+        Path(folder), sorted(quads), live=False, page_size=server["page_size"], server=rest
+    )
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(quads=graphs, asked=st.lists(queries, min_size=1, max_size=6), server=servers)
+def test_answers(quads: frozenset[Quad], asked: list[str], server: Mapping[str, int]) -> None:
+    store = store_of(quads)
+    with tempfile.TemporaryDirectory() as folder:
+        running = _serve(folder, quads, server)
+        with Client(running.url, session=running.session(), clock=running.clock,
+                    parallelism=0) as client:  # fmt: skip
+            for query in asked:
+                found = _ask(client, query)
+                if found is None:
+                    continue
+                expected = _expected(store, query)
+                if isinstance(expected, bool):
+                    assert found is expected, query
+                else:
+                    assert isinstance(found, list)
+                    assert Counter(found) == Counter(expected), query
+        running.close()
+
+
+orders = st.lists(
+    st.tuples(st.sampled_from(VARIABLES), st.sampled_from(["ASC", "DESC"])), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(quads=graphs, group=groups, order=orders, limit=st.integers(0, 6), server=servers)
+def test_order_and_limit(
+    quads: frozenset[Quad],
+    group: str,
+    order: list[tuple[str, str]],
+    limit: int,
+    server: Mapping[str, int],
+) -> None:
+    """The order of the sorting keys is pyoxigraph's; a part of the answer is a part of it."""
+    keys = " ".join(f"{way}({name})" for name, way in order)
+    names = list(dict.fromkeys(name for name, _ in order))
+    query = f"{PREFIX} SELECT {' '.join(names)} WHERE {{ {group} }} ORDER BY {keys}"
+    with tempfile.TemporaryDirectory() as folder:
+        running = _serve(folder, quads, server)
+        with Client(running.url, session=running.session(), clock=running.clock,
+                    parallelism=0) as client:  # fmt: skip
+            found = _ask(client, query)
+            if found is not None:
+                everything = _expected(store_of(quads), query)
+                assert isinstance(everything, list)
+                assert _kinds(found) == _kinds(everything)
+                assert Counter(found) == Counter(everything)
+                assert _ask(client, f"{query} LIMIT {limit}") == found[:limit]
+                part = _ask(client, f"{query.partition(' ORDER BY')[0]} LIMIT {limit}")
+                assert isinstance(part, list)
+                assert len(part) == min(limit, len(everything))
+                assert not Counter(part) - Counter(everything)
+        running.close()
+
+
+def _kinds(rows: Any) -> list[tuple[int, ...]]:
+    """What section 15.1 says of the order: nothing, blank nodes, IRIs, literals."""
+
+    def kind(term: str | None) -> int:
+        return 0 if term is None else 1 if term[0] == "_" else 2 if term[0] == "<" else 3
+
+    return [(kind(row[0]),) for row in rows]
