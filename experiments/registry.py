@@ -5,12 +5,14 @@ from experiments.client import Clients
 from experiments.conference import ConferenceQueries
 from experiments.experiment import Experiment
 from experiments.fragments import Fragments
+from experiments.load import Load
 from experiments.taxi import TaxiQueries
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Fragments(),
     Clients(),
     AnnotationMethods(),
+    Load(),
     ConferenceQueries(),
     TaxiQueries(),
 )
