@@ -1,7 +1,8 @@
 """A dataset that is served: its settings and its open stores."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tpf_server.fragments.overlap import Overlap
 from tpf_server.settings import PLAIN, DatasetSettings
 from tpf_server.store.protocols import LiveStore, StaticStore
 
@@ -19,6 +20,12 @@ class Dataset:
     settings: DatasetSettings
     static: StaticStore | None = None
     live: LiveStore | None = None
+    overlap: Overlap | None = field(init=False, default=None)
+    """The quads that are in both stores."""
+
+    def __post_init__(self) -> None:
+        if self.static is not None and self.live is not None:
+            object.__setattr__(self, "overlap", Overlap(self.static, self.live))
 
     @property
     def views(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ What matches a pattern is a sequence: the static quads, then the quads of each p
 in the order of the live store. Pages are slices of that sequence; nothing before them is made.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,7 @@ from annotations.methods.base import Naming, Part
 from annotations.terms import Quad, QuadPattern
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.fragments.plain import Plain
-from tpf_server.store.protocols import LiveStore, Snapshot
+from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
 
 _LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
 _CHUNK = 1024
@@ -150,6 +151,10 @@ class Matches:
         if dataset.live is not None and snapshot is not None:
             self._parts = [_PartFacts(dataset.live, snapshot, part) for part in parts]
         self.dynamic = sum(rows.count for rows in self._parts)
+        self._hidden: list[tuple[int, Quad]] = []
+        if self.dynamic and self._static_count and dataset.overlap and snapshot is not None:
+            self._hidden = dataset.overlap.hidden(pattern, parts, snapshot)
+            self._static_count -= len(self._hidden)
         self.total = self._static_count + self.dynamic
 
     def slice(self, offset: int, limit: int) -> Rows:
@@ -157,7 +162,7 @@ class Matches:
         found: list[Quad] = []
         labels: list[Label | None] = []
         if offset < self._static_count and self._dataset.static is not None:
-            found = list(self._dataset.static.quads(self._pattern, offset, limit))
+            found = self._static_quads(self._dataset.static, offset, limit)
             labels = [None] * len(found)
         start = self._static_count
         for rows in self._parts:
@@ -172,6 +177,17 @@ class Matches:
                 labels += [fact.label for fact in facts]
             start += rows.count
         return Rows(found, labels)
+
+    def _static_quads(self, static: StaticStore, offset: int, limit: int) -> list[Quad]:
+        """Static matches, without those that live facts show."""
+        if not self._hidden:
+            return list(static.quads(self._pattern, offset, limit))
+        # How many hidden ones stand before the first and before the last of the page.
+        before = [position - k for k, (position, _) in enumerate(self._hidden)]
+        first, last = bisect_right(before, offset), bisect_right(before, offset + limit - 1)
+        quads = static.quads(self._pattern, offset + first, limit + last - first)
+        hidden = {quad for _, quad in self._hidden[first:last]}
+        return [quad for quad in quads if quad not in hidden]
 
     def labellings(self) -> list[Labelling]:
         """The kinds of label that the matching facts carry."""

@@ -186,6 +186,27 @@ class ColumnarStore:
         # What `Quad._make` does, without a Python frame per quad.
         return list(map(_new_quad, repeat(Quad), zip(*fields, strict=True)))
 
+    def position(self, pattern: QuadPattern, quad: Quad) -> int:
+        """Where a quad that matches stands among the matches, in the order of `quads`.
+
+        Raises:
+            StoreClosedError: the store has been closed.
+        """
+        files = self._files
+        if files is None:
+            raise StoreClosedError("the store has been closed")
+        ids = [files.dictionary.id_of(term) or 0 for term in quad]
+        matches = files.memo.get(pattern) or self._locate(files, pattern)
+        if _repeats_a_variable(pattern):
+            open_ids = [id_ for id_, term in zip(ids, matches.bound, strict=True) if term is None]
+            found = np.ones(matches.high, dtype=bool)
+            for column, id_ in zip(matches.columns, open_ids, strict=True):
+                found &= column == np.uint32(id_)
+            return int(np.flatnonzero(found)[0])
+        bits = sum(1 << k for k, term in enumerate(pattern) if not is_variable(term))
+        order = files.plans[bits if self._has_graphs else bits | _GRAPH_BIT].order
+        return order.range_of([ids[layout.POSITIONS.index(p)] for p in order.name])[0] - matches.low
+
     def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
         """Where the matches are."""
         ids = [0, 0, 0, 0]

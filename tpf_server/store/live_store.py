@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain
@@ -11,6 +11,7 @@ from pathlib import Path
 from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
+from annotations.terms import Quad, Term
 from tpf_server.errors import SnapshotExpired, StoreClosedError, StoreError
 from tpf_server.store.live_batch import Groups, checked, plan
 from tpf_server.store.live_cleaner import Cleaner
@@ -69,6 +70,7 @@ class IndexedLiveStore:
         self._lock = threading.Lock()
         self._closed = False
         self._retire_from = 0
+        self._watchers: list[tuple[Callable[[Term], bool], Callable[[Quad], None]]] = []
         self._cleaner = Cleaner(log, settings)
         made_with = log.setting("key", settings.key)
         if made_with != settings.key:
@@ -111,9 +113,33 @@ class IndexedLiveStore:
         first_read = self._index.last == 0
         for record in chain((first,), records):
             self._reader.apply(record)
+            self._tell(record)
         if first_read:
             self._index.settle()
         self._unwatched.grown(self._index.rows.live_rows)
+
+    def watch(self, predicates: Callable[[Term], bool], seen: Callable[[Quad], None]) -> None:
+        """Call `seen` with the quad of every fact that is there, and of every one that comes.
+
+        It may be called with a quad more than once, and from any thread; it must not call the
+        store.
+
+        Args:
+            predicates: only facts with these predicates are of interest.
+            seen: what to call.
+        """
+        with self._reading():
+            self._watchers.append((predicates, seen))
+            rows = self._index.rows
+            for row in filter(rows.row_in_use, range(len(rows.added))):
+                if predicates(Term(rows.terms.text(rows.predicate_of[rows.slot[row]]))):
+                    seen(self._index.fact(row).quad)
+
+    def _tell(self, record: Record) -> None:
+        for predicates, seen in self._watchers:
+            for version in chain(record.added, (carried.version for carried in record.carried)):
+                if predicates(Term(version.predicate)):
+                    seen(Quad(*[Term(text) for text in version[2:6]]))
 
     def snapshot(self, instant: datetime) -> Snapshot:
         """The newest acknowledged state, at this instant."""
@@ -266,6 +292,7 @@ class IndexedLiveStore:
             # A reader may have seen the commit and read the record before us.
             if self._index.last == record.sequence - 1:
                 self._reader.apply(record)
+                self._tell(record)
                 self._unwatched.grown(self._index.rows.live_rows)
         return receipt
 

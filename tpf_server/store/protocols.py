@@ -1,13 +1,13 @@
 """What the fragments need of a store: one narrow protocol for static data, one for live data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
-from annotations.terms import Quad, QuadPattern
+from annotations.terms import Quad, QuadPattern, Term
 
 
 class StaticStore(Protocol):
@@ -28,6 +28,9 @@ class StaticStore(Protocol):
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
         """Up to `limit` matches from position `offset` in an order that never changes."""
+
+    def position(self, pattern: QuadPattern, quad: Quad) -> int:
+        """Where a quad that matches stands among the matches, in the order of `quads`."""
 
     def close(self) -> None:
         """Let go of the files."""
@@ -102,6 +105,17 @@ class LiveStore(Protocol):
         """Let go of what nobody may see any more, where no batch came for so long to do it.
 
         Called with every request: cheap where there is nothing to do, bounded work otherwise.
+        """
+
+    def watch(self, predicates: Callable[[Term], bool], seen: Callable[[Quad], None]) -> None:
+        """Call `seen` with the quad of every fact that is there, and of every one that comes.
+
+        It may be called with a quad more than once, and from any thread; it must not call the
+        store.
+
+        Args:
+            predicates: only facts with these predicates are of interest.
+            seen: what to call.
         """
 
     def close(self) -> None:
