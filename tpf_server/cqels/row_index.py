@@ -19,7 +19,7 @@ Columns: TypeAlias = tuple[int, ...]
 Table: TypeAlias = dict[Any, Any]
 
 # How many rows are looked at for statistics that no index gives.
-_SAMPLE = 256
+_SAMPLE = 1024
 
 
 def columns_text(columns: Iterable[int], prefix: str = "r") -> str:
