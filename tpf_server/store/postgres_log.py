@@ -15,7 +15,7 @@ follows the lock sees all that was committed before it was granted).
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -49,6 +49,10 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
                   CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
                   ELSE current_setting('synchronous_commit') END, false)
 """
+_ADD_BATCH = "INSERT INTO batches VALUES (%s, %s, %s, %s)"
+_ADD_RECEIPT = "INSERT INTO receipts VALUES (%s, %s, %s, %s, %s)"
+_DROP_BATCHES = "DELETE FROM batches WHERE sequence <= %s"
+_DROP_RECEIPTS = "DELETE FROM receipts WHERE published < %s"
 _MAKING = 7_310_604_221
 """The advisory lock of whoever makes a schema: any number that others hardly use."""
 _LONGEST = 63
@@ -89,6 +93,7 @@ class PostgresLog:
         self._lock = threading.RLock()
         self._writer_thread: int | None = None
         self._last: int | None = None
+        self._statements: list[tuple[str, tuple[object, ...]]] = []
         values = {
             "schema": schema,
             "patience": f"{round(busy_seconds * 1000)}ms",
@@ -158,13 +163,19 @@ class PostgresLog:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A transaction that excludes all other writers; durable when it is left."""
+        """A transaction that excludes all other writers; durable when it is left.
+
+        What is written goes to the database with the commit, in one round trip.
+        """
         try:
             with self._translated():
                 self._write.ask(_begin)
             self._writer_thread = threading.get_ident()
+            self._statements.clear()
             yield
-            with self._translated():
+            with self._translated(), self._write.connection.pipeline():
+                for statement, values in self._statements:
+                    self._write.connection.execute(statement, values)
                 self._write.connection.execute("COMMIT")
         except BaseException:
             # Closing rolls back whatever state the transaction is in; the next one connects again.
@@ -185,15 +196,11 @@ class PostgresLog:
 
     def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
         """Add a record and keep the receipt under the identifier."""
-        self._do(
-            "INSERT INTO batches VALUES (%s, %s, %s, %s)",
-            (record.sequence, record.published, record.entries, encode(record)),
-        )
+        values = (record.sequence, record.published, record.entries, encode(record))
+        self._statements.append((_ADD_BATCH, values))
         if batch_id is not None:
-            self._do(
-                "INSERT INTO receipts VALUES (%s, %s, %s, %s, %s)",
-                (batch_id, receipt.sequence, receipt.added, receipt.replaced, record.published),
-            )
+            said = (receipt.sequence, receipt.added, receipt.replaced)
+            self._statements.append((_ADD_RECEIPT, (batch_id, *said, record.published)))
 
     def entries(self) -> int:
         """How many versions the log holds, live or not."""
@@ -202,15 +209,8 @@ class PostgresLog:
 
     def drop(self, until: int, forgotten: int) -> None:
         """Drop records up to a number, and identifiers of batches published before an instant."""
-        self._do(
-            "WITH dropped AS (DELETE FROM batches WHERE sequence <= %s) "
-            "DELETE FROM receipts WHERE published < %s",
-            (until, forgotten),
-        )
-
-    def _do(self, statement: str, values: Sequence[object]) -> None:
-        with self._translated():
-            self._write.connection.execute(statement, values)
+        self._statements.append((_DROP_BATCHES, (until,)))
+        self._statements.append((_DROP_RECEIPTS, (forgotten,)))
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -283,5 +283,4 @@ def _make(connection: _Connection, schema: str) -> None:
 
 
 def _begin(connection: _Connection) -> None:
-    connection.execute("BEGIN")
-    connection.execute("SELECT 1 FROM settings WHERE name = 'format' FOR UPDATE")
+    connection.execute("BEGIN; SELECT 1 FROM settings WHERE name = 'format' FOR UPDATE")
