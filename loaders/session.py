@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PREFIX = "TPF_SPARK_"
+_LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,8 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.executorEnv.PYTHONPATH": package_root,
         # local[…] runs its Python workers as children of this process's Java.
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work}",
+        # Java only hands out tasks: compiling little and collecting simply starts it sooner.
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work} {_LIGHT_JAVA}",
     }
 
 
