@@ -5,7 +5,8 @@ published. Facts appear, are renewed, change value when or before they expire, a
 predicate may have static and labelled facts at once. Terms are few, so that facts meet in joins.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -32,6 +33,38 @@ VALUES: list[Term] = [
 ]
 
 TimelineLabelling: TypeAlias = Labelling | Literal["mixed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Universe:
+    """The few terms that a timeline is made of.
+
+    Args:
+        subjects: subjects of all facts.
+        static: predicates of static facts.
+        live: predicates of labelled facts; one that is in both has both kinds.
+        values: objects.
+        graphs: the graphs of static facts.
+        live_graphs: the graphs of labelled facts.
+    """
+
+    subjects: Sequence[Term]
+    static: Sequence[Term]
+    live: Sequence[Term]
+    values: Sequence[Term]
+    graphs: Sequence[Term] = (DEFAULT_GRAPH,)
+    live_graphs: Sequence[Term] = (DEFAULT_GRAPH,)
+
+
+ONE_GRAPH = Universe(
+    SUBJECTS,
+    STATIC_PREDICATES + MIXED_PREDICATES,
+    DYNAMIC_PREDICATES + MIXED_PREDICATES,
+    VALUES,
+)
+SOME_GRAPHS = replace(
+    ONE_GRAPH, graphs=[DEFAULT_GRAPH, *GRAPHS], live_graphs=[DEFAULT_GRAPH, *GRAPHS]
+)
 
 
 class Batch(NamedTuple):
@@ -74,7 +107,7 @@ def timelines(
     labelling: TimelineLabelling = "expiration",
     *,
     max_batches: int = 8,
-    graphs: bool = False,
+    universe: Universe = ONE_GRAPH,
     unit: timedelta = timedelta(seconds=1),
 ) -> Timeline:
     """Timelines that a server accepts.
@@ -83,18 +116,17 @@ def timelines(
         draw: given by hypothesis.
         labelling: the kind of labels; ``mixed``: both, even for one fact.
         max_batches: how many publications at most.
-        graphs: whether facts lie in named graphs too.
+        universe: what they are made of.
         unit: every instant is a whole number of these after `START`.
     """
-    graph = st.sampled_from([DEFAULT_GRAPH, *GRAPHS]) if graphs else st.just(DEFAULT_GRAPH)
     static = draw(
         st.lists(
             st.builds(
                 Quad,
-                st.sampled_from(SUBJECTS),
-                st.sampled_from(STATIC_PREDICATES + MIXED_PREDICATES),
-                st.sampled_from(VALUES),
-                graph,
+                st.sampled_from(universe.subjects),
+                st.sampled_from(universe.static),
+                st.sampled_from(universe.values),
+                st.sampled_from(universe.graphs),
             ),
             unique=True,
             max_size=8,
@@ -104,9 +136,9 @@ def timelines(
     keys = draw(
         st.lists(
             st.tuples(
-                st.sampled_from(SUBJECTS),
-                st.sampled_from(DYNAMIC_PREDICATES + MIXED_PREDICATES),
-                graph,
+                st.sampled_from(universe.subjects),
+                st.sampled_from(universe.live),
+                st.sampled_from(universe.live_graphs),
             ),
             unique=True,
             min_size=1,
@@ -122,7 +154,7 @@ def timelines(
         now += draw(st.integers(0, 4)) * unit
         batch: list[Fact] = []
         for subject, predicate, where in draw(st.lists(st.sampled_from(keys), max_size=3)):
-            quad = Quad(subject, predicate, draw(st.sampled_from(VALUES)), where)
+            quad = Quad(subject, predicate, draw(st.sampled_from(universe.values)), where)
             fact = Fact(quad, draw(labels(labelling, now, unit)))
             if quad not in taken and model.accepts([*batch, fact], now):
                 batch.append(fact)

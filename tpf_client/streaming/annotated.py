@@ -26,7 +26,7 @@ from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Estimate, Source
-from tpf_client.streaming.matching import Match, Matcher, fresh_names, unify
+from tpf_client.streaming.matching import Binding, Match, Matcher, fresh_names, unify
 
 _ANY = Variable("?g")
 _MAX_PASSES = 6
@@ -92,22 +92,22 @@ class AnnotatedSource:
                 count = None if count is None else count + most
                 # Reading all of them takes about a request for each, as reading one of them takes
                 # one for each pattern.
-                pages = None if pages is None else pages + most // len(counts)
+                pages = None if pages is None else pages + -(-most // (len(counts) * plain.block))
             else:
                 count = pages = None
-        return Estimate(count, pages, None)
+        return Estimate(count, pages, None, plain.block)
 
     def read(
         self,
         pattern: QuadPattern,
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,  # noqa: ARG002 - not before labels
-        block: Block | None = None,  # noqa: ARG002 - never offered
+        block: Block | None = None,
     ) -> Task[Content]:
         """The matching facts that are valid now, labelled and static."""
         at = at or self.now()
         for _ in range(_MAX_PASSES):
-            contents, content = yield from self._read_once(pattern, at)
+            contents, content = yield from self._read_once(pattern, at, block)
             latest = max(each.evaluated_at for each in contents)
             if latest - content.evaluated_at < _SPREAD:
                 break
@@ -115,15 +115,20 @@ class AnnotatedSource:
             at = latest
         return content
 
-    def _read_once(self, pattern: QuadPattern, at: datetime) -> Task[tuple[list[Content], Content]]:
-        plain = yield from self.base.read(pattern, at)
+    def _read_once(
+        self, pattern: QuadPattern, at: datetime, block: Block | None
+    ) -> Task[tuple[list[Content], Content]]:
+        plain = yield from self.base.read(pattern, at, None, block)
+        seeds = _seeds(block)
         contents = [plain]
         labels: dict[Quad, list[Label]] = {}
         warnings: list[str] = [*plain.warnings]
         nodes: set[Term] = set()
         for annotation in self.annotations:
             rewriting = self._rewrite(pattern, annotation)
-            match: Match = yield from self._matcher.match(rewriting.patterns, at, rewriting.derived)
+            match: Match = yield from self._matcher.match(
+                rewriting.patterns, at, rewriting.derived, seeds
+            )
             contents += match.contents
             for binding in match.bindings:
                 graph = binding[rewriting.graph] if rewriting.graph else DEFAULT_GRAPH
@@ -204,6 +209,18 @@ class AnnotatedSource:
     def _annotates(self, quad: Quad, nodes: set[Term]) -> bool:
         """Whether a quad annotates instead of saying a fact."""
         return quad.subject in nodes or quad.predicate in nodes or quad.graph in nodes
+
+
+def _seeds(block: Block | None) -> Sequence[Binding]:
+    """What the rewritten patterns start from: the rows of a block, but for the graph.
+
+    The graph of a fact has another name in a rewriting, or none.
+    """
+    if block is None:
+        return ({},)
+    rows = [dict(zip(block.variables, row, strict=True)) for row in block.rows]
+    named = [{name: term for name, term in row.items() if name != _ANY} for row in rows]
+    return list({tuple(row.values()): row for row in named}.values())
 
 
 def _instance(pattern: QuadPattern, binding: dict[Variable, Term], graph: Term) -> Quad:

@@ -3,17 +3,21 @@
 For the small joins inside a rewritten pattern. The joins of queries are a dataflow.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
 from annotations.methods.base import Derived
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
+from tpf_client.fragments.blank_nodes import askable
+from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import canonical
+from tpf_client.planner.lookup import BLOCK_CHARACTERS
 from tpf_client.planner.reading import Content, together
-from tpf_client.planner.source import Source, substitute
+from tpf_client.planner.source import Source, impossible, substitute
 
 Binding: TypeAlias = dict[Variable, Term]
 
@@ -43,13 +47,14 @@ class Matcher:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._pages: dict[QuadPattern, int | None] = {}
+        self._costs: dict[QuadPattern, tuple[int | None, int]] = {}
 
     def match(
         self,
         patterns: Sequence[QuadPattern],
         at: datetime,
         derived: Derived | None = None,
+        seeds: Sequence[Binding] = ({},),
     ) -> Task[Match]:
         """All solutions of these patterns.
 
@@ -57,50 +62,103 @@ class Matcher:
             patterns: what to match.
             at: the instant at which it must hold.
             derived: a variable whose value follows from the match of the first pattern.
+            seeds: only solutions that extend one of these are wanted; all bind the same variables.
         """
-        result = Match()
+        result = Match([dict(seed) for seed in seeds])
         remaining = list(patterns)
         while remaining and result.bindings:
-            if len(remaining) == len(patterns) and derived is not None:
-                pattern = remaining[0]
-                cost = yield from self.cost(pattern)
-            else:
-                pattern, cost = yield from self._cheapest(remaining, result.bindings)
-            remaining.remove(pattern)
-            bound = [substitute(pattern, each) for each in result.bindings]
-            names = list(dict.fromkeys(canonical(each) for each in bound))
-            if cost is not None and cost < len(names):
-                names = [canonical(pattern)]
-            contents = yield from together([self._source.read(name, at) for name in names])
+            first = len(remaining) == len(patterns)
+            choice = remaining[:1] if first and derived is not None else remaining
+            plan = yield from self._cheapest(choice, result.bindings)
+            remaining.remove(plan.pattern)
+            reads = [self._source.read(name, at, None, block) for name, block in plan.reads]
+            contents = yield from together(reads)
             result.contents += contents
             quads = [fact.quad for content in contents for fact in content.facts]
-            extend = derived if len(remaining) + 1 == len(patterns) else None
-            result.bindings = _join(result.bindings, pattern, dict.fromkeys(quads), extend)
+            extend = derived if first else None
+            result.bindings = _join(result.bindings, plan.pattern, dict.fromkeys(quads), extend)
         return result
-
-    def cost(self, pattern: QuadPattern) -> Task[int | None]:
-        """How many requests it takes to read a pattern whole; ``None``: nobody knows."""
-        name = canonical(pattern)
-        if name not in self._pages:
-            estimate = yield from self._source.estimate(name)
-            self._pages[name] = None if estimate.pages is None else estimate.pages + 1
-        return self._pages[name]
 
     def _cheapest(
         self, remaining: Sequence[QuadPattern], bindings: Sequence[Binding]
-    ) -> Task[tuple[QuadPattern, int | None]]:
-        costs = yield from together([self.cost(pattern) for pattern in remaining])
+    ) -> Task["_Plan"]:
+        """What to read next: the pattern that is connected and takes fewest requests."""
+        costs = yield from together([self._cost(pattern) for pattern in remaining])
+        known = bindings[0].keys()
+        plans = [
+            _plan(pattern, bindings, *cost) for pattern, cost in zip(remaining, costs, strict=True)
+        ]
+        connected = [not known or any(term in known for term in each) for each in remaining]
+        best = min(range(len(plans)), key=lambda i: (not connected[i], plans[i].requests))
+        return plans[best]
 
-        def rank(place: int) -> tuple[bool, float]:
-            pattern, cost = remaining[place], costs[place]
-            known = bindings[0].keys()
-            connected = not known or any(term in known for term in pattern)
-            bound = {substitute(pattern, each) for each in bindings}
-            whole = float("inf") if cost is None else cost
-            return (not connected, min(len(bound), whole) if known else whole)
+    def _cost(self, pattern: QuadPattern) -> Task[tuple[int | None, int]]:
+        """Requests to read a pattern whole (``None``: unknown), and how large blocks may be."""
+        name = canonical(pattern)
+        if name not in self._costs:
+            estimate = yield from self._source.estimate(name)
+            pages = None if estimate.pages is None else estimate.pages + 1
+            self._costs[name] = (pages, estimate.block)
+        return self._costs[name]
 
-        best = min(range(len(remaining)), key=rank)
-        return remaining[best], costs[best]
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to read what a pattern adds to some bindings.
+
+    Args:
+        pattern: the pattern.
+        reads: the fragments, each with the bindings that restrict it.
+        requests: how many requests that takes, about.
+    """
+
+    pattern: QuadPattern
+    reads: Sequence[tuple[QuadPattern, Block | None]]
+    requests: float
+
+
+def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, size: int) -> _Plan:
+    """Whole, or by the values of the bindings: whatever takes fewer requests."""
+    name, cost = canonical(pattern), math.inf if whole is None else whole
+    known = bindings[0].keys()
+    places = [place for place, term in enumerate(pattern) if term in known]
+    if not places:
+        return _Plan(pattern, [(name, None)], cost)
+    rows = {tuple(each[Variable(pattern[place])] for place in places) for each in bindings}
+    names = tuple(POSITIONS[place] for place in places)
+    fit: list[tuple[Term, ...]] = []
+    reads: list[tuple[QuadPattern, Block | None]] = []
+    for row in sorted(rows):
+        bound = substitute(name, dict(zip(names, row, strict=True)))
+        if impossible(bound):
+            continue
+        if size < 2 or not all(askable(term) and term and term[:2] != "<<" for term in row):
+            reads.append((bound, None))
+        else:
+            fit.append(row)
+    for block in _packed(fit, size):
+        if len(block) == 1:
+            reads.append((substitute(name, dict(zip(names, block[0], strict=True))), None))
+        else:
+            reads.append((name, Block(names, tuple(block))))
+    if cost <= len(reads):
+        return _Plan(pattern, [(name, None)], cost)
+    return _Plan(pattern, reads, len(reads))
+
+
+def _packed(rows: Sequence[tuple[Term, ...]], size: int) -> Iterator[list[tuple[Term, ...]]]:
+    """The rows in as few blocks as their number and length allow."""
+    block: list[tuple[Term, ...]] = []
+    characters = 0
+    for row in rows:
+        length = sum(len(term) + 3 for term in row)
+        if block and (len(block) >= size or characters + length > BLOCK_CHARACTERS):
+            yield block
+            block, characters = [], 0
+        block.append(row)
+        characters += length
+    if block:
+        yield block
 
 
 def _join(
