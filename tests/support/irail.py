@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from annotations.labels import Expiration, Fact, Interval, Labelling
-from annotations.terms import Quad
 from loaders.sources.base import FeedBatch
 from loaders.sources.irail import Irail
 from tests.support.oracle import Publications
@@ -25,7 +24,7 @@ class Day:
     def __init__(self) -> None:
         feed = Irail(RECORDING)
         (piece,) = feed.pieces(1)
-        self.static = list(dict.fromkeys(Quad(*triple) for triple in feed.triples(piece)))
+        self.static = list(dict.fromkeys(feed.quads(piece)))
         self.batches = list(feed.batches(None, None))
 
 
