@@ -155,7 +155,7 @@ class Lookups(Protocol):
     after: "frozenset[Lookups]"
 
     def pump(self, *, complete: bool) -> bool:
-        """Ask for what is worth asking now; whether anything was asked.
+        """Ask for what is worth asking now; whether anything was asked or answered.
 
         Args:
             complete: whether nothing is under way that could bring more to ask for.
@@ -267,22 +267,23 @@ class Evaluation:
         if self._later:
             self._later.popleft()()
             return True
-        self._pump()
-        if self._later:
+        if self._pump() or self._later:
             return True
         return self.driver.step()
 
-    def _pump(self) -> None:
-        """Let lookups ask for what is worth asking now."""
+    def _pump(self) -> bool:
+        """Let lookups ask for what is worth asking now; whether any did."""
+        moved = False
         for lookup in self.lookups:
-            lookup.pump(complete=False)
-        if self._later or not self.driver.idle:
-            return
+            moved |= lookup.pump(complete=False)
+        if moved or self._later or not self.driver.idle:
+            return moved
         # Whoever waits has seen all there is, but for what the answers to these requests bring.
         asked: set[Lookups] = set()
         for lookup in self.lookups:
             if asked.isdisjoint(lookup.after) and lookup.pump(complete=True):
                 asked.add(lookup)
+        return bool(asked)
 
     def settle(self) -> None:
         """Work and flush until nothing moves any more.
@@ -303,8 +304,8 @@ class Evaluation:
         """Whether there is work left."""
         if self._later or not self.driver.idle or self._errors:
             return True
-        self._pump()
-        return bool(self._later)
+        # What is there already may answer at once: then there is something to flush.
+        return self._pump() or bool(self._later)
 
     def bring_up_to(self, instant: datetime) -> datetime:
         """Make every fragment hold at one instant, `instant` or later, and settle.

@@ -202,13 +202,18 @@ class FragmentLookup:
 
     def pump(self, *, complete: bool) -> bool:
         """Ask for waiting keys, or for the whole fragment where that takes fewer requests."""
-        if self._waiting and self._star is not None and self._star.asked:
+        waiting = len(self._waiting)
+        if waiting and self._star is not None and self._star.asked:
             self._look_up_known(self._star)
+        self._ask_well(complete)
+        return len(self._waiting) < waiting
+
+    def _ask_well(self, complete: bool) -> None:
         if not self._waiting:
-            return False
+            return
         if self._estimate.pages == 0 or self._evaluation.has(self._pattern, self._source):
             self._read_whole()
-            return True
+            return
         pages = self._whole_cost()
         asked, eager = self.report.asked, self._evaluation.eager
         if pages is not None:
@@ -217,16 +222,15 @@ class FragmentLookup:
                 next_ones = min(next_ones, self._window)
             if asked + next_ones >= max(pages, 1):
                 self._read_whole()
-                return True
+                return
         if eager:
-            return self._ask_some()
-        if complete:
+            self._ask_some()
+        elif complete:
             self._repack()
-            return self._ask(list(self._waiting))
-        if pages is None or (self._bound is not None and self._requests(self._bound) <= pages):
+            self._ask(list(self._waiting))
+        elif pages is None or (self._bound is not None and self._requests(self._bound) <= pages):
             full = len(self._waiting) // self._estimate.block * self._estimate.block
-            return self._ask(list(self._waiting)[:full])
-        return False
+            self._ask(list(self._waiting)[:full])
 
     def _requests(self, keys: int) -> int:
         """How many requests it takes to ask for this many keys."""
@@ -240,14 +244,14 @@ class FragmentLookup:
             return self._estimate.pages
         return star.whole_cost()
 
-    def _ask_some(self) -> bool:
+    def _ask_some(self) -> None:
         """Ask for a few keys, if those asked before have been answered."""
         loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
         if loading:
-            return False
+            return
         keys = list(self._waiting)[: self._window * self._estimate.block]
         self._window = min(self._window * 2, WINDOW)
-        return self._ask(keys)
+        self._ask(keys)
 
     def _repack(self) -> None:
         """Ask anew, together, for keys that are left over in many blocks (live fragments)."""
@@ -285,8 +289,8 @@ class FragmentLookup:
         decode = self._evaluation.dictionary.decode
         return {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
 
-    def _ask(self, keys: Sequence[Solution]) -> bool:
-        """Ask for these keys; whether any of them can match at all."""
+    def _ask(self, keys: Sequence[Solution]) -> None:
+        """Ask for these keys, as far as they can match at all."""
         star = self._star if self._star is not None and self._star.worthwhile else None
         pattern = self._pattern if star is None else star.pattern
         rows: list[tuple[tuple[Term, ...], Solution]] = []
@@ -296,7 +300,7 @@ class FragmentLookup:
             if not all(askable(term) for term in binding.values()):
                 # Only the whole fragment can tell.
                 self._read_whole()
-                return True
+                return
             if impossible(substitute(self._pattern, binding)):
                 del self._waiting[key]
             elif self._estimate.block < 2 or any(t.startswith("<<") for t in binding.values()):
@@ -322,7 +326,6 @@ class FragmentLookup:
             if star is not None:
                 star.asked[key] = None
             self._subscribe(bound, None, [key])
-        return bool(rows or alone)
 
     def _count(self, pattern: QuadPattern, block: Block | None) -> None:
         if not self._evaluation.has(pattern, self._source, block):

@@ -35,7 +35,9 @@ def _ask(client: Client, query: str) -> Rows | bool | None:
     except (QuerySyntaxError, UnsupportedQueryError):
         return None
     if isinstance(answer, Solutions):
-        return [tuple(row.row) for row in answer]
+        # SELECT *: everybody names the variables in another order.
+        places = [answer.variables.index(name) for name in sorted(answer.variables)]
+        return [tuple(row.row[place] for place in places) for row in answer]
     assert isinstance(answer, bool)
     return answer
 
@@ -44,7 +46,7 @@ def _expected(store: Any, query: str) -> Rows | bool:
     result = store.query(query)
     if not hasattr(result, "variables"):
         return bool(result)
-    names = [each.value for each in result.variables]
+    names = sorted(each.value for each in result.variables)
     return [
         tuple(None if row[name] is None else str(row[name]) for name in names) for row in result
     ]
@@ -57,7 +59,7 @@ def _serve(folder: str, quads: frozenset[Quad], server: Mapping[str, int]) -> Li
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(quads=graphs, asked=st.lists(queries, min_size=1, max_size=6), server=servers)
 def test_answers(quads: frozenset[Quad], asked: list[str], server: Mapping[str, int]) -> None:
     store = store_of(quads)
@@ -83,7 +85,7 @@ orders = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(quads=graphs, group=groups, order=orders, limit=st.integers(0, 6), server=servers)
 def test_order_and_limit(
     quads: frozenset[Quad],
@@ -94,7 +96,7 @@ def test_order_and_limit(
 ) -> None:
     """The order of the sorting keys is pyoxigraph's; a part of the answer is a part of it."""
     keys = " ".join(f"{way}({name})" for name, way in order)
-    names = list(dict.fromkeys(name for name, _ in order))
+    names = sorted({name for name, _ in order})
     query = f"{PREFIX} SELECT {' '.join(names)} WHERE {{ {group} }} ORDER BY {keys}"
     with tempfile.TemporaryDirectory() as folder:
         running = _serve(folder, quads, server)
@@ -104,7 +106,8 @@ def test_order_and_limit(
             if found is not None:
                 everything = _expected(store_of(quads), query)
                 assert isinstance(everything, list)
-                assert _kinds(found) == _kinds(everything)
+                first = names.index(order[0][0])
+                assert _kinds(found, first) == _kinds(everything, first)
                 assert Counter(found) == Counter(everything)
                 assert _ask(client, f"{query} LIMIT {limit}") == found[:limit]
                 part = _ask(client, f"{query.partition(' ORDER BY')[0]} LIMIT {limit}")
@@ -114,10 +117,10 @@ def test_order_and_limit(
         running.close()
 
 
-def _kinds(rows: Any) -> list[tuple[int, ...]]:
+def _kinds(rows: Any, place: int) -> list[tuple[int, ...]]:
     """What section 15.1 says of the order: nothing, blank nodes, IRIs, literals."""
 
     def kind(term: str | None) -> int:
         return 0 if term is None else 1 if term[0] == "_" else 2 if term[0] == "<" else 3
 
-    return [(kind(row[0]),) for row in rows]
+    return [(kind(row[place]),) for row in rows]
