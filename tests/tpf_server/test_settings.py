@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,14 @@ def test_a_dataset_is_named_after_its_file(path: str, name: str) -> None:
 def test_two_datasets_cannot_share_a_name() -> None:
     with pytest.raises(SettingsError, match="two datasets"):
         distinct([dataset_of_path("a/x.nt"), dataset_of_path("b/x.nt")])
+
+
+def test_the_example_in_the_documentation_is_read(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```toml\n(.*?)^```", DOCUMENTATION.read_text("utf-8"), re.M | re.S)
+    assert blocks
+    for block in blocks:
+        file = tmp_path / "server.toml"
+        file.write_text(block, encoding="utf-8")
+        server, datasets = read_configuration(file, {}, {})
+        assert (server.workers, server.base) == (4, "https://data.example.org/")
+        assert [dataset.name for dataset in datasets] == ["trains", "stops"]

@@ -17,7 +17,7 @@ PIECES = st.one_of(
 )  # fmt: skip
 TERMS = st.lists(PIECES, max_size=5).map("".join)
 NAMES = st.sampled_from(
-    ["subject", "predicate", "object", "graph", "page", "limit", "snapshot", "values", "x"]
+    ["subject", "predicate", "object", "graph", "page", "limit", "snapshot", "values", "at", "x"]
 )
 VIEWS = ["", "/plain", "/singleton-property", "/named-graph", "/implicit-graph", "/reification",
          "/rdf-1.2"]  # fmt: skip

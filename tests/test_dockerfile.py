@@ -1,0 +1,64 @@
+"""The container is made by the same script as everything else, from what is there."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+from tpf_server.settings import ENVIRONMENT_PREFIX, Settings, table
+
+ROOT = Path(__file__).parents[1]
+STEPS = [
+    line.split(maxsplit=1)
+    for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+
+
+def of(instruction: str) -> list[str]:
+    return [rest for name, rest in STEPS if name == instruction]
+
+
+def test_every_step_is_a_command_of_the_projects_script() -> None:
+    usage = subprocess.run(
+        [ROOT / "run", "help"], capture_output=True, text=True, check=True
+    ).stdout
+    commands = set(re.findall(r"^  ([a-z]+)", usage, re.MULTILINE))
+    assert of("RUN") == ["./run install", "install -d -o nobody /data"]
+    assert "install" in commands
+    script, command, program = re.findall(r'"([^"]+)"', of("ENTRYPOINT")[0])
+    assert script == "./run"
+    assert command in commands
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert program in project["scripts"]
+    assert set(dict(variables())["EXTRAS"].split(",")) <= set(project["optional-dependencies"])
+
+
+def variables() -> list[tuple[str, str]]:
+    return [
+        (name, value)
+        for line in of("ENV")
+        for name, _, value in (pair.partition("=") for pair in line.split())
+    ]
+
+
+def test_it_copies_what_is_there_and_needed() -> None:
+    copied = {name for line in of("COPY") for name in line.split()[:-1]}
+    assert all((ROOT / name).exists() for name in copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= copied
+    allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in copied} <= set(allowed)
+
+
+def test_it_sets_what_can_be_set() -> None:
+    names = {f"{ENVIRONMENT_PREFIX}{row.name.upper()}" for row in table(Settings)}
+    assert {name for name, _ in variables() if name.startswith(ENVIRONMENT_PREFIX)} <= names
+
+
+def test_the_base_fits_the_projects_python() -> None:
+    (base,) = of("FROM")
+    version = re.fullmatch(r"python:3\.(\d+)-slim", base)
+    assert version is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert int(version[1]) >= int(project["requires-python"].removeprefix(">=3."))
