@@ -1,0 +1,118 @@
+"""What a tick costs: requests and rows go by what changed, not by how much there is."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from annotations.labels import Expiration, Fact
+from annotations.methods import METHODS
+from annotations.terms import Quad, Term, iri, literal
+from tests.support.live_server import LiveServer
+from tpf_client import Client, Stream, Update
+from tpf_client.dataflow.node import Meter
+
+EX = "http://example.org/"
+FACTS = 1000
+QUERY = """
+PREFIX : <http://example.org/>
+SELECT ?room ?name ?value ?note WHERE {
+  ?room :value ?value ; :name ?name .
+  OPTIONAL { ?room :note ?note }
+  FILTER (?value >= 0)
+}"""
+AGGREGATE = """
+PREFIX : <http://example.org/>
+SELECT ?floor (COUNT(*) AS ?n) (MAX(?value) AS ?most) WHERE {
+  ?room :value ?value ; :floor ?floor } GROUP BY ?floor"""
+
+
+def _room(number: int) -> Term:
+    return iri(f"{EX}room/{number}")
+
+
+def _number(value: int) -> Term:
+    return literal(str(value), datatype="http://www.w3.org/2001/XMLSchema#integer")
+
+
+def _static() -> list[Quad]:
+    return [
+        quad
+        for number in range(FACTS)
+        for quad in (
+            Quad(_room(number), iri(EX + "name"), literal(f"room {number}")),
+            Quad(_room(number), iri(EX + "floor"), literal(f"floor {number // 50}")),
+            *([Quad(_room(number), iri(EX + "note"), literal("warm"))] if number % 3 == 0 else []),
+        )
+    ]
+
+
+class Rooms:
+    """A thousand values that hold for an hour, but one, which changes every ten seconds."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self._server = server
+        self._round = 0
+        server.publish(self._fact(number, 3600, 1) for number in range(1, FACTS))
+        self()
+
+    def _fact(self, number: int, seconds: int, value: int) -> Fact:
+        now = self._server.clock.now()
+        quad = Quad(_room(number), iri(EX + "value"), _number(value))
+        return Fact(quad, Expiration(now + timedelta(seconds=seconds)))
+
+    def __call__(self) -> None:
+        self._round += 1
+        self._server.publish([self._fact(0, 10, self._round)])
+        self._server.clock.schedule(self._server.clock.now() + timedelta(seconds=10), self)
+
+
+def _meters(stream: Stream) -> list[Meter]:
+    running = stream.streamer.running
+    assert running is not None
+    return [Meter(node) for node in running.evaluation.dataflow.nodes]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    server = LiveServer(tmp_path, _static(), page_size=1000, max_age=3600)
+    Rooms(server)
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("view", ["plain", *(method.name for method in METHODS)])
+@pytest.mark.parametrize(
+    ("query", "rows", "through_a_node"), [(QUERY, FACTS, 2), (AGGREGATE, FACTS // 50, 2)]
+)
+def test_a_tick_in_which_one_fact_of_a_thousand_changed_does_the_work_for_one(
+    server: LiveServer, view: str, query: str, rows: int, through_a_node: int
+) -> None:
+    with Client(f"{server.url}/{view}", session=server.session(), clock=server.clock,
+                parallelism=0) as client:  # fmt: skip
+        stream = client.stream(query)
+        updates: Iterator[Update] = iter(stream)
+        first = next(updates)
+        assert len(first.added) == rows
+        meters = _meters(stream)
+        for _ in range(5):
+            asked, changes = len(server.log), [meter.changes for meter in meters]
+            update = next(updates)
+            # The old row goes, the new one comes.
+            assert len(update.added) == len(update.removed) == 1
+            assert len(server.log) - asked <= 2
+            flowed = [m.changes - before for m, before in zip(meters, changes, strict=True)]
+            assert max(flowed) <= through_a_node
+            assert sum(flowed) > 0
+            assert client.statistics.requests == len(server.log)
+
+
+def test_the_answer_after_many_such_ticks_is_still_that_of_all_facts(server: LiveServer) -> None:
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        updates = iter(client.stream(QUERY))
+        for _ in range(4):
+            update = next(updates)
+        values = Counter(int(solution["value"]) for solution in update.results)
+    assert values == {1: FACTS - 1, 4: 1}
