@@ -45,13 +45,18 @@ class Reference:
         clauses: its streams.
         static: N-Quads: the repository.
         default: graphs of the repository that FROM names; empty: its default graph.
+        repository: more static data.
     """
 
     sparql: str
     clauses: Sequence[Clause]
     static: str = ""
     default: Sequence[str] = ()
+    repository: ox.Store | None = None
     elements: list[tuple[str, int, Triple]] = field(default_factory=list)
+    _store: ox.Store | None = None
+    _static_part: list[ox.Quad] = field(default_factory=list)
+    _passing: list[ox.Quad] = field(default_factory=list)
 
     def push(self, stream: str, at: int, triples: Iterable[Triple]) -> None:
         self.elements += [(stream, at, triple) for triple in triples]
@@ -75,41 +80,69 @@ class Reference:
         end = at - at % clause.step
         return [(when, triple) for when, triple in own if end - clause.range < when <= end]
 
+    def _background(self) -> list[ox.Quad]:
+        """The static part of the default graph; the store holds it, and what else is static."""
+        if self._store is None:
+            repository = self.repository or ox.Store()
+            repository.load(self.static.encode(), format=ox.RdfFormat.N_QUADS)
+            graphs = [ox.NamedNode(name) for name in self.default] or [ox.DefaultGraph()]
+            self._static_part = [
+                ox.Quad(quad.subject, quad.predicate, quad.object)
+                for graph in graphs
+                for quad in repository.quads_for_pattern(None, None, None, graph)
+            ]
+            self._store = ox.Store()
+            self._store.extend(self._static_part)
+            if not self.default:
+                self._store.extend(
+                    quad for quad in repository if isinstance(quad.graph_name, ox.NamedNode)
+                )
+            if "GRAPH" in self.sparql:
+                self._store.extend(self._beside_streams())
+        return self._static_part
+
+    def _beside_streams(self) -> Iterable[ox.Quad]:
+        """The static part of the graphs that are named by streams."""
+        if not any(clause.named for clause in self.clauses):
+            for clause in self.clauses:
+                graph = ox.NamedNode(clause.stream)
+                for quad in self._static_part:
+                    yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
+
     def store(self, at: int) -> ox.Store:
-        store = ox.Store()
-        repository = ox.Store()
-        repository.load(self.static.encode(), format=ox.RdfFormat.N_QUADS)
-        graphs = [ox.NamedNode(name) for name in self.default] or [ox.DefaultGraph()]
-        background = [
-            quad
-            for graph in graphs
-            for quad in repository.quads_for_pattern(None, None, None, graph)
-        ]
-        for quad in background:
-            store.add(ox.Quad(quad.subject, quad.predicate, quad.object))
-        if not self.default:
-            store.extend(quad for quad in repository if isinstance(quad.graph_name, ox.NamedNode))
+        self._background()
+        store = self._store
+        assert store is not None
+        for quad in self._passing:
+            store.remove(quad)
+        self._passing = []
         some_named = any(clause.named for clause in self.clauses)
         times: dict[Triple, int] = {}
         for clause in self.clauses:
             graph = ox.NamedNode(clause.stream)
             content = self.window(clause, at)
             lines = "".join(f"{' '.join(triple)} .\n" for _, triple in content).encode()
-            if not clause.named:
-                store.load(lines, format=ox.RdfFormat.N_TRIPLES)
-                if not some_named:
-                    for quad in background:
-                        store.add(ox.Quad(quad.subject, quad.predicate, quad.object, graph))
-            if clause.named or not some_named:
-                store.load(lines, format=ox.RdfFormat.N_TRIPLES, to_graph=graph)
+            for quad in ox.parse(lines, format=ox.RdfFormat.N_TRIPLES):
+                if not clause.named:
+                    self._add(quad)
+                if clause.named or not some_named:
+                    self._add(ox.Quad(quad.subject, quad.predicate, quad.object, graph))
             for when, triple in content:
                 times[triple] = max(when, times.get(triple, when))
         if TIMES in self.sparql:
             for triple, when in times.items():
                 number = f'"{when}"^^<http://www.w3.org/2001/XMLSchema#integer>'
-                line = f"_:r <{TIMES}:of> <<( {' '.join(triple)} )>> ; <{AT}> {number} ."
-                store.load(line.encode(), format=ox.RdfFormat.TURTLE, to_graph=ox.NamedNode(TIMES))
+                line = f"[] <{TIMES}:of> <<( {' '.join(triple)} )>> ; <{AT}> {number} ."
+                for quad in ox.parse(line.encode(), format=ox.RdfFormat.TURTLE):
+                    named = ox.NamedNode(TIMES)
+                    self._add(ox.Quad(quad.subject, quad.predicate, quad.object, named))
         return store
+
+    def _add(self, quad: ox.Quad) -> None:
+        assert self._store is not None
+        if quad not in self._store:
+            self._store.add(quad)
+            self._passing.append(quad)
 
     def answer(self, at: int) -> Solutions:
         """The solutions at an instant; an empty one where ASK says yes; the triples of a graph."""

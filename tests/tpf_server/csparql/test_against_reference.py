@@ -27,6 +27,9 @@ clauses = st.tuples(logical, logical, named).map(
     ]
 )
 
+# Which of a number and a string is the greater one is nobody's business.
+NUMBERS = "FILTER(ISNUMERIC(?v) || !ISLITERAL(?v))"
+
 aggregate = st.tuples(
     st.sampled_from(["COUNT", "SUM", "AVG", "MIN", "MAX"]), st.sampled_from("uv"), st.booleans()
 )
@@ -45,7 +48,7 @@ def _selected(group: str, word: str) -> tuple[str, str]:
 def _aggregated(group: str, how: tuple[str, str, bool], select: str) -> tuple[str, str]:
     function, argument, distinct = how
     call = f"{function}({'DISTINCT ' if distinct else ''}?{argument})"
-    where = f"?u :p ?v . {group}"
+    where = f"?u :p ?v . {group} {NUMBERS}"
     csparql = (
         f"{select} {{0}} WHERE {{{{ {where} }}}}"
         f" AGGREGATE {{{{ (?number, {call}, {{{{?u}}}}) (?all, COUNT, ?u) FILTER(?all > 1) }}}}"
@@ -58,7 +61,7 @@ def _aggregated(group: str, how: tuple[str, str, bool], select: str) -> tuple[st
 def _by_graph(how: tuple[str, str, bool], keys: str, select: str) -> tuple[str, str]:
     function, argument, distinct = how
     call = f"{function}({'DISTINCT ' if distinct else ''}?{argument})"
-    where = "GRAPH ?g { ?u :p ?v }".replace("{", "{{").replace("}", "}}")
+    where = f"GRAPH ?g {{{{ ?u :p ?v }}}} {NUMBERS}"
     key = ", ".join(keys.split())
     csparql = (
         f"SELECT DISTINCT {select} {{0}} WHERE {{{{ {where} }}}}"

@@ -68,11 +68,12 @@ class CsparqlLeaves:
         A seed is not used: everything is in memory, and a join follows.
         """
         rest = list(dict.fromkeys(patterns))
+        estimates = {each: self._estimate(each) for each in rest}
         node: Node | None = None
         while rest:
             known = set() if node is None else set(node.schema)
             connected = [each for each in rest if known & set(variables_of_bgp((each,)))]
-            best = min(connected or rest, key=self._estimate)
+            best = min(connected or rest, key=estimates.__getitem__)
             rest.remove(best)
             leaf = self._leaf(best)
             node = leaf if node is None else self._flow.add(HashJoin(node, leaf))

@@ -1,8 +1,9 @@
 """MergeJoinedGPOs: joined graph pattern operators over the same source become one.
 
-Patterns are merged where they have the same graph and the same part of the data (static,
-streaming, mixed), and hang together by variables: so no product is hidden in an operator, and what
-is static can be given to a SPARQL engine as one query. Source: paper 003, section 5.1, figure 5.
+Patterns are merged where they have the same graph, are static or not, and hang together by
+variables: so no product is hidden in an operator, and what is static can be given to a SPARQL
+engine as one query. What may match both goes with what streams: by itself it may have as many
+solutions as the static data. Source: paper 003, section 5.1, figure 5.
 """
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern
@@ -44,7 +45,8 @@ def _merged(graph: OperatorGraph, pattern: Join) -> Pattern:
             others.append(each)
             continue
         for quad in each.patterns:
-            _add(quad, (graph.graph_of(quad), graph.part_of(quad)), blocks, kinds)
+            static = graph.part_of(quad) == "static"
+            _add(quad, (graph.graph_of(quad), "static" if static else ""), blocks, kinds)
     # Blocks of the default graph last: streams are usually the smaller side.
     order = sorted(range(len(blocks)), key=lambda place: kinds[place][0] == DEFAULT_GRAPH)
     return joined([*others, *(BGP(tuple(dict.fromkeys(blocks[place]))) for place in order)])

@@ -1,0 +1,1 @@
+"""Execution on Spark Structured Streaming; the only place of the server that imports pyspark."""

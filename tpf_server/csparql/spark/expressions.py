@@ -1,0 +1,292 @@
+"""Expressions as columns of Spark SQL.
+
+A SPARQL error is null: the logic of Spark SQL with three values is that of SPARQL. What Spark SQL
+cannot say exactly (decimal arithmetic that makes a term, most functions on strings and dates) is
+evaluated by our own closures in a function that gets whole Arrow batches.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache, reduce
+from operator import and_, or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from annotations.terms import Term, Variable, is_literal
+from tpf_client.dataflow.changes import UNBOUND, TermDictionary
+from tpf_client.sparql.algebra import (
+    Call,
+    Constant,
+    Exists,
+    Expression,
+    VariableRef,
+    variables_in,
+)
+from tpf_client.sparql.expressions.compiler import Compiler, Environment
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.expressions.values import FALSE, TRUE, value_of
+from tpf_server.csparql.spark import terms
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COMPARISONS: Mapping[str, Callable[[Column, Column], Column]] = {
+    "<": lambda a, b: a < b,
+    ">": lambda a, b: a > b,
+    "<=": lambda a, b: a <= b,
+    ">=": lambda a, b: a >= b,
+}
+_ARITHMETIC: Mapping[str, Callable[[Column, Column], Column]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: F.when(b != 0, a / b),
+}
+_STRINGS: Mapping[str, Callable[[Column, Column], Column]] = {
+    "CONTAINS": lambda a, b: F.contains(a, b),
+    "STRSTARTS": lambda a, b: F.startswith(a, b),
+    "STRENDS": lambda a, b: F.endswith(a, b),
+}
+
+
+class _NotInSql(Exception):  # noqa: N818
+    """Spark SQL has nothing for this; never leaves this module."""
+
+
+class Expressions:
+    """Makes columns for rows of one schema.
+
+    Args:
+        columns: the columns of variables.
+    """
+
+    def __init__(self, columns: Mapping[Variable, Column]) -> None:
+        self._columns = columns
+
+    def condition(self, expression: Expression) -> Column:
+        """Whether the effective boolean value is true; an error is null."""
+        try:
+            return self._test(expression)
+        except _NotInSql:
+            return _effective(self._by_closure(expression))
+
+    def binding(self, expression: Expression) -> Column:
+        """The term; an error is null."""
+        try:
+            return self._term(expression)
+        except _NotInSql:
+            return self._by_closure(expression)
+
+    # ------------------------------------------------------------------------------- terms
+
+    def _column(self, variable: Variable) -> Column:
+        return self._columns.get(variable, F.lit(None).cast("string"))
+
+    def _term(self, expression: Expression) -> Column:
+        match expression:
+            case Constant(term):
+                return F.lit(str(term))
+            case VariableRef(variable):
+                return self._column(variable)
+            case Call("COALESCE", arguments):
+                return F.coalesce(*map(self._term, arguments))
+            case Call("IF", (test, then, otherwise)):
+                condition = self._test(test)
+                return F.when(condition, self._term(then)).when(~condition, self._term(otherwise))
+            case Call(name) if name in _BOOLEANS:
+                test = self._test(expression)
+                return F.when(test, F.lit(str(TRUE))).when(~test, F.lit(str(FALSE)))
+            case _:
+                raise _NotInSql
+
+    def _by_closure(self, expression: Expression) -> Column:
+        names = tuple(sorted(variables_in(expression)))
+
+        def evaluate(*values: str | None) -> str | None:
+            return _closure(expression, names)(values)
+
+        function = F.udf(evaluate, "string", useArrow=True)
+        # A function of nothing still needs a row to be called for.
+        return function(*(self._column(name) for name in names))
+
+    # ----------------------------------------------------------------------------- numbers
+
+    def _number(self, expression: Expression) -> Column:
+        match expression:
+            case Constant(term):
+                value = value_of(term)
+                if isinstance(value, bool) or not hasattr(value, "__float__"):
+                    raise _NotInSql
+                return F.lit(float(value))  # type: ignore[arg-type]
+            case Call(name, (left, right)) if name in _ARITHMETIC:
+                return _ARITHMETIC[name](self._number(left), self._number(right))
+            case Call("neg", (inner,)):
+                return -self._number(inner)
+            case Call("pos", (inner,)):
+                return self._number(inner)
+            case Call("ABS", (inner,)):
+                return F.abs(self._number(inner))
+            case _:
+                return terms.number(self._term(expression))
+
+    # ------------------------------------------------------------------------------- tests
+
+    def _test(self, expression: Expression) -> Column:
+        match expression:
+            case Call("&&", arguments):
+                return reduce(and_, map(self._test, arguments))
+            case Call("||", arguments):
+                return reduce(or_, map(self._test, arguments))
+            case Call("!", (inner,)):
+                return ~self._test(inner)
+            case Call("BOUND", (VariableRef(variable),)):
+                return self._column(variable).isNotNull()
+            case Call("=", (left, right)):
+                return self._equal(left, right)
+            case Call("!=", (left, right)):
+                return ~self._equal(left, right)
+            case Call("IN", (left, *members)):
+                if not members:
+                    return F.lit(False)
+                return reduce(or_, [self._equal(left, each) for each in members])
+            case Call("NOT IN", (left, *members)):
+                if not members:
+                    return F.lit(True)
+                return ~reduce(or_, [self._equal(left, each) for each in members])
+            case Call(name, (left, right)) if name in _COMPARISONS:
+                return self._compared(_COMPARISONS[name], left, right)
+            case Call("SAMETERM", (left, right)):
+                return self._term(left) == self._term(right)
+            case Call("ISIRI", (inner,)):
+                return terms.is_iri(self._term(inner))
+            case Call("ISBLANK", (inner,)):
+                return self._term(inner).startswith("_:")
+            case Call("ISLITERAL", (inner,)):
+                return terms.is_literal(self._term(inner))
+            case Call("ISNUMERIC", (inner,)):
+                term = self._term(inner)
+                return F.when(term.isNotNull(), terms.number(term).isNotNull())
+            case Call(name, (left, right)) if name in _STRINGS:
+                return _STRINGS[name](self._string(left), self._string(right))
+            case Exists():
+                raise _NotInSql
+            case Call(name) if name in _ARITHMETIC:
+                value = self._number(expression)
+                return (value != 0) & ~F.isnan(value)
+            case _:
+                return _effective(self._term(expression))
+
+    def _string(self, expression: Expression) -> Column:
+        """The content of a string; only where no language or escape makes a difference."""
+        if isinstance(expression, Constant) and is_literal(expression.term):
+            if "\\" in expression.term:
+                raise _NotInSql
+            return terms.content(F.lit(str(expression.term)))
+        if isinstance(expression, Call) and expression.name == "STR":
+            (inner,) = expression.arguments
+            term = self._term(inner)
+            text = F.regexp_extract(term, r'^"((?:[^"\\]|\\.)*)"', 1)
+            return F.when(terms.is_iri(term), F.regexp_extract(term, "^<(.*)>$", 1)).when(
+                terms.is_literal(term), text
+            )
+        raise _NotInSql
+
+    def _equal(self, left: Expression, right: Expression) -> Column:
+        if _arithmetical(left) or _arithmetical(right):
+            return self._number(left) == self._number(right)
+        one, other = self._term(left), self._term(right)
+        if _is_iri(left) or _is_iri(right):
+            return one == other
+        first, second = terms.number(one), terms.number(other)
+        earlier, later = terms.instant(one), terms.instant(other)
+        return (
+            F.when(one.isNull() | other.isNull(), None)
+            .when(first.isNotNull() & second.isNotNull(), (first == second) & ~F.isnan(first))
+            .when(one == other, True)
+            .when(earlier.isNotNull() & later.isNotNull(), earlier == later)
+            .when(_unknown(one) & terms.is_literal(other), None)
+            .when(_unknown(other) & terms.is_literal(one), None)
+            .otherwise(False)
+        )
+
+    def _compared(
+        self, compare: Callable[[Column, Column], Column], left: Expression, right: Expression
+    ) -> Column:
+        if any(_arithmetical(each) or _is_number(each) for each in (left, right)):
+            one, other = self._number(left), self._number(right)
+            return compare(one, other) & ~F.isnan(one) & ~F.isnan(other)
+        first, second = self._term(left), self._term(right)
+        one, other = terms.number(first), terms.number(second)
+        text, texts = terms.content(first), terms.content(second)
+        earlier, later = terms.instant(first), terms.instant(second)
+        return (
+            F.when(
+                one.isNotNull() & other.isNotNull(),
+                compare(one, other) & ~F.isnan(one) & ~F.isnan(other),
+            )
+            .when(text.isNotNull() & texts.isNotNull(), compare(text, texts))
+            .when(earlier.isNotNull() & later.isNotNull(), compare(earlier, later))
+        )
+
+
+_BOOLEANS = frozenset(
+    ("&&", "||", "!", "BOUND", "=", "!=", "IN", "NOT IN", "SAMETERM", "ISIRI", "ISBLANK",
+     "ISLITERAL", "ISNUMERIC", *_COMPARISONS, *_STRINGS)
+)  # fmt: skip
+
+
+def _arithmetical(expression: Expression) -> bool:
+    return isinstance(expression, Call) and expression.name in (*_ARITHMETIC, "neg", "pos", "ABS")
+
+
+def _is_number(expression: Expression) -> bool:
+    if not isinstance(expression, Constant):
+        return False
+    value = value_of(expression.term)
+    return hasattr(value, "__float__") and not isinstance(value, bool)
+
+
+def _is_iri(expression: Expression) -> bool:
+    return isinstance(expression, Constant) and expression.term.startswith("<")
+
+
+def _unknown(term: Column) -> Column:
+    """Whether it is a literal whose value Spark SQL does not know."""
+    return (
+        (terms.datatype(term) != "")
+        & terms.number(term).isNull()
+        & terms.instant(term).isNull()
+        & ~terms.datatype(term).endswith("#boolean")
+    )
+
+
+def _effective(term: Column) -> Column:
+    """The effective boolean value of a term."""
+    value = terms.number(term)
+    kind = terms.datatype(term)
+    return (
+        F.when(value.isNotNull(), (value != 0) & ~F.isnan(value))
+        .when(kind.endswith("#boolean"), terms.lexical(term).isin("true", "1"))
+        .when(terms.is_literal(term) & (kind == ""), ~(term.startswith('""')))
+    )
+
+
+@lru_cache(maxsize=256)
+def _closure(
+    expression: Expression, names: tuple[Variable, ...]
+) -> Callable[[tuple[str | None, ...]], str | None]:
+    """Our own evaluation of an expression over the texts of terms; made once in each worker."""
+    dictionary = TermDictionary()
+    now = value_of(
+        Term(f'"{_EPOCH:%Y-%m-%dT%H:%M:%SZ}"^^<http://www.w3.org/2001/XMLSchema#dateTime>')
+    )
+    assert isinstance(now, DateTime)
+    typed = TypedTerms(dictionary)
+    compute = Compiler(Environment(typed, now), names).binding(expression)
+
+    def evaluate(values: tuple[str | None, ...]) -> str | None:
+        row = tuple([UNBOUND if each is None else dictionary.encode(Term(each)) for each in values])
+        result = compute(row)
+        return None if result == UNBOUND else str(dictionary.decode(result))
+
+    return evaluate
