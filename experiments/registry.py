@@ -6,12 +6,14 @@ from experiments.conference import ConferenceQueries
 from experiments.experiment import Experiment
 from experiments.fragments import Fragments
 from experiments.load import Load
+from experiments.server_vs_client import ServerVsClient
 from experiments.taxi import TaxiQueries
 
 EXPERIMENTS: tuple[Experiment, ...] = (
+    ServerVsClient(),
+    AnnotationMethods(),
     Fragments(),
     Clients(),
-    AnnotationMethods(),
     Load(),
     ConferenceQueries(),
     TaxiQueries(),

@@ -1,0 +1,123 @@
+"""A board of departures whose live facts are all renewed in a fixed period.
+
+Source: Taelman et al. 2016, section 6: about 300 static triples, about 200 dynamic ones that are
+created and removed every ten seconds, queries with varying constants. The departures are those of
+a recording; the delay that is announced is the number of the renewal, so that a client can tell
+when what it shows was published.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from annotations.instants import format_instant, parse_instant
+from annotations.terms import Quad, Term, literal, literal_parts
+from experiments.workloads.trains import recording, train_query
+from loaders import vocabulary as v
+
+_POLLS = 400
+_FEWEST = 5
+_STREAM_QUERY = """\
+PREFIX t: <http://example.org/train#>
+PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
+SELECT ?delay ?platform ?headSign ?routeLabel ?departureTime
+WHERE {{
+  STREAM <{stream}> [RANGE {milliseconds}ms] {{ ?id t:delay ?delay ; t:platform ?platform }}
+  ?id t:departureTime ?departureTime .
+  ?id t:headSign ?headSign .
+  ?id t:routeLabel ?routeLabel .
+  FILTER (?departureTime > "{start}"^^xsd:dateTime)
+  FILTER (?departureTime < "{until}"^^xsd:dateTime)
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The constants of a query: departures strictly between two instants, and their number."""
+
+    start: str
+    until: str
+    departures: int
+
+    def query(self) -> str:
+        """The train query, for the query streamer."""
+        return train_query(parse_instant(self.start), parse_instant(self.until))
+
+    def stream_query(self, stream: str, milliseconds: int) -> str:
+        """The train query over a stream, in CQELS-QL."""
+        return _STREAM_QUERY.format(
+            stream=stream, milliseconds=milliseconds, start=self.start, until=self.until
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The departures.
+
+    Args:
+        source: the recording that they are from.
+        static: time, head sign and route of each.
+        departures: the departures, by their time.
+        times: their times, ascending.
+    """
+
+    source: str
+    static: Sequence[Quad]
+    departures: Sequence[Term]
+    times: Sequence[str]
+
+    def windows(self, count: int, seed: int) -> list[Window]:
+        """Queries with different constants."""
+        chance = random.Random(seed)
+        size = len(self.times)
+        few = min(_FEWEST, size)
+        found = []
+        for _ in range(count):
+            first = chance.randrange(size - few + 1)
+            last = chance.randrange(first + few - 1, size)
+            # Between the departures' own seconds; different by milliseconds where places repeat.
+            margin = timedelta(milliseconds=chance.randrange(1, 30_000))
+            start = parse_instant(self.times[first]) - margin
+            until = parse_instant(self.times[last]) + margin
+            inside = sum(start < parse_instant(time) < until for time in self.times)
+            found.append(Window(format_instant(start), format_instant(until), inside))
+        return found
+
+
+def board(departures: int) -> Board:
+    """The first departures of a recording.
+
+    Raises:
+        LoaderError: a recording cannot be read.
+    """
+    recorded = recording(_POLLS)
+    wanted = (v.DEPARTURE_TIME, v.HEAD_SIGN, v.ROUTE_LABEL)
+    known: dict[Term, dict[Term, Quad]] = {}
+    for quad in recorded.static:
+        if quad.predicate in wanted:
+            known.setdefault(quad.subject, {}).setdefault(quad.predicate, quad)
+    chosen = [quads for quads in known.values() if len(quads) == len(wanted)][:departures]
+    times = sorted(
+        (literal_parts(quads[v.DEPARTURE_TIME].object).lexical, quads[v.DEPARTURE_TIME].subject)
+        for quads in chosen
+    )
+    return Board(
+        recorded.source,
+        [quad for quads in chosen for quad in quads.values()],
+        [subject for _, subject in times],
+        [time for time, _ in times],
+    )
+
+
+def renewal(departures: Sequence[str], number: int) -> Iterator[Quad]:
+    """The live facts of a renewal: two for each departure."""
+    for place, departure in enumerate(departures):
+        yield Quad(Term(departure), v.DELAY, v.integer(number))
+        yield Quad(Term(departure), v.PLATFORM, literal(str(1 + place % 12)))
+
+
+def number_of(delay: str) -> int:
+    """The number of the renewal that a delay was announced by."""
+    return int(delay[1 : delay.index('"', 1)])
