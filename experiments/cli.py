@@ -55,10 +55,11 @@ def run(
     complete = True
     try:
         configuration = read_configuration(config, quick=quick, names=names())
+        chosen = _chosen(name)
         output.mkdir(parents=True, exist_ok=True)
         with progress_bar() as progress:
             runner = Runner(output, configuration, SystemClock(), progress, resume=resume)
-            for experiment in _chosen(name):
+            for experiment in chosen:
                 complete &= runner.run(experiment).complete
                 report = write_report(output, EXPERIMENTS)
     except (ExperimentError, OSError) as error:

@@ -1,0 +1,78 @@
+"""The registry, the command line and the documentation agree."""
+
+import re
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from experiments import machine, registry
+from experiments.cli import app
+from experiments.configuration import read_configuration
+from experiments.experiment import Experiment, Run
+from tests.experiments.test_annotation_methods import liveboards
+
+__all__ = ["liveboards"]
+PAGE = Path(__file__).parents[2] / "docs/experiments.md"
+every_experiment = pytest.mark.parametrize(
+    "experiment", registry.EXPERIMENTS, ids=lambda experiment: experiment.name
+)
+
+
+def test_names_are_unique_and_documented() -> None:
+    names = registry.names()
+    assert len(set(names)) == len(names)
+    documented = PAGE.read_text()
+    for name in names:
+        assert f"`{name}`" in documented, name
+
+
+@every_experiment
+def test_measurements_are_named_by_the_keys_once(experiment: Experiment, tmp_path: Path) -> None:
+    assert experiment.question.endswith("?")
+    assert not set(experiment.keys) & set(experiment.values)
+    for settings in (experiment.settings(), experiment.settings.quick()):
+        assert is_dataclass(settings)
+        assert asdict(settings)
+        groups = list(experiment.groups(settings, Run(1, tmp_path, lambda _text: None)))
+        keys = [m.key for group in groups for m in group.measurements]
+        assert keys
+        assert all(tuple(key) == experiment.keys for key in keys)
+        assert len({tuple(key.values()) for key in keys}) == len(keys)
+        assert len({group.name for group in groups}) == len(groups)
+
+
+def test_the_documented_configuration_is_one(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    file = tmp_path / "example.toml"
+    file.write_text(example)
+    configuration = read_configuration(file, quick=False, names=registry.names())
+    for experiment in registry.EXPERIMENTS:
+        assert is_dataclass(configuration.settings(experiment))
+
+
+def test_the_command_lists_and_refuses() -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["list"])
+    assert listed.exit_code == 0
+    assert all(name in listed.output for name in registry.names())
+    wrong = runner.invoke(app, ["run", "nothing", "--output", "nowhere-at-all", "--quick"])
+    assert wrong.exit_code == 2
+    assert "no experiment 'nothing'" in wrong.output
+    assert not Path("nowhere-at-all").exists()
+
+
+def test_the_report_of_an_empty_folder_says_so(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", "--output", str(tmp_path)])
+    assert done.exit_code == 0
+    assert "There are no results" in (tmp_path / "report.html").read_text()
+
+
+def test_the_machine_is_described_without_its_name() -> None:
+    import platform
+
+    said = {**machine.describe_machine(), **machine.describe_versions()}
+    assert said["numpy"][0].isdigit()
+    assert all(said.values())
+    assert platform.node() not in " ".join(said.values())
