@@ -111,6 +111,7 @@ class _Reader(threading.Thread):
         self._order, self._number, self._seen = order, number, seen
         self._authorization = {"Authorization": f"Bearer {order['token']}"}
         self._url: str | None = None
+        self._stopping = False
 
     def run(self) -> None:
         try:
@@ -121,7 +122,8 @@ class _Reader(threading.Thread):
             self._seen.fail(str(error))
 
     def stop(self) -> None:
-        """Have the server stop the query, which ends its results."""
+        """Have the server stop the query, which ends its results; it says so to its reader."""
+        self._stopping = True
         if self._url is not None:
             try:
                 requests.delete(self._url, headers=self._authorization, timeout=_REQUEST_SECONDS)
@@ -146,7 +148,7 @@ class _Reader(threading.Thread):
             f"{url}/results", stream=True, headers=headers, timeout=_REQUEST_SECONDS
         ) as results:
             for line in results.iter_lines(chunk_size=None):
-                if line:
+                if line and not self._stopping:
                     self._seen.bytes += len(line)
                     _emitted(self._seen, self._number, json.loads(line))
 

@@ -56,6 +56,7 @@ def test_renewals_reach_every_answer(tmp_path: Path, mode: str) -> None:
     assert float(total["latency_p50_ms"]) > 0
     assert float(total["server_percent"]) > 0
     assert int(total["updates"]) >= 3
+    assert total["failed"] == "0"
     assert (int(total["requests"]) > 0) == (mode != CQELS)
     assert len(results.where(kind="second").rows) >= 2
     assert mode in write_report(tmp_path, [ServerVsClient()]).read_text()
