@@ -11,9 +11,7 @@ from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import Configuration, Settings
 from tpf_server.web.routes import routes
 from tpf_server.web.site import Site
-
-WORKER_VARIABLE = "TPF_WORKER_CONFIGURATION"
-"""Environment variable by which `tpf-server` hands the settings to its worker processes."""
+from tpf_server.workers import WORKER_VARIABLE
 
 
 def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) -> Flask:

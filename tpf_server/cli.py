@@ -20,12 +20,10 @@ from typing import Any
 
 import click
 
-from tpf_server.app import WORKER_VARIABLE
 from tpf_server.datasets import dataset_of_path, distinct, open_datasets
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
-from tpf_server.web.bodies import MOST_AT_ONCE
-from tpf_server.web.metrics import MULTIPROCESS_VARIABLE
+from tpf_server.workers import MOST_AT_ONCE, MULTIPROCESS_VARIABLE, WORKER_VARIABLE
 
 _THREADS_PER_WORKER = MOST_AT_ONCE + 1  # one at least is left for readers
 # Everybody who follows the results of a continuous query keeps a thread.

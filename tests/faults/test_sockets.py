@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from tests.support.running_server import TOKEN, RunningServer
-from tpf_server.web.bodies import MOST_AT_ONCE
+from tpf_server.workers import MOST_AT_ONCE
 
 CONFIG = """
 max_body = 100_000

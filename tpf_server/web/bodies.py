@@ -6,10 +6,7 @@ from flask import Request
 from werkzeug.exceptions import ClientDisconnected
 
 from tpf_server.errors import BodyError, BodyTooLargeError, BusyError, LengthRequiredError
-
-MOST_AT_ONCE = 3
-"""How many bodies a worker receives at the same time. A client that is slow, or that vanished
-without a word, holds a thread until its connection ends; so others must have threads left."""
+from tpf_server.workers import MOST_AT_ONCE
 
 
 class BodyReader:

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from tpf_server.web.responses import answer
+from tpf_server.workers import MULTIPROCESS_VARIABLE
 
-MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 

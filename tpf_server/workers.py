@@ -1,0 +1,16 @@
+"""What the process that is started and its workers agree about.
+
+Kept apart, so that the process that only watches over the workers loads nothing of theirs.
+"""
+
+from typing import Final
+
+WORKER_VARIABLE: Final = "TPF_WORKER_CONFIGURATION"
+"""Environment variable by which `tpf-server` hands the settings to its worker processes."""
+
+MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable that names the directory where the workers add up their counts."""
+
+MOST_AT_ONCE: Final = 3
+"""How many bodies a worker receives at the same time. A client that is slow, or that vanished
+without a word, holds a thread until its connection ends; so others must have threads left."""
