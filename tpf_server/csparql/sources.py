@@ -62,6 +62,7 @@ class Sources:
         self, dataset: Dataset, clauses: Iterable[StreamClause], repository: Iterable[Term]
     ) -> None:
         clauses = tuple(clauses)
+        self._static_only = False
         self._default = dataset.default if dataset else (DEFAULT_GRAPH,)
         self._unnamed = tuple(clause.stream for clause in clauses if not clause.named)
         self._streams = tuple(clause.stream for clause in clauses if clause.named)
@@ -71,8 +72,21 @@ class Sources:
         self.names: tuple[Term, ...] = tuple(dict.fromkeys((*self._named, *shown)))
         """What GRAPH ?g ranges over."""
 
+    def without_streams(self) -> "Sources":
+        """The same graphs, of which only the static parts are left."""
+        result = Sources(Dataset(), (), ())
+        result.__dict__.update(self.__dict__)
+        result._static_only = True
+        return result
+
     def of(self, graph: Term) -> Source | None:
         """What a graph is merged from; ``None`` where the query has no such graph."""
+        found = self._of(graph)
+        if found is not None and self._static_only:
+            return Source(found.static, ())
+        return found
+
+    def _of(self, graph: Term) -> Source | None:
         if graph == DEFAULT_GRAPH:
             return Source(self._default, self._unnamed)
         static = (graph,) if graph in self._named else ()

@@ -11,7 +11,7 @@ from functools import lru_cache, reduce
 from operator import and_, or_
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from annotations.terms import Term, Variable, is_literal
 from tpf_client.dataflow.changes import UNBOUND, TermDictionary
@@ -29,6 +29,7 @@ from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE, value_of
 from tpf_server.csparql.spark import terms
 
+_REMEMBERED = 100_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARISONS: Mapping[str, Callable[[Column, Column], Column]] = {
     "<": lambda a, b: a < b,
@@ -40,12 +41,12 @@ _ARITHMETIC: Mapping[str, Callable[[Column, Column], Column]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
-    "/": lambda a, b: F.when(b != 0, a / b),
+    "/": lambda a, b: sql.when(b != 0, a / b),
 }
 _STRINGS: Mapping[str, Callable[[Column, Column], Column]] = {
-    "CONTAINS": lambda a, b: F.contains(a, b),
-    "STRSTARTS": lambda a, b: F.startswith(a, b),
-    "STRENDS": lambda a, b: F.endswith(a, b),
+    "CONTAINS": lambda a, b: sql.contains(a, b),
+    "STRSTARTS": lambda a, b: sql.startswith(a, b),
+    "STRENDS": lambda a, b: sql.endswith(a, b),
 }
 
 
@@ -80,22 +81,22 @@ class Expressions:
     # ------------------------------------------------------------------------------- terms
 
     def _column(self, variable: Variable) -> Column:
-        return self._columns.get(variable, F.lit(None).cast("string"))
+        return self._columns.get(variable, sql.lit(None).cast("string"))
 
     def _term(self, expression: Expression) -> Column:
         match expression:
             case Constant(term):
-                return F.lit(str(term))
+                return sql.lit(str(term))
             case VariableRef(variable):
                 return self._column(variable)
             case Call("COALESCE", arguments):
-                return F.coalesce(*map(self._term, arguments))
-            case Call("IF", (test, then, otherwise)):
-                condition = self._test(test)
-                return F.when(condition, self._term(then)).when(~condition, self._term(otherwise))
+                return sql.coalesce(*map(self._term, arguments))
+            case Call("IF", (condition, then, otherwise)):
+                holds = self._test(condition)
+                return sql.when(holds, self._term(then)).when(~holds, self._term(otherwise))
             case Call(name) if name in _BOOLEANS:
                 test = self._test(expression)
-                return F.when(test, F.lit(str(TRUE))).when(~test, F.lit(str(FALSE)))
+                return sql.when(test, sql.lit(str(TRUE))).when(~test, sql.lit(str(FALSE)))
             case _:
                 raise _NotInSql
 
@@ -105,7 +106,7 @@ class Expressions:
         def evaluate(*values: str | None) -> str | None:
             return _closure(expression, names)(values)
 
-        function = F.udf(evaluate, "string", useArrow=True)
+        function = sql.udf(evaluate, "string", useArrow=True)
         # A function of nothing still needs a row to be called for.
         return function(*(self._column(name) for name in names))
 
@@ -117,7 +118,7 @@ class Expressions:
                 value = value_of(term)
                 if isinstance(value, bool) or not hasattr(value, "__float__"):
                     raise _NotInSql
-                return F.lit(float(value))  # type: ignore[arg-type]
+                return sql.lit(float(value))  # type: ignore[arg-type]
             case Call(name, (left, right)) if name in _ARITHMETIC:
                 return _ARITHMETIC[name](self._number(left), self._number(right))
             case Call("neg", (inner,)):
@@ -125,7 +126,7 @@ class Expressions:
             case Call("pos", (inner,)):
                 return self._number(inner)
             case Call("ABS", (inner,)):
-                return F.abs(self._number(inner))
+                return sql.abs(self._number(inner))
             case _:
                 return terms.number(self._term(expression))
 
@@ -147,11 +148,11 @@ class Expressions:
                 return ~self._equal(left, right)
             case Call("IN", (left, *members)):
                 if not members:
-                    return F.lit(False)
+                    return sql.lit(False)
                 return reduce(or_, [self._equal(left, each) for each in members])
             case Call("NOT IN", (left, *members)):
                 if not members:
-                    return F.lit(True)
+                    return sql.lit(True)
                 return ~reduce(or_, [self._equal(left, each) for each in members])
             case Call(name, (left, right)) if name in _COMPARISONS:
                 return self._compared(_COMPARISONS[name], left, right)
@@ -165,14 +166,14 @@ class Expressions:
                 return terms.is_literal(self._term(inner))
             case Call("ISNUMERIC", (inner,)):
                 term = self._term(inner)
-                return F.when(term.isNotNull(), terms.number(term).isNotNull())
+                return sql.when(term.isNotNull(), terms.number(term).isNotNull())
             case Call(name, (left, right)) if name in _STRINGS:
                 return _STRINGS[name](self._string(left), self._string(right))
             case Exists():
                 raise _NotInSql
             case Call(name) if name in _ARITHMETIC:
                 value = self._number(expression)
-                return (value != 0) & ~F.isnan(value)
+                return (value != 0) & ~sql.isnan(value)
             case _:
                 return _effective(self._term(expression))
 
@@ -181,12 +182,12 @@ class Expressions:
         if isinstance(expression, Constant) and is_literal(expression.term):
             if "\\" in expression.term:
                 raise _NotInSql
-            return terms.content(F.lit(str(expression.term)))
+            return terms.content(sql.lit(str(expression.term)))
         if isinstance(expression, Call) and expression.name == "STR":
             (inner,) = expression.arguments
             term = self._term(inner)
-            text = F.regexp_extract(term, r'^"((?:[^"\\]|\\.)*)"', 1)
-            return F.when(terms.is_iri(term), F.regexp_extract(term, "^<(.*)>$", 1)).when(
+            text = sql.regexp_extract(term, r'^"((?:[^"\\]|\\.)*)"', 1)
+            return sql.when(terms.is_iri(term), sql.regexp_extract(term, "^<(.*)>$", 1)).when(
                 terms.is_literal(term), text
             )
         raise _NotInSql
@@ -200,8 +201,8 @@ class Expressions:
         first, second = terms.number(one), terms.number(other)
         earlier, later = terms.instant(one), terms.instant(other)
         return (
-            F.when(one.isNull() | other.isNull(), None)
-            .when(first.isNotNull() & second.isNotNull(), (first == second) & ~F.isnan(first))
+            sql.when(one.isNull() | other.isNull(), None)
+            .when(first.isNotNull() & second.isNotNull(), (first == second) & ~sql.isnan(first))
             .when(one == other, True)
             .when(earlier.isNotNull() & later.isNotNull(), earlier == later)
             .when(_unknown(one) & terms.is_literal(other), None)
@@ -214,15 +215,15 @@ class Expressions:
     ) -> Column:
         if any(_arithmetical(each) or _is_number(each) for each in (left, right)):
             one, other = self._number(left), self._number(right)
-            return compare(one, other) & ~F.isnan(one) & ~F.isnan(other)
+            return compare(one, other) & ~sql.isnan(one) & ~sql.isnan(other)
         first, second = self._term(left), self._term(right)
         one, other = terms.number(first), terms.number(second)
         text, texts = terms.content(first), terms.content(second)
         earlier, later = terms.instant(first), terms.instant(second)
         return (
-            F.when(
+            sql.when(
                 one.isNotNull() & other.isNotNull(),
-                compare(one, other) & ~F.isnan(one) & ~F.isnan(other),
+                compare(one, other) & ~sql.isnan(one) & ~sql.isnan(other),
             )
             .when(text.isNotNull() & texts.isNotNull(), compare(text, texts))
             .when(earlier.isNotNull() & later.isNotNull(), compare(earlier, later))
@@ -265,7 +266,7 @@ def _effective(term: Column) -> Column:
     value = terms.number(term)
     kind = terms.datatype(term)
     return (
-        F.when(value.isNotNull(), (value != 0) & ~F.isnan(value))
+        sql.when(value.isNotNull(), (value != 0) & ~sql.isnan(value))
         .when(kind.endswith("#boolean"), terms.lexical(term).isin("true", "1"))
         .when(terms.is_literal(term) & (kind == ""), ~(term.startswith('""')))
     )
@@ -285,6 +286,9 @@ def _closure(
     compute = Compiler(Environment(typed, now), names).binding(expression)
 
     def evaluate(values: tuple[str | None, ...]) -> str | None:
+        if len(dictionary) > _REMEMBERED:
+            # A stream brings new terms for ever.
+            _closure.cache_clear()
         row = tuple([UNBOUND if each is None else dictionary.encode(Term(each)) for each in values])
         result = compute(row)
         return None if result == UNBOUND else str(dictionary.decode(result))

@@ -61,8 +61,8 @@ def continuous_session(
     os.environ.update(PYSPARK_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(paths))
     settings = configuration(master, work, memory=memory, host=host, partitions=partitions)
     builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    for key, setting in settings.items():
+        builder = builder.config(key, setting)
     session = builder.getOrCreate()
     try:
         yield session

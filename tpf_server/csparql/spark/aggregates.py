@@ -1,0 +1,101 @@
+"""Set functions in Spark SQL. Sums of integers and decimals are exact; errors are null."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StringType
+
+from annotations.namespaces import XSD
+from annotations.terms import Variable
+from tpf_client.sparql.algebra import Aggregate
+from tpf_client.sparql.expressions.values import divide, double_text, term_of
+from tpf_server.csparql.spark import terms
+from tpf_server.csparql.spark.expressions import Expressions
+from tpf_server.csparql.spark.frames import Frame, column
+
+SUPPORTED = ("COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE")
+_ARGUMENT = "argument"
+
+
+def grouped(
+    frame: Frame, keys: Sequence[Column], aggregates: Sequence[tuple[Variable, Aggregate]]
+) -> DataFrame:
+    """One row for each group: the keys, and a column for each aggregate."""
+    result: DataFrame | None = None
+    names = [f"key{place}" for place in range(len(keys))]
+    named = [key.alias(name) for key, name in zip(keys, names, strict=True)]
+    for variable, aggregate in aggregates:
+        data = frame.data
+        if aggregate.argument is None:
+            argument = sql.lit(1)
+            if aggregate.distinct:
+                visible = [name for name in frame.schema if not name.startswith("?.")]
+                argument = sql.struct(*(column(name) for name in visible))
+        else:
+            argument = Expressions(frame.columns()).binding(aggregate.argument)
+        data = data.select(*named, argument.alias(_ARGUMENT))
+        if aggregate.distinct:
+            data = data.dropDuplicates()
+        one = data.groupBy(*names).agg(_value(aggregate).alias(column(variable)))
+        if result is None:
+            result = one
+        else:
+            one = one.withColumnsRenamed({name: "r_" + name for name in names})
+            same = [sql.col(name).eqNullSafe(sql.col("r_" + name)) for name in names]
+            result = result.join(one, same).drop(*("r_" + name for name in names))
+    if result is None:
+        result = frame.data.select(*named).dropDuplicates()
+    return result
+
+
+def empty_value(aggregate: Aggregate) -> Column:
+    """The aggregate of nothing."""
+    if aggregate.name in ("COUNT", "SUM", "AVG"):
+        return terms.integer(sql.lit(0))
+    return sql.lit(None).cast("string")
+
+
+def _value(aggregate: Aggregate) -> Column:
+    term = sql.col(_ARGUMENT)
+    match aggregate.name:
+        case "COUNT":
+            return terms.integer(sql.count(term))
+        case "MIN" | "MAX":
+            choose = sql.min_by if aggregate.name == "MIN" else sql.max_by
+            best = choose(term, terms.order_key(term))
+            return sql.when(sql.count_if(term.isNull()) == 0, best)
+        case "SAMPLE":
+            return sql.min(term)
+    kind = terms.rank(term)
+    total = sql.sum(terms.exact(term))
+    floating = sql.sum(terms.number(term))
+    highest = sql.max(kind)
+    failures = sql.count_if(kind.isNull())
+    if aggregate.name == "AVG":
+        exact = _average(total.cast("string"), sql.count(term))
+        value = sql.when(highest < 2, exact).otherwise(_double(floating / sql.count(term)))
+    else:
+        value = (
+            sql.when(highest == 0, terms.integer(total.cast("decimal(38,0)")))
+            .when(highest == 1, _decimal(total))
+            .otherwise(_double(floating))
+        )
+    return sql.when(failures == 0, value)
+
+
+def _decimal(value: Column) -> Column:
+    text = sql.regexp_replace(value.cast("string"), r"\.?0+$", "")
+    return sql.concat(sql.lit('"'), text, sql.lit(f'"^^<{XSD}decimal>'))
+
+
+@sql.udf(StringType(), useArrow=False)
+def _average(total: str | None, count: int) -> str | None:
+    # Once for each group: the quotient has 18 digits behind the point, as everywhere here.
+    return None if total is None else str(term_of(divide(Decimal(total), Decimal(count))))
+
+
+@sql.udf(StringType(), useArrow=False)
+def _double(value: float | None) -> str | None:
+    return None if value is None else f'"{double_text(value)}"^^<{XSD}double>'

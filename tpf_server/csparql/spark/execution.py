@@ -1,0 +1,274 @@
+"""A query on Spark: its windows as a streaming query, its operators in each micro-batch.
+
+Structured Streaming keeps the windows (event time, watermark, state store, checkpoint) and gives
+the whole content of an instant when that is complete. The operators then run over these contents as
+ordinary Spark SQL, grouped by the instant beside everything else. Why not as one streaming plan:
+append mode has no joins after aggregations over other keys, no anti-joins between streams, no order
+and no limit; over complete contents all of SPARQL's operators are available, and exact.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from annotations.terms import QuadPattern, Term, Variable
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql.algebra import Pattern, Project, in_scope
+from tpf_client.sparql.expressions.compiler import Environment
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.values import value_of
+from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.cqels.static_data import StaticData
+from tpf_server.cqels.typed_terms import InliningTypedTerms
+from tpf_server.csparql.answers import Answer, Row, answer_of
+from tpf_server.csparql.native.evaluation import Evaluation
+from tpf_server.csparql.native.leaves import has_static
+from tpf_server.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
+from tpf_server.csparql.parser import BASE, parse
+from tpf_server.csparql.rules import RULES, Rule, optimised
+from tpf_server.csparql.spark.frames import AT, column
+from tpf_server.csparql.spark.results import ResultFiles
+from tpf_server.csparql.spark.session import ROCKSDB
+from tpf_server.csparql.spark.translation import RANK, Translation, check_supported
+from tpf_server.csparql.spark.windowing import KEY, check_windows, collected, content, lines
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has done so far.
+
+    Args:
+        batches: how many micro-batches ended.
+        lines: how many lines were read.
+        late: how many entries of windows came after their instant was closed.
+    """
+
+    batches: int
+    lines: int
+    late: int
+
+
+class SparkExecution:
+    """Runs a query on Spark.
+
+    Args:
+        session: Spark, configured as `session.configuration` says.
+        text: C-SPARQL.
+        static: the static data; they are read when the run starts.
+        streams: the directory of each stream, by IRI: files of lines, more may come.
+        directory: where results and the checkpoint are kept. A second run with the same directory
+            goes on where the first one ended.
+        predicates: the predicates of streams, where they are known: patterns with others are
+            static.
+        lateness: how late elements may be, in milliseconds of stream time.
+        strict: whether a malformed line stops the query; otherwise it is left out.
+        rules: that rewrite the operators.
+        base: what relative IRIs are relative to.
+        on_answer: is called with each answer, after it is on the disk; after a failure it may be
+            called again with the same answers.
+
+    Raises:
+        ContinuousSyntaxError: the text is no query.
+        UnsupportedContinuousQueryError: it cannot be run on Spark; it names the clause.
+        ContinuousError: a stream has no directory.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        text: str,
+        static: StaticData,
+        streams: Mapping[str, Path],
+        directory: Path,
+        *,
+        predicates: Mapping[Term, frozenset[Term]] | None = None,
+        lateness: int = 0,
+        strict: bool = True,
+        rules: tuple[Rule, ...] = RULES,
+        base: str = BASE,
+        on_answer: Callable[[Answer], None] | None = None,
+    ) -> None:
+        parsed = parse(text, base)
+        check_windows(parsed.streams)
+
+        def found(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+            return has_static(static, pattern, graphs)
+
+        initial = operator_graph(parsed, static.names, Knowledge(dict(predicates or {}), found))
+        self.graph = optimised(initial, rules)
+        check_supported(self.graph)
+        self._streams: dict[Term, Path] = {}
+        for clause in self.graph.clauses:
+            path = streams.get(clause.stream[1:-1]) or streams.get(clause.stream)
+            if path is None:
+                raise ContinuousError(f"{clause}: there is no directory for this stream")
+            self._streams[clause.stream] = path
+        registration = parsed.registration
+        self.name = "query" if registration is None else registration.name
+        is_stream = registration is not None and registration.kind == "stream"
+        self.results = ResultFiles(
+            directory, stream=is_stream and self.graph.query.form != "SELECT"
+        )
+        self._session = session
+        self._static = static
+        self._directory = directory
+        self._lateness = lateness
+        self._strict = strict
+        self._on_answer = on_answer
+        self._cache: dict[object, DataFrame] = {}
+
+    # --------------------------------------------------------------------------------- runs
+
+    def replay(self, *, files_per_trigger: int | None = None) -> Progress:
+        """Process everything that is there (``availableNow``), and return.
+
+        What is later than the watermark stays open, and is answered by a later run.
+
+        Raises:
+            ContinuousError: the run failed; what was answered before is kept.
+        """
+        return self._await(self._writer(files_per_trigger).trigger(availableNow=True).start())
+
+    def start(self, every: str = "1 second") -> StreamingQuery:
+        """Process what comes, at this interval of processing time, until the query is stopped."""
+        return self._writer(None).trigger(processingTime=every).start()
+
+    def progress(self, query: StreamingQuery) -> Progress:
+        """What a run has done so far."""
+        batches, read, late = 0, 0, 0
+        for each in query.recentProgress:
+            batches += 1
+            read += int(each["numInputRows"] or 0)
+            for state in each["stateOperators"]:
+                late += int(state["numRowsDroppedByWatermark"])
+        return Progress(batches, read, late)
+
+    def _writer(self, files_per_trigger: int | None) -> DataStreamWriter:
+        self._session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+        parts = [
+            content(
+                self.graph,
+                clause,
+                lines(
+                    self._session,
+                    str(self._streams[clause.stream]),
+                    files_per_trigger=files_per_trigger,
+                ),
+                lateness=self._lateness,
+                strict=self._strict,
+            )
+            for clause in self.graph.clauses
+        ]
+        return (
+            collected(parts)
+            .writeStream.outputMode("append")
+            .option("checkpointLocation", str(self._directory / "checkpoint"))
+            .foreachBatch(self._batch)
+        )
+
+    def _await(self, query: StreamingQuery) -> Progress:
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ContinuousError(f"the run on Spark failed: {reason}") from error
+        return self.progress(query)
+
+    # ------------------------------------------------------------------------------ batches
+
+    def _batch(self, data: DataFrame, batch: int) -> None:
+        """Answer every instant that this micro-batch closes."""
+        watermark = self._watermark(batch)
+        data = data.persist()
+        try:
+            last = self.results.last_before(batch)
+            if last is None:
+                first = data.agg(sql.min(KEY)).collect()[0][0]
+                if first is None:
+                    return
+                closes = data.agg(sql.min(sql.unix_millis(KEY))).collect()[0][0]
+                last = int(closes) - 2
+            instants = list(self.graph.instants.between(last, watermark - 1))
+            if instants:
+                answers = self._answers(data, instants)
+                self.results.write(batch, answers)
+                if self._on_answer is not None:
+                    for answer in answers:
+                        self._on_answer(answer)
+        finally:
+            data.unpersist()
+
+    def _answers(self, data: DataFrame, instants: list[int]) -> list[Answer]:
+        windows = data.where(sql.col("s").isNotNull()).select(
+            (sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts"
+        )
+        steps = self._session.createDataFrame([(at,) for at in instants], f"{AT} long")
+        translation = Translation(
+            self._session, self.graph, self._static_rows, windows, steps, self._cache
+        )
+        found: dict[int, list[tuple[int, Row]]] = {}
+        query = self.graph.query
+        variables = () if query.form == "ASK" else self._variables()
+        for row in translation.answer().collect():
+            values = tuple(
+                None if row[column(name)] is None else Term(row[column(name)]) for name in variables
+            )
+            found.setdefault(row[AT], []).append((row[RANK], values))
+        return [
+            answer_of(
+                self.name,
+                at,
+                query,
+                variables,
+                [values for _, values in sorted(found.get(at, []), key=lambda each: each[0])],
+            )
+            for at in instants
+        ]
+
+    def _variables(self) -> tuple[Variable, ...]:
+        return in_scope(self.graph.pattern)
+
+    def _watermark(self, batch: int) -> int:
+        """The watermark of a micro-batch in milliseconds, as its checkpoint has it."""
+        log = self._directory / "checkpoint" / "offsets" / str(batch)
+        _, metadata, *_ = log.read_text(encoding="utf-8").splitlines()
+        return int(json.loads(metadata)["batchWatermarkMs"])
+
+    # ------------------------------------------------------------------------------- static
+
+    def _static_rows(self, graph: OperatorGraph, pattern: Pattern) -> list[Row]:
+        """What a pattern has over static data alone."""
+        dictionary = InliningDictionary()
+        typed = InliningTypedTerms(dictionary)
+        now = value_of(
+            Term(f'"{_EPOCH:%Y-%m-%dT%H:%M:%SZ}"^^<http://www.w3.org/2001/XMLSchema#dateTime>')
+        )
+        assert isinstance(now, DateTime)
+        query = replace(graph.query, form="SELECT", pattern=Project(pattern, in_scope(pattern)))
+        # Without streams everything is static.
+        sources = graph.sources.without_streams()
+        alone = replace(graph, query=query, clauses=(), sources=sources)
+        try:
+            evaluation = Evaluation("", alone, self._static, dictionary, Environment(typed, now))
+        except UnsupportedQueryError as error:
+            raise UnsupportedContinuousQueryError(str(error)) from error
+        return list(evaluation.at(0).rows)
+
+
+def punctuate(directory: Path, until: int) -> None:
+    """Say that all elements of a stream up to this timestamp are in its directory."""
+    name = f"~{until:020d}.punctuation"
+    new = directory / f".{name}"
+    new.write_text(f"{until}\n", encoding="utf-8")
+    new.replace(directory / name)

@@ -1,0 +1,175 @@
+"""Solutions as data frames: a column for each variable, and the instant where it matters.
+
+What comes from windows is *timed*: its column `AT` is the instant of the evaluation that sees the
+row, so one job evaluates many instants, and joins and groups by the instant beside everything else.
+What is static is not timed, and belongs to every instant.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from annotations.terms import Variable
+
+AT = "at"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Solutions.
+
+    Args:
+        data: a column `column(v)` for each variable, and `AT` where it is timed.
+        schema: the variables.
+        certain: those that are never null.
+        timed: whether the rows belong to instants.
+    """
+
+    data: DataFrame
+    schema: tuple[Variable, ...]
+    certain: frozenset[Variable]
+    timed: bool
+
+    @property
+    def time(self) -> list[str]:
+        """The column of the instant, if there is one."""
+        return [AT] if self.timed else []
+
+    def columns(self) -> dict[Variable, Column]:
+        """The columns of the variables, for expressions."""
+        return {name: sql.col(column(name)) for name in self.schema}
+
+    def where(self, condition: Column) -> "Frame":
+        """The rows for which a condition is true."""
+        return replace(self, data=self.data.where(condition))
+
+    def project(self, names: Sequence[Variable]) -> "Frame":
+        """Only these variables; those that are not there are null."""
+        wanted = [
+            sql.col(column(name))
+            if name in self.schema
+            else sql.lit(None).cast("string").alias(column(name))
+            for name in names
+        ]
+        return Frame(
+            self.data.select(*self.time, *wanted),
+            tuple(names),
+            self.certain & frozenset(names),
+            self.timed,
+        )
+
+    def extend(self, name: Variable, value: Column) -> "Frame":
+        """One more variable."""
+        return Frame(
+            self.data.withColumn(column(name), value),
+            (*self.schema, name),
+            self.certain,
+            self.timed,
+        )
+
+    def at_all(self, steps: DataFrame) -> "Frame":
+        """The same rows at each instant of `steps`, where they belong to every instant."""
+        if self.timed:
+            return self
+        return replace(self, data=self.data.crossJoin(sql.broadcast(steps)), timed=True)
+
+
+def column(name: Variable) -> str:
+    """The name of a variable's column."""
+    return "v_" + "".join(c if c.isalnum() and c.isascii() else f"_{ord(c):x}_" for c in name[1:])
+
+
+def join(left: Frame, right: Frame) -> Frame:
+    """Compatible solutions of two frames (SPARQL 1.1, section 18.3)."""
+    return _joined(left, right, "inner", None)
+
+
+def left_join(left: Frame, right: Frame, condition: Column | None) -> Frame:
+    """OPTIONAL; both frames are timed or the right one is not."""
+    return _joined(left, right, "left", condition)
+
+
+def semi_join(left: Frame, right: Frame, *, anti: bool, apart: Sequence[Variable] = ()) -> Frame:
+    """The solutions of the left with (or without) a compatible one on the right.
+
+    Args:
+        left: the rows to choose from.
+        right: what they are compared with; timed only if the left is.
+        anti: whether those without are wanted.
+        apart: for MINUS: shared variables that do not count as shared; without `apart` a pair that
+            shares no bound variable is compatible too.
+    """
+    right, renamed = _renamed(right, right.schema)
+    conditions = [_compatible(left, right, renamed)]
+    if apart:
+        counted = [name for name in left.schema if name in renamed and name not in apart]
+        both = [
+            sql.col(column(name)).isNotNull() & sql.col(renamed[name]).isNotNull()
+            for name in counted
+        ]
+        conditions.append(reduce(lambda a, b: a | b, both, sql.lit(False)))
+    data = left.data.join(
+        right.data, reduce(and_, conditions), "left_anti" if anti else "left_semi"
+    )
+    return replace(left, data=data)
+
+
+def union(left: Frame, right: Frame) -> Frame:
+    """The solutions of both; both are timed or none is."""
+    names = tuple(dict.fromkeys((*left.schema, *right.schema)))
+    data = left.project(names).data.unionByName(right.project(names).data)
+    return Frame(data, names, left.certain & right.certain, left.timed)
+
+
+def _renamed(frame: Frame, names: Sequence[Variable]) -> tuple[Frame, dict[Variable, str]]:
+    """The frame with other names for these columns and its instant, and the names."""
+    renamed = {name: "r_" + column(name) for name in names}
+    data = frame.data.withColumnsRenamed(
+        {column(name): new for name, new in renamed.items()} | {AT: "r_" + AT}
+    )
+    return replace(frame, data=data), renamed
+
+
+def _compatible(left: Frame, right: Frame, renamed: dict[Variable, str]) -> Column:
+    conditions = [sql.lit(True)]
+    if left.timed and right.timed:
+        conditions = [sql.col(AT) == sql.col("r_" + AT)]
+    for name in left.schema:
+        if name in renamed:
+            mine, yours = sql.col(column(name)), sql.col(renamed[name])
+            same = mine == yours
+            if name not in left.certain:
+                same = same | mine.isNull()
+            if name not in right.certain:
+                same = same | yours.isNull()
+            conditions.append(same)
+    return reduce(and_, conditions)
+
+
+def _joined(left: Frame, right: Frame, how: str, condition: Column | None) -> Frame:
+    shared = [name for name in left.schema if name in right.schema]
+    own = tuple(name for name in right.schema if name not in left.schema)
+    renamed_right, renamed = _renamed(right, shared)
+    matches = _compatible(left, renamed_right, renamed)
+    if condition is not None:
+        matches = matches & condition
+    data = left.data.join(renamed_right.data, matches, how)
+    columns = [
+        sql.coalesce(sql.col(column(name)), sql.col(renamed[name])).alias(column(name))
+        if name in renamed and name not in left.certain
+        else sql.col(column(name))
+        for name in left.schema
+    ]
+    timed = left.timed or right.timed
+    at = [sql.col(AT if left.timed else "r_" + AT).alias(AT)] if timed else []
+    certain = left.certain | (right.certain if how == "inner" else frozenset())
+    return Frame(
+        data.select(*at, *columns, *(column(name) for name in own)),
+        (*left.schema, *own),
+        certain,
+        timed,
+    )

@@ -1,0 +1,413 @@
+"""Operators to data frames.
+
+Static graph patterns are evaluated once by our own SPARQL engine. A pattern that may match static
+and streaming triples is joined in two parts, so that static rows are not repeated for each instant.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StringType, StructField, StructType
+
+from annotations.terms import QuadPattern, Term, Variable, is_variable
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import (
+    BGP,
+    Exists,
+    Expression,
+    Filter,
+    Group,
+    Path,
+    Pattern,
+    always_bound,
+    in_scope,
+    mentioned,
+    variables_of_bgp,
+    walk,
+)
+from tpf_server.cqels.errors import UnsupportedContinuousQueryError
+from tpf_server.csparql.aggregated import Aggregated
+from tpf_server.csparql.operator_graph import OperatorGraph
+from tpf_server.csparql.rules.push_filters import conjuncts, has_exists
+from tpf_server.csparql.spark import terms
+from tpf_server.csparql.spark.aggregates import SUPPORTED, empty_value, grouped
+from tpf_server.csparql.spark.expressions import Expressions
+from tpf_server.csparql.spark.frames import (
+    AT,
+    Frame,
+    column,
+    join,
+    left_join,
+    semi_join,
+    union,
+)
+
+RANK = "rank"
+"""The column of the place in the order of the answer."""
+
+Row = tuple[Term | None, ...]
+StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
+"""The solutions of a pattern over static data alone, with its variables in scope as columns."""
+
+
+def check_supported(graph: OperatorGraph) -> None:
+    """Refuse what cannot be run on Spark, before anything starts.
+
+    Raises:
+        UnsupportedContinuousQueryError: names the clause.
+    """
+    if graph.query.form == "DESCRIBE":
+        raise UnsupportedContinuousQueryError("DESCRIBE cannot be run on Spark, only natively")
+    for pattern in walk(graph.pattern):
+        if isinstance(pattern, algebra.Service):
+            raise UnsupportedContinuousQueryError(f"SERVICE {pattern.endpoint} cannot be asked")
+        if isinstance(pattern, Path):
+            source = graph.sources.of(Term(pattern.graph))
+            if source is not None and source.streams:
+                raise UnsupportedContinuousQueryError(
+                    f"a path from {pattern.subject} to {pattern.object} over streams: "
+                    "Spark SQL has no closure"
+                )
+        if isinstance(pattern, (Group, Aggregated)):
+            for each in algebra.expressions_of(pattern):
+                if isinstance(each, algebra.Aggregate) and each.name not in SUPPORTED:
+                    raise UnsupportedContinuousQueryError(f"{each.name} cannot be run on Spark")
+        for expression in algebra.expressions_of(pattern):
+            _check_exists(pattern, expression)
+
+
+def _check_exists(pattern: Pattern, expression: Expression) -> None:
+    parts = conjuncts(expression)
+    plain = isinstance(pattern, Filter)
+    for part in parts:
+        if isinstance(part, Exists) and plain:
+            inner = part.pattern
+            outer = mentioned(inner) - always_bound(inner)
+            simple = all(isinstance(each, (BGP, algebra.Join, Filter)) for each in walk(inner))
+            if outer or not simple:
+                raise UnsupportedContinuousQueryError(
+                    "EXISTS with more than triple patterns and conditions on them cannot be run "
+                    "on Spark"
+                )
+        elif isinstance(part, Exists) or has_exists(part):
+            raise UnsupportedContinuousQueryError(
+                "EXISTS inside another expression cannot be run on Spark"
+            )
+
+
+@dataclass
+class Translation:
+    """Makes the answer of a query at several instants.
+
+    Args:
+        session: Spark.
+        graph: the operators.
+        static: evaluates what is static.
+        content: what is in the windows: `AT`, ``stream``, ``s``, ``p``, ``o`` and ``ts``, the
+            latest timestamp of the triple in milliseconds; a triple of a stream is there once.
+        steps: the instants, in a column `AT`.
+        cache: static frames, kept from one use to the next.
+    """
+
+    session: SparkSession
+    graph: OperatorGraph
+    static: StaticAnswers
+    content: DataFrame
+    steps: DataFrame
+    cache: dict[object, DataFrame]
+
+    def answer(self) -> DataFrame:
+        """`AT`, a column for each variable of the query, and `RANK`."""
+        pattern = self.graph.pattern
+        if self.graph.query.form == "ASK":
+            pattern = algebra.Distinct(algebra.Project(pattern, ()))
+        frame = self.frame(pattern).at_all(self.steps)
+        if RANK not in frame.data.columns:
+            return frame.data.withColumn(RANK, sql.lit(0).cast("int"))
+        return frame.data
+
+    # ---------------------------------------------------------------------------- patterns
+
+    def frame(self, pattern: Pattern) -> Frame:
+        """The solutions of a pattern."""
+        match pattern:
+            case BGP(patterns):
+                return self._bgp(patterns)
+            case Path():
+                return self._static_frame(pattern)
+            case algebra.Values(variables, rows):
+                return self._rows(variables, [tuple(row) for row in rows], always_bound(pattern))
+            case algebra.Join():
+                return self._join(pattern)
+            case algebra.LeftJoin(left, right, condition):
+                return self._left_join(self.frame(left), self.frame(right), condition)
+            case algebra.Union(left, right):
+                return union(*self._alike(self.frame(left), self.frame(right)))
+            case algebra.Minus(left, right, apart):
+                return self._minus(self.frame(left), self.frame(right), apart)
+            case Filter(inner, condition):
+                return self._filter(self.frame(inner), condition)
+            case Aggregated():
+                return self._aggregated(pattern)
+            case algebra.Extend(inner, variable, expression):
+                frame = self.frame(inner)
+                value = Expressions(frame.columns()).binding(expression)
+                return frame.extend(variable, value)
+            case Group():
+                return self._group(pattern)
+            case algebra.Project(algebra.OrderBy(inner, conditions), variables):
+                return self._ordered(self.frame(inner), conditions, variables)
+            case algebra.Project(inner, variables):
+                return self.frame(inner).project(variables)
+            case algebra.Distinct(inner):
+                return self._distinct(self.frame(inner))
+            case algebra.Reduced(inner) | algebra.OrderBy(inner):
+                return self.frame(inner)
+            case algebra.Slice(inner, offset, limit):
+                return self._slice(self.frame(inner), offset, limit)
+            case _:
+                raise UnsupportedContinuousQueryError(
+                    f"{type(pattern).__name__} cannot be run on Spark"
+                )
+
+    def _alike(self, left: Frame, right: Frame) -> tuple[Frame, Frame]:
+        if left.timed == right.timed:
+            return left, right
+        return left.at_all(self.steps), right.at_all(self.steps)
+
+    def _join(self, pattern: algebra.Join) -> Frame:
+        frames = [self.frame(each) for each in _operands(pattern)]
+        result = frames.pop(0)
+        while frames:
+            known = set(result.schema)
+            connected = [each for each in frames if known & set(each.schema)]
+            following = (connected or frames)[0]
+            frames = [each for each in frames if each is not following]
+            result = join(result, following)
+        return result
+
+    def _left_join(self, left: Frame, right: Frame, condition: Expression | None) -> Frame:
+        if right.timed:
+            left = left.at_all(self.steps)
+        test: Column | None = None
+        if condition is not None:
+            columns = {name: sql.col(column(name)) for name in (*left.schema, *right.schema)}
+            shared = [n for n in left.schema if n in right.schema and n not in left.certain]
+            for name in shared:
+                own = sql.col(column(name))
+                columns[name] = sql.coalesce(own, sql.col("r_" + column(name)))
+            test = Expressions(columns).condition(condition)
+        return left_join(left, right, test)
+
+    def _minus(self, left: Frame, right: Frame, apart: tuple[Variable, ...]) -> Frame:
+        shared = [name for name in left.schema if name in right.schema and name not in apart]
+        if not shared:
+            return left
+        if right.timed:
+            left = left.at_all(self.steps)
+        # A pair that shares no bound variable does not remove; the hidden name only says so.
+        return semi_join(left, right, anti=True, apart=(*apart, Variable("?.none")))
+
+    def _filter(self, frame: Frame, condition: Expression) -> Frame:
+        for each in conjuncts(condition):
+            if isinstance(each, Exists):
+                inner = self.frame(each.pattern)
+                if inner.timed:
+                    frame = frame.at_all(self.steps)
+                frame = semi_join(frame, inner, anti=each.negated)
+            else:
+                frame = frame.where(Expressions(frame.columns()).condition(each))
+        return frame
+
+    # ------------------------------------------------------------------------ aggregation
+
+    def _aggregated(self, pattern: Aggregated) -> Frame:
+        """As the paper does it: the aggregates by themselves, then joined to the solutions."""
+        frame = self.frame(pattern.input)
+        names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
+        if not names:
+            frame = frame.at_all(self.steps)
+            names = frame.time
+        groups = grouped(
+            frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
+        )
+        same = [
+            sql.col(name).eqNullSafe(sql.col(f"key{place}")) for place, name in enumerate(names)
+        ]
+        data = frame.data.join(groups, reduce(and_, same), "left")
+        data = data.drop(*(f"key{place}" for place in range(len(names))))
+        return Frame(data, (*frame.schema, pattern.variable), frame.certain, frame.timed)
+
+    def _group(self, pattern: Group) -> Frame:
+        frame = self.frame(pattern.input)
+        expressions = Expressions(frame.columns())
+        keys = [sql.col(name) for name in frame.time]
+        keys += [expressions.binding(expression) for _, expression in pattern.keys]
+        if not keys:
+            frame = frame.at_all(self.steps)
+            keys = [sql.col(AT)]
+        names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
+        data = grouped(frame, keys, pattern.aggregates).withColumnsRenamed(
+            {f"key{place}": name for place, name in enumerate(names)}
+        )
+        schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))
+        if not pattern.keys:
+            # Exactly one group, even of nothing.
+            data = self.steps.join(data.withColumn("some", sql.lit(1)), AT, "left")
+            for name, aggregate in pattern.aggregates:
+                there = sql.when(sql.col("some").isNull(), empty_value(aggregate))
+                data = data.withColumn(column(name), there.otherwise(sql.col(column(name))))
+            data = data.drop("some")
+        return Frame(data, schema, frozenset(), frame.timed)
+
+    # -------------------------------------------------------------------------- modifiers
+
+    def _ordered(
+        self,
+        frame: Frame,
+        conditions: Sequence[algebra.OrderCondition],
+        variables: Sequence[Variable],
+    ) -> Frame:
+        expressions = Expressions(frame.columns())
+        keys = []
+        for each in conditions:
+            key = terms.order_key(expressions.binding(each.expression))
+            keys.append(key.desc() if each.descending else key.asc())
+        within = Window.partitionBy(*frame.time).orderBy(*keys)
+        ranked = frame.data.withColumn(RANK, sql.row_number().over(within))
+        names = [*frame.time, *(column(name) for name in variables)]
+        absent = [name for name in variables if name not in frame.schema]
+        for name in absent:
+            ranked = ranked.withColumn(column(name), sql.lit(None).cast("string"))
+        certain = frame.certain & frozenset(variables)
+        return Frame(ranked.select(*names, RANK), tuple(variables), certain, frame.timed)
+
+    def _distinct(self, frame: Frame) -> Frame:
+        if RANK not in frame.data.columns:
+            return replace(frame, data=frame.data.dropDuplicates())
+        names = [name for name in frame.data.columns if name != RANK]
+        return replace(frame, data=frame.data.groupBy(*names).agg(sql.min(RANK).alias(RANK)))
+
+    def _slice(self, frame: Frame, offset: int, limit: int | None) -> Frame:
+        order = RANK if RANK in frame.data.columns else sql.lit(0)
+        within = Window.partitionBy(*frame.time).orderBy(order)
+        data = frame.data.withColumn(RANK, sql.row_number().over(within))
+        place = sql.col(RANK)
+        condition = place > offset
+        if limit is not None:
+            condition = condition & (place <= offset + limit)
+        return replace(frame, data=data.where(condition))
+
+    # ------------------------------------------------------------------------------ leaves
+
+    def _rows(
+        self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
+    ) -> Frame:
+        fields = [StructField(column(name), StringType()) for name in variables]
+        if not fields:
+            data = self.session.range(len(rows)).select()
+        else:
+            texts = [[None if each is None else str(each) for each in row] for row in rows]
+            data = self.session.createDataFrame(texts, StructType(fields))
+        return Frame(data, tuple(variables), certain, timed=False)
+
+    def _static_frame(self, pattern: Pattern) -> Frame:
+        """What a SPARQL engine answers over static data, materialised once."""
+        variables = in_scope(pattern)
+        data = self.cache.get(pattern)
+        if data is None:
+            rows = self.static(self.graph, pattern)
+            data = self._rows(variables, rows, frozenset()).data.persist()
+            self.cache[pattern] = data
+        return Frame(data, variables, frozenset(variables), timed=False)
+
+    def _bgp(self, patterns: Sequence[QuadPattern]) -> Frame:
+        if not patterns:
+            return self._rows((), [()], frozenset())
+        static = [
+            each._replace(graph=self.graph.graph_of(each))
+            for each in patterns
+            if self.graph.part_of(each) == "static"
+        ]
+        streaming = [each for each in patterns if self.graph.part_of(each) == "streaming"]
+        mixed = [each for each in patterns if self.graph.part_of(each) == "mixed"]
+        frames = [self._streaming(each) for each in streaming]
+        frames += [self._static_frame(BGP(tuple(each))) for each in _components(static)]
+        result: Frame | None = None
+        while frames or mixed:
+            known = set(result.schema) if result is not None else set()
+            connected = [each for each in frames if known & set(each.schema)]
+            joined = [each for each in mixed if known & set(variables_of_bgp((each,)))]
+            if connected or (frames and (result is None or not joined)):
+                following = (connected or frames)[0]
+                frames = [each for each in frames if each is not following]
+                result = following if result is None else join(result, following)
+            else:
+                pattern = (joined or mixed)[0]
+                mixed.remove(pattern)
+                result = self._join_mixed(result, pattern)
+        assert result is not None
+        return result.project(variables_of_bgp(tuple(patterns)))
+
+    def _join_mixed(self, frame: Frame | None, pattern: QuadPattern) -> Frame:
+        """Join the matches of a pattern: those in windows, and the static ones beside them."""
+        streaming = self._streaming(pattern)
+        plain = pattern._replace(graph=self.graph.graph_of(pattern))
+        static = self._static_frame(BGP((plain,)))
+        seen = streaming.project(static.schema)
+        if frame is None or not set(frame.schema) & set(static.schema):
+            beside = semi_join(static.at_all(self.steps), seen, anti=True)
+            both = union(streaming, beside)
+            return both if frame is None else join(frame, both)
+        inside = join(frame, streaming)
+        beside = semi_join(join(frame, static).at_all(self.steps), seen, anti=True)
+        return union(inside, beside)
+
+    def _streaming(self, pattern: QuadPattern) -> Frame:
+        """The matches of a triple pattern in windows."""
+        source = self.graph.source_of(pattern)
+        data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
+        places: dict[str, str] = {}
+        for place, each in zip("spo", pattern[:3], strict=True):
+            if not is_variable(each):
+                data = data.where(sql.col(place) == str(each))
+            elif each in places:
+                data = data.where(sql.col(place) == sql.col(places[each]))
+            else:
+                places[each] = place
+        columns = [sql.col(place).alias(column(Variable(name))) for name, place in places.items()]
+        schema = tuple(Variable(name) for name in places)
+        certain = frozenset(schema)
+        if is_variable(pattern.graph):
+            name = Variable(pattern.graph)
+            streams = self.graph.stamps[name].streams
+            counts = sql.col("stream").isin(*map(str, streams))
+            stamp = sql.max(sql.when(counts, sql.col("ts")))
+            data = data.groupBy(AT, "s", "p", "o").agg(stamp.alias("ts"))
+            columns.append(terms.integer(sql.col("ts")).alias(column(name)))
+            schema = (*schema, name)
+        elif len(source.streams) > 1:
+            data = data.dropDuplicates([AT, "s", "p", "o"])
+        return Frame(data.select(AT, *columns), schema, certain, timed=True)
+
+
+def _operands(pattern: Pattern) -> list[Pattern]:
+    if type(pattern) is algebra.Join:
+        return _operands(pattern.left) + _operands(pattern.right)
+    return [pattern]
+
+
+def _components(patterns: Sequence[QuadPattern]) -> list[list[QuadPattern]]:
+    """Patterns in groups that hang together by variables."""
+    result: list[list[QuadPattern]] = []
+    for pattern in patterns:
+        names = set(variables_of_bgp((pattern,)))
+        touched = [block for block in result if names & set(variables_of_bgp(tuple(block)))]
+        merged = [each for block in touched for each in block]
+        result = [block for block in result if not any(block is each for each in touched)]
+        result.append([*merged, pattern])
+    return result
