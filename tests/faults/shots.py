@@ -16,7 +16,9 @@ import brotli
 
 Wsgi = Callable[..., Iterable[bytes]]
 
-DOCUMENTED = frozenset({200, 201, 204, 304, 400, 401, 403, 404, 405, 406, 410, 411, 413, 415, 422})
+DOCUMENTED = frozenset(
+    {200, 201, 204, 303, 304, 400, 401, 403, 404, 405, 406, 410, 411, 413, 415, 422}
+)
 """The statuses that the documentation of the interface lists."""
 
 
