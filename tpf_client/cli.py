@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from time import monotonic
@@ -16,6 +17,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
 from tpf_client.board import Board, solution_table
 from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
@@ -58,6 +61,14 @@ def query(
             "else one JSON object per update",
         ),
     ] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="INSTANT",
+            help="answer as of this instant, as 2015-12-08T10:20:00Z; with --watch, replay from it",
+        ),
+    ] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="stop after so many seconds")] = None,
     min_interval: Annotated[
         float, typer.Option(min=0, help="with --watch: seconds between two evaluations, at least")
@@ -87,16 +98,20 @@ def query(
         if not url.startswith(("http://", "https://")):
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
     sparql = text if text is not None else _read(file)
+    instant = None if at is None else _instant(at)
     started = monotonic()
     count = 0
     plan: list[Step] | None = [] if explain else None
     with Client(*urls) as client:
         try:
             if watch:
-                count = _watch(client, sparql, seconds, min_interval, keep_checking, explain)
+                replay = None if instant is None else (instant, client.clock.now())
+                count = _watch(
+                    client, sparql, seconds, min_interval, keep_checking, explain, replay
+                )
             else:
                 with _time_limit(seconds, client):
-                    count = _answer(client, sparql, format, plan)
+                    count = _answer(client, sparql, format, plan, instant)
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
         except ClosedError:
@@ -125,6 +140,13 @@ def _read(file: Path | None) -> str:
         _fail(f"{file}: {error.strerror if isinstance(error, OSError) else error}")
 
 
+def _instant(text: str) -> datetime:
+    try:
+        return parse_instant(text)
+    except InstantError as error:
+        raise typer.BadParameter(str(error), param_hint="--at") from error
+
+
 def _fail(message: str) -> NoReturn:
     sys.stderr.write(f"tpf-query: {message}\n")
     raise typer.Exit(1)
@@ -143,9 +165,15 @@ def _time_limit(seconds: float | None, client: Client) -> Iterator[None]:
             timer.cancel()
 
 
-def _answer(client: Client, sparql: str, form: Format | None, plan: list[Step] | None) -> int:
+def _answer(
+    client: Client,
+    sparql: str,
+    form: Format | None,
+    plan: list[Step] | None,
+    at: datetime | None,
+) -> int:
     """Print the answer; the number of its solutions or triples."""
-    answer = client.query(sparql, plan=plan)
+    answer = client.query(sparql, plan=plan, at=at)
     out = sys.stdout
     if isinstance(answer, bool):
         document = {"head": {}, "boolean": answer}
@@ -191,10 +219,14 @@ def _watch(
     min_interval: float,
     keep_checking: float | None,
     explain: bool,
+    replay: tuple[datetime, datetime] | None,
 ) -> int:
     """Show updates until the time is over or somebody presses Ctrl-C; how many there were."""
+    start, until = replay or (None, None)
     stream = client.stream(
         sparql,
+        start=start,
+        until=until,
         min_interval=min_interval,
         keep_checking=keep_checking,
         quiet=sys.stdout.isatty(),

@@ -9,7 +9,8 @@ from typing import Any, Self
 import rdflib
 import requests
 
-from annotations.clock import Clock, SystemClock
+from annotations.clock import Clock, ManualClock, SystemClock
+from annotations.instants import utc
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Term, TriplePattern, Variable
 from tpf_client.dataflow.output import Output
@@ -28,6 +29,7 @@ from tpf_client.solutions import Solutions, construct
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream
+from tpf_client.streaming.detection import detect_all
 from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.scheduler import Scheduler
 from tpf_client.streaming.streamer import Streamer
@@ -106,13 +108,20 @@ class Client:
         return replace(self.fetcher.statistics)
 
     def query(
-        self, text: str, *, base: str | None = None, plan: list[Step] | None = None
+        self,
+        text: str,
+        *,
+        base: str | None = None,
+        at: datetime | None = None,
+        plan: list[Step] | None = None,
     ) -> "Solutions | bool | rdflib.Graph":
         """Answer a query over the data as they are.
 
         Args:
             text: SPARQL 1.1 Query.
             base: what relative IRIs are relative to.
+            at: another instant: the answer is over the facts that held then, as far as the server
+                keeps history or the data hold intervals; ``None``: over the data as they are.
             plan: takes in the steps of the plan, for explanations.
 
         Returns:
@@ -122,26 +131,29 @@ class Client:
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered here; no request was sent.
+            HistoryError: the facts of another instant are wanted, and nobody tells them.
             SourceError: a source failed; also while solutions are iterated.
         """
         query = parse_query(text, base)
         check(query)
-        answer = self._answer(query, plan)
+        answer = self._answer(query, plan, at)
         if query.form == "SELECT":
             return Solutions(answer.variables, answer.rows(), answer.close)
         if query.form == "ASK":
             return any(True for _ in answer.rows())
         if query.form == "CONSTRUCT":
             return construct(query.template, answer.variables, answer.rows())
-        return self._describe(query, answer)
+        return self._describe(query, answer, at)
 
-    def select(self, text: str, *, base: str | None = None) -> Solutions:
+    def select(
+        self, text: str, *, base: str | None = None, at: datetime | None = None
+    ) -> Solutions:
         """Like `query`, for SELECT queries only.
 
         Raises:
             UnsupportedQueryError: another form of query.
         """
-        result = self.query(text, base=base)
+        result = self.query(text, base=base, at=at)
         if not isinstance(result, Solutions):
             raise UnsupportedQueryError("not a SELECT query")
         return result
@@ -155,6 +167,7 @@ class Client:
         max_interval: float | None = None,
         every: float | None = None,
         jitter: float = 0.0,
+        start: datetime | None = None,
         until: datetime | None = None,
         static_recheck: float | None = 60.0,
         keep_checking: float | None = None,
@@ -172,7 +185,8 @@ class Client:
             max_interval: seconds between two evaluations at most.
             every: seconds between two evaluations, whatever expires.
             jitter: seconds that are added to each pause, at most, at random.
-            until: the last instant to evaluate at, on the server's clock.
+            start: an instant to replay history from, as fast as it can be read; ``None``: now.
+            until: the last instant to evaluate at, on the server's clock or that of the replay.
             static_recheck: seconds after which what is not labelled is asked for again, where an
                 evaluation takes place anyway; ``None``: never.
             keep_checking: seconds between looks at a dataset in which nothing is labelled;
@@ -187,8 +201,8 @@ class Client:
         if query.form != "SELECT":
             raise UnsupportedQueryError(f"{query.form} queries cannot be kept up to date: SELECT")
         check(query)
-        if len(self.urls) > 1:
-            raise UnsupportedQueryError("a continuous query reads one dataset")
+        if start is not None and until is None:
+            raise ValueError("a replay needs an end: until")
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
             return plan_query(query, leaves, evaluation, evaluation.source.now())
@@ -196,7 +210,7 @@ class Client:
         recheck = None if static_recheck is None else timedelta(seconds=static_recheck)
         streamer = Streamer(
             self.fetcher,
-            self.urls[0],
+            self.urls,
             build,
             self.clock,
             schedule=Schedule(
@@ -209,6 +223,8 @@ class Client:
             until=until,
             keep_checking=_seconds(keep_checking),
             quiet=quiet,
+            past=None if start is None else ManualClock(start),
+            vocabulary=self._vocabulary,
         )
         return Stream(streamer, lambda: self.scheduler)
 
@@ -216,28 +232,32 @@ class Client:
         self,
         query: Query,
         plan: list[Step] | None = None,
+        at: datetime | None = None,
     ) -> Answer:
-        evaluation = Evaluation(Driver(self.fetcher), self._source())
+        evaluation = Evaluation(Driver(self.fetcher), self._source(at))
         leaves = FragmentLeaves(evaluation, explain=plan is not None)
         if plan is not None:
             leaves.plan = plan
-        now = self.clock.now()
+        now = self.clock.now() if at is None else utc(at)
         return Answer(
             evaluation,
             lambda on_change: plan_query(query, leaves, evaluation, now, on_change),
         )
 
-    def _source(self) -> Source:
+    def _source(self, at: datetime | None = None) -> Source:
+        if at is not None:
+            task = detect_all(self.fetcher, self.urls, self._vocabulary, ManualClock(at))
+            return Driver(self.fetcher).run(task).source
         sources = [FragmentSource(self.fetcher, url, once=True) for url in self.urls]
         return sources[0] if len(sources) == 1 else UnionSource(sources)
 
-    def _describe(self, query: Query, answer: Answer) -> rdflib.Graph:
+    def _describe(self, query: Query, answer: Answer, at: datetime | None) -> rdflib.Graph:
         """What is said of each resource, and of the blank nodes that this leads to."""
         resources: dict[Term, None] = dict.fromkeys(query.described)
         wanted = [answer.variables.index(name) for name in query.variables]
         for row in answer.rows():
             resources.update(dict.fromkeys(term for i in wanted if (term := row[i]) is not None))
-        source = self._source()
+        source = self._source(at)
         driver = Driver(self.fetcher)
         template = (Variable("?s"), Variable("?p"), Variable("?o"))
         seen: dict[Term, None] = {}

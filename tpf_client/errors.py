@@ -11,6 +11,7 @@ ClientError
 │   ├── PageError             answered with RDF that is not a usable page of a fragment
 │   ├── PageTooLargeError     answered with more bytes than allowed
 │   ├── OriginError           a link or redirect leads to another origin
+│   ├── HistoryError          nobody tells what held at a past instant
 │   └── UnstableError         facts expire faster than one evaluation can read them
 └── ClosedError               the client or the stream was closed meanwhile
 """
@@ -98,6 +99,10 @@ class PageError(SourceError):
 
 class PageTooLargeError(SourceError):
     """A body with more bytes than allowed."""
+
+
+class HistoryError(SourceError):
+    """The facts of a past instant are wanted, and neither the server nor the data tell them."""
 
 
 class OriginError(SourceError):

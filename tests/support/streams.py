@@ -37,7 +37,7 @@ def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Ti
     fetcher = Fetcher(clock=served.clock, session=served.session, parallelism=0)
     streamer = Streamer(
         fetcher,
-        BASE + path,
+        [BASE + path],
         build,
         served.clock,
         until=until,

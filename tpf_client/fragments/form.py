@@ -6,10 +6,12 @@ the template; Hydra core, "explicit representation" for how terms are written in
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import uritemplate
 from uritemplate.variable import VariableValue
 
+from annotations.instants import format_instant
 from annotations.methods.names import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.fragments.blank_nodes import to_wire
@@ -55,6 +57,7 @@ class Form:
         limit: variable for the size of a page, where the form offers it.
         max_limit: the largest page that the server gives, where it says so.
         max_values: the most rows of a block of bindings, where the server says so.
+        at: variable for a past instant, where the server keeps history.
     """
 
     template: str
@@ -68,6 +71,7 @@ class Form:
     limit: str | None = None
     max_limit: int | None = None
     max_values: int | None = None
+    at: str | None = None
     _expanded: uritemplate.URITemplate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +89,14 @@ class Form:
         if self.limit is None or self.max_limit is None:
             return {}
         return {self.limit: str(self.max_limit)}
+
+    def as_of(self, instant: datetime | None) -> dict[str, str]:
+        """What asks for the data of another instant, as an argument of `url`; ``None``: now."""
+        if instant is None:
+            return {}
+        if self.at is None:
+            raise ValueError("this form takes no instant")
+        return {self.at: format_instant(instant)}
 
     def restricted(self, block: Block) -> dict[str, str]:
         """What restricts a fragment to a block of bindings, as an argument of `url`.

@@ -303,7 +303,7 @@ def _form(statements: Statements, default_graph: str | None, tmp: Vocabulary) ->
                 entry = statements.get(mapping, {})
                 variables = [v for v in entry.get(f"<{HYDRA}variable>", ()) if is_literal(v)]
                 for property_ in entry.get(f"<{HYDRA}property>", ()):
-                    role = _ROLES.get(property_)
+                    role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
                     if role and variables:
                         roles[role] = literal_parts(variables[0]).lexical
                         maxima[role] = _number(next(iter(entry.get(maximum, ())), None))

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
+from annotations.clock import Clock
 from annotations.labels import Fact
 from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variable
 from tpf_client.errors import PageError
@@ -72,6 +73,9 @@ class Source(Protocol):
         """
 
 
+PAST_STEP = timedelta(seconds=10)
+"""How often history is asked for what came before a label ended, where a server tells it."""
+
 ANYTHING = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
@@ -98,6 +102,7 @@ class FragmentSource:
         strict: whether what is kept counts only if it was read at the wanted instant or later, for
             servers that say nothing about labels in their freshness.
         changing: whether everything is taken to change when its freshness by HTTP ends.
+        past: a clock by which everything is asked for as it was, where the form takes an instant.
         once: whether it serves one query that is answered once: then what was read since the first
             request counts as current, whatever its server says about freshness.
     """
@@ -111,7 +116,9 @@ class FragmentSource:
         strict: bool = False,
         changing: bool = False,
         once: bool = False,
+        past: Clock | None = None,
     ) -> None:
+        self._past = past
         self._once = once
         self._since: datetime | None = None
         self._changing = changing
@@ -123,12 +130,12 @@ class FragmentSource:
         self._long: set[QuadPattern] = set()
 
     def now(self) -> datetime:
-        """The present instant on the server's clock, as far as we know it."""
-        return self._clock.now()
+        """The present instant on the server's clock, as far as we know it; or the past one."""
+        return self._clock.now() if self._past is None else self._past.now()
 
     def wake_at(self, instant: datetime) -> datetime:
         """The instant of our clock at which the server's has surely reached `instant`."""
-        return self._clock.local(instant)
+        return self._clock.local(instant) if self._past is None else instant
 
     def form(self) -> Task[Form]:
         """The dataset's form, read once.
@@ -156,7 +163,8 @@ class FragmentSource:
         if self._nowhere(pattern, form):
             return Estimate(0, 0, 0)
         block = form.block_size if form.graph is not None or not is_variable(pattern.graph) else 1
-        (page,) = yield [Request(form.url(pattern), self._since)]
+        past = None if self._past is None else self._past.now()
+        (page,) = yield [Request(form.url(pattern, form.as_of(past)), past or self._since)]
         about = page.metadata
         per_page = about.page_size or len(page.facts)
         if about.next_page is None:
@@ -177,8 +185,9 @@ class FragmentSource:
         form = yield from self.form()
         if self._nowhere(pattern, form):
             return ()
-        url = form.url(pattern)
-        (page,) = yield [Request(url, self._since)]
+        past = None if self._past is None else self._past.now()
+        url = form.url(pattern, form.as_of(past))
+        (page,) = yield [Request(url, past or self._since)]
         accepts = selector(pattern, form, url)
         return [fact for fact in page.facts if accepts(fact)]
 
@@ -194,9 +203,12 @@ class FragmentSource:
         if self._nowhere(pattern, form):
             now = self.now()
             return Content((), now, datetime.max.replace(tzinfo=now.tzinfo), None, dynamic=False)
-        extra = {} if block is None else form.restricted(block)
+        if self._past is not None:
+            at = at or self._past.now()
+        pinned = form.as_of(None if self._past is None else at)
+        extra = pinned if block is None else pinned | form.restricted(block)
         if block is not None or pattern in self._long:
-            extra |= form.large_page()
+            extra = extra | form.large_page()
         url = form.url(pattern, extra)
         accepts = selector(pattern, form, url)
         tell = None
@@ -205,12 +217,15 @@ class FragmentSource:
             def tell(facts: Sequence[Fact]) -> None:
                 on_page([fact for fact in facts if accepts(fact)])
 
-            if self._once and block is None and extra:
+            if self._once and block is None and extra != pinned:
                 # The first page of the usual size is there already.
-                (page,) = yield [Request(form.url(pattern), self._since)]
+                (page,) = yield [Request(form.url(pattern, pinned), at or self._since)]
                 tell(page.facts)
         at = at or self._since
         content = yield from read_pages(url, at, tell, strict=self._strict)
+        if self._past is not None:
+            # What holds now says nothing of how soon it changed then.
+            content = replace(content, fresh_until=content.evaluated_at + PAST_STEP)
         return replace(
             content,
             facts=[fact for fact in content.facts if accepts(fact)],

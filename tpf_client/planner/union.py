@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from annotations.labels import Fact
-from annotations.terms import QuadPattern
+from annotations.terms import QuadPattern, is_variable
 from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, together
@@ -13,7 +13,9 @@ from tpf_client.planner.source import Estimate, Source
 
 
 class UnionSource:
-    """The quads of all these sources, each once; a `Source`.
+    """The quads of all these sources, each once; a `Source` for one query.
+
+    A source that has no match of a pattern is not asked for narrower ones.
 
     Instants are those of the first one's clock.
 
@@ -24,6 +26,7 @@ class UnionSource:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.url = sources[0].url
         self._sources = tuple(sources)
+        self._empty: dict[Source, list[QuadPattern]] = {source: [] for source in sources}
 
     def now(self) -> datetime:
         """The present instant on the first source's clock."""
@@ -42,11 +45,17 @@ class UnionSource:
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is in all."""
-        estimates = yield from together([source.estimate(pattern) for source in self._sources])
+        sources = self._asked(pattern)
+        estimates = yield from together([source.estimate(pattern) for source in sources])
+        for source, each in zip(sources, estimates, strict=True):
+            if each.count == 0:
+                self._empty[source].append(pattern)
+        if not estimates:
+            return Estimate(0, 0, 0)
         return Estimate(
             _total([each.count for each in estimates]),
             _total([each.pages for each in estimates]),
-            sum(each.dynamic or 0 for each in estimates),
+            _total([each.dynamic for each in estimates]),
             min(each.block for each in estimates),
         )
 
@@ -59,16 +68,17 @@ class UnionSource:
     ) -> Task[Content]:
         """All matches; what several sources hold comes once."""
         ours = self._sources[0]
-        shifts = [source.now() - ours.now() for source in self._sources]
+        sources = self._asked(pattern) or [ours]
+        shifts = [source.now() - ours.now() for source in sources]
         contents = yield from together(
             [
                 source.read(pattern, None if at is None else at + shift, on_page, block)
-                for source, shift in zip(self._sources, shifts, strict=True)
+                for source, shift in zip(sources, shifts, strict=True)
             ]
         )
         aligned = [
             _shifted(content, source, ours)
-            for content, source in zip(contents, self._sources, strict=True)
+            for content, source in zip(contents, sources, strict=True)
         ]
         facts = {fact.quad: fact for content in aligned for fact in content.facts}
         expiries = [content.expires for content in aligned if content.expires is not None]
@@ -80,6 +90,19 @@ class UnionSource:
             any(content.dynamic for content in aligned),
             tuple(warning for content in aligned for warning in content.warnings),
         )
+
+    def _asked(self, pattern: QuadPattern) -> list[Source]:
+        """The sources that may have matches: not those that have none of a wider pattern."""
+        return [
+            source
+            for source in self._sources
+            if not any(_covers(wider, pattern) for wider in self._empty[source])
+        ]
+
+
+def _covers(wider: QuadPattern, pattern: QuadPattern) -> bool:
+    """Whether what matches a pattern matches the other, too; repeated variables do not count."""
+    return all(is_variable(one) or one == other for one, other in zip(wider, pattern, strict=True))
 
 
 def _total(numbers: Sequence[int | None]) -> int | None:

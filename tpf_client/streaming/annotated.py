@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling
@@ -57,9 +58,14 @@ class AnnotatedSource:
     Args:
         base: the data as they are.
         annotations: how they are annotated.
+        past: a clock by which facts are shown as they were, from intervals that the data hold still
+            (an expiration does not tell since when a fact held).
     """
 
-    def __init__(self, base: Source, annotations: Sequence[Annotation]) -> None:
+    def __init__(
+        self, base: Source, annotations: Sequence[Annotation], past: Clock | None = None
+    ) -> None:
+        self._past = past
         self.url = base.url
         self.annotations = tuple(annotations)
         self.base = base
@@ -67,11 +73,11 @@ class AnnotatedSource:
 
     def now(self) -> datetime:
         """The present instant on the server's clock."""
-        return self.base.now()
+        return self.base.now() if self._past is None else self._past.now()
 
     def wake_at(self, instant: datetime) -> datetime:
         """The instant of our clock at which the server's has surely reached `instant`."""
-        return self.base.wake_at(instant)
+        return self.base.wake_at(instant) if self._past is None else instant
 
     def begin(self) -> Task[object]:
         """Learn what the first estimates need."""
@@ -106,6 +112,8 @@ class AnnotatedSource:
     ) -> Task[Content]:
         """The matching facts that are valid now, labelled and static."""
         at = at or self.now()
+        if self._past is not None:
+            return (yield from self._read_once(pattern, at, block))[1]
         for _ in range(_MAX_PASSES):
             contents, content = yield from self._read_once(pattern, at, block)
             latest = max(each.evaluated_at for each in contents)
@@ -118,7 +126,8 @@ class AnnotatedSource:
     def _read_once(
         self, pattern: QuadPattern, at: datetime, block: Block | None
     ) -> Task[tuple[list[Content], Content]]:
-        plain = yield from self.base.read(pattern, at, None, block)
+        shown = at if self._past is None else None
+        plain = yield from self.base.read(pattern, shown, None, block)
         seeds = _seeds(block)
         contents = [plain]
         labels: dict[Quad, list[Label]] = {}
@@ -127,7 +136,7 @@ class AnnotatedSource:
         for annotation in self.annotations:
             rewriting = self._rewrite(pattern, annotation)
             match: Match = yield from self._matcher.match(
-                rewriting.patterns, at, rewriting.derived, seeds
+                rewriting.patterns, shown, rewriting.derived, seeds
             )
             contents += match.contents
             for binding in match.bindings:
@@ -139,18 +148,21 @@ class AnnotatedSource:
                 try:
                     final = instant_of_term(binding[rewriting.final])
                     if rewriting.initial is None:
-                        stated.append(Expiration(final))
+                        if self._past is None:
+                            stated.append(Expiration(final))
                     else:
                         stated.append(Interval(instant_of_term(binding[rewriting.initial]), final))
                 except AnnotationError as error:
                     warnings.append(f"a label of {' '.join(quad).strip()}: {error}")
             if self._may_meet_annotations(pattern):
-                found, read = yield from self._label_nodes(annotation, at)
+                found, read = yield from self._label_nodes(annotation, shown)
                 nodes |= found
                 contents += read
         # Time may have passed between the requests: what they say together holds at the earliest
         # instant, until the first label ends after it.
-        now = max(at, min(content.evaluated_at for content in contents))
+        now = at
+        if self._past is None:
+            now = max(at, min(content.evaluated_at for content in contents))
         facts = [
             Fact(quad)
             for quad in (fact.quad for fact in plain.facts)
@@ -169,7 +181,7 @@ class AnnotatedSource:
             if instant is not None and instant > now
         ]
         fresh_until = min(content.fresh_until for content in contents)
-        if boundaries and fresh_until <= now:
+        if self._past is not None or (boundaries and fresh_until <= now):
             # The server does not say how long pages hold; the labels do.
             fresh_until = _LATEST
         return contents, Content(
@@ -194,7 +206,7 @@ class AnnotatedSource:
         return pattern.predicate.startswith("<http://www.w3.org/1999/02/22-rdf-syntax-ns#")
 
     def _label_nodes(
-        self, annotation: Annotation, at: datetime
+        self, annotation: Annotation, at: datetime | None
     ) -> Task[tuple[set[Term], list[Content]]]:
         """The nodes that carry labels, and those of intervals."""
         tmp = annotation.naming.vocabulary

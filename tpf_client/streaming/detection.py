@@ -5,19 +5,23 @@ Of any other server a few small questions are asked: are there expirations, are 
 and what are the nodes that carry them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from annotations.clock import Clock
 from annotations.labels import Labelling
 from annotations.methods import method_named
 from annotations.methods.base import Naming
 from annotations.methods.names import read_fragment_iri
 from annotations.namespaces import DEFAULT_VOCABULARY, RDF_REIFIES, RDF_SUBJECT, Vocabulary
 from annotations.terms import QuadPattern, Term, Variable, is_iri
-from tpf_client.errors import PageError
+from tpf_client.errors import HistoryError, PageError
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.planner.driver import Task
+from tpf_client.planner.reading import together
 from tpf_client.planner.source import FragmentSource, Source
+from tpf_client.planner.union import UnionSource
 from tpf_client.streaming.annotated import AnnotatedSource, Annotation
 
 _S, _P, _O, _G = (Variable(name) for name in ("?s", "?p", "?o", "?g"))
@@ -33,17 +37,27 @@ class Detected:
         how: ``labels`` (they travel with the pages), ``rewriting``, ``freshness`` (the data change,
             but only HTTP tells for how long a page holds) or ``static``.
         annotations: the ways of annotation that were found, for ``rewriting``.
+        parts: the same for each of several datasets that are read as one.
     """
 
     source: Source
     how: Literal["labels", "rewriting", "freshness", "static"]
     annotations: tuple[Annotation, ...] = ()
+    parts: tuple["Detected", ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether looking again cannot find anything else."""
+        return all(each.how == "labels" for each in self.parts or (self,))
 
     def extended(self, other: "Detected") -> "Detected":
         """This with the further ways of annotation that were found later.
 
         None is taken back: that there is no labelled fact of a kind at the moment means nothing.
         """
+        if self.parts:
+            pairs = zip(self.parts, other.parts, strict=True)
+            return _as_one([mine.extended(found) for mine, found in pairs])
         if not self.annotations or other.how not in ("rewriting", "freshness", "static"):
             return other
         new = [each for each in other.annotations if each not in self.annotations]
@@ -55,36 +69,83 @@ class Detected:
 
     def like(self, other: "Detected") -> bool:
         """Whether the dataset is labelled in the same way."""
+        if self.parts:
+            return all(map(Detected.like, self.parts, other.parts))
         return (self.how, self.annotations) == (other.how, other.annotations)
 
 
+def detect_all(
+    fetcher: Fetcher,
+    urls: Sequence[str],
+    vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+    past: Clock | None = None,
+) -> Task[Detected]:
+    """Find out how these datasets, which are read as one, are labelled: see `detect`."""
+    parts = yield from together([detect(fetcher, url, vocabulary, past) for url in urls])
+    return _as_one(parts)
+
+
+def _as_one(parts: Sequence[Detected]) -> Detected:
+    if len(parts) == 1:
+        return parts[0]
+    order = ("freshness", "rewriting", "labels", "static")
+    how = min((part.how for part in parts), key=order.index)
+    return Detected(UnionSource([part.source for part in parts]), how, parts=tuple(parts))
+
+
 def detect(
-    fetcher: Fetcher, url: str, vocabulary: Vocabulary = DEFAULT_VOCABULARY
+    fetcher: Fetcher,
+    url: str,
+    vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+    past: Clock | None = None,
 ) -> Task[Detected]:
     """Find out how the dataset at `url` is labelled.
 
+    Args:
+        fetcher: gets the pages.
+        url: the dataset.
+        vocabulary: the namespace of time labels.
+        past: a clock by which the facts are wanted as they were, instead of now.
+
     Raises:
         PageError: the page has no form.
+        HistoryError: the facts of the past are wanted, and nobody tells them.
         SourceError: a page could not be had.
     """
     (page,) = yield [Request(url)]
     about = page.metadata
     if about.form is None:
         raise PageError(url, "the page has no form to search a dataset with")
+    # A server that keeps history is asked for it; else the intervals in the data may tell.
+    asked = past if about.form.at is not None else None
     if about.plain_view is not None:
         (plain,) = yield [Request(about.plain_view)]
         form = plain.metadata.form
         if form is not None and plain.metadata.method == "plain":
-            return Detected(FragmentSource(fetcher, about.plain_view, form), "labels")
+            source = FragmentSource(fetcher, about.plain_view, form, past=asked)
+            return Detected(_unless_lost(source, past, asked), "labels")
     if about.method == "plain":
-        return Detected(FragmentSource(fetcher, url, about.form), "labels")
-    base = FragmentSource(fetcher, url, about.form, strict=True)
+        source = FragmentSource(fetcher, url, about.form, past=asked)
+        return Detected(_unless_lost(source, past, asked), "labels")
+    base = FragmentSource(
+        fetcher, url, about.form, strict=past is None, once=past is not None, past=asked
+    )
     annotations = yield from _annotations(base, vocabulary, graphs=about.form.graph is not None)
     if annotations:
-        return Detected(AnnotatedSource(base, annotations), "rewriting", annotations)
+        told = None if asked is not None else past
+        if told is not None and not any(each.labelling == "interval" for each in annotations):
+            raise HistoryError(url, "its labels do not tell since when facts held")
+        return Detected(AnnotatedSource(base, annotations, told), "rewriting", annotations)
     if about.evaluated_at is not None:
-        return Detected(FragmentSource(fetcher, url, about.form, changing=True), "freshness")
+        source = FragmentSource(fetcher, url, about.form, changing=True, past=asked)
+        return Detected(_unless_lost(source, past, asked), "freshness")
     return Detected(FragmentSource(fetcher, url, about.form), "static")
+
+
+def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None) -> FragmentSource:
+    if past is not None and asked is None:
+        raise HistoryError(source.url, "it keeps no history that could be asked for")
+    return source
 
 
 def _annotations(

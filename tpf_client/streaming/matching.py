@@ -52,7 +52,7 @@ class Matcher:
     def match(
         self,
         patterns: Sequence[QuadPattern],
-        at: datetime,
+        at: datetime | None,
         derived: Derived | None = None,
         seeds: Sequence[Binding] = ({},),
     ) -> Task[Match]:
@@ -60,7 +60,7 @@ class Matcher:
 
         Args:
             patterns: what to match.
-            at: the instant at which it must hold.
+            at: the instant at which it must hold; ``None``: now.
             derived: a variable whose value follows from the match of the first pattern.
             seeds: only solutions that extend one of these are wanted; all bind the same variables.
         """

@@ -1,22 +1,23 @@
 """The query streamer: evaluates, waits until something expires, evaluates what expired again."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from annotations.clock import Clock
+from annotations.clock import Clock, ManualClock
+from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Change, Solution
 from tpf_client.dataflow.output import Output
 from tpf_client.errors import ClosedError, SourceError
 from tpf_client.fragments.fetcher import Fetcher
-from tpf_client.planner.driver import Driver
+from tpf_client.planner.driver import Driver, Task
 from tpf_client.planner.evaluation import Evaluation, Freshness
 from tpf_client.planner.leaves import FragmentLeaves, Step
-from tpf_client.streaming.detection import Detected, detect
+from tpf_client.streaming.detection import Detected, detect_all
 from tpf_client.streaming.schedule import Schedule
 
 Row: TypeAlias = tuple[Term | None, ...]
@@ -57,7 +58,7 @@ class Streamer:
 
     Args:
         fetcher: gets the pages.
-        url: the dataset.
+        urls: the datasets, read as one.
         build: makes the query's dataflow.
         clock: our clock.
         schedule: how often to evaluate.
@@ -66,12 +67,14 @@ class Streamer:
         keep_checking: how often to look whether a dataset without labels has got some, and whether
             there are new ways of annotation; ``None``: a query with nothing dynamic ends.
         quiet: whether evaluations that changed nothing are told of, too.
+        past: a clock by which history is replayed, one that goes on when somebody waits.
+        vocabulary: the namespace of time labels.
     """
 
     def __init__(
         self,
         fetcher: Fetcher,
-        url: str,
+        urls: Sequence[str],
         build: Build,
         clock: Clock,
         *,
@@ -80,9 +83,13 @@ class Streamer:
         until: datetime | None = None,
         keep_checking: timedelta | None = None,
         quiet: bool = False,
+        past: ManualClock | None = None,
+        vocabulary: Vocabulary = DEFAULT_VOCABULARY,
     ) -> None:
+        self._vocabulary = vocabulary
+        self._past = past
         self._fetcher = fetcher
-        self._url = url
+        self._urls = urls
         self._build = build
         self._clock = clock
         self._schedule = schedule or Schedule()
@@ -118,7 +125,8 @@ class Streamer:
         """Evaluate now, and again whenever something expires, until closed.
 
         Raises:
-            SourceError: the first evaluation failed. Later failures are ticks with an error.
+            SourceError: the first evaluation failed. Later failures are ticks with an error, but
+                in a replay, which ends.
         """
         with closing(self.steps()) as steps:
             for step in steps:
@@ -131,31 +139,36 @@ class Streamer:
         """The same, but it does not wait: it yields the instant, on our clock, to go on at.
 
         Raises:
-            SourceError: the first evaluation failed. Later failures are ticks with an error.
+            SourceError: the first evaluation failed. Later failures are ticks with an error, but
+                in a replay, which ends.
         """
         try:
-            yield from self._steps()
+            for step in self._steps():
+                if self._past is not None and not isinstance(step, Tick):
+                    self._past.advance_to(step)
+                else:
+                    yield step
         except ClosedError:
             return
         finally:
             self._driver.close()
 
     def _steps(self) -> Generator[Tick | datetime]:
-        running = self._start(self._driver.run(detect(self._fetcher, self._url)))
+        running = self._start(self._driver.run(self._detect()))
         first, failures, checked_at = True, 0, running.now()
         before: list[Row] | None = None
         while True:
             try:
                 if not first and self._should_check(running, checked_at):
                     checked_at = running.now()
-                    found = self._driver.run(detect(self._fetcher, self._url))
+                    found = self._driver.run(self._detect())
                     fresh = running.detected.extended(found)
                     if not fresh.like(running.detected):
                         before = running.rows() if before is None else before
                         running = self._start(fresh)
                 at = running.evaluation.bring_up_to(running.now())
             except SourceError as error:
-                if first:
+                if first or self._past is not None:
                     raise
                 failures += 1
                 yield self._failure(running, error)
@@ -180,6 +193,9 @@ class Streamer:
                 return
             yield running.evaluation.source.wake_at(instant)
 
+    def _detect(self) -> Task[Detected]:
+        return detect_all(self._fetcher, self._urls, self._vocabulary, self._past)
+
     def _start(self, detected: Detected) -> "_Running":
         """Plan the query anew."""
         evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
@@ -188,7 +204,7 @@ class Streamer:
         return self.running
 
     def _should_check(self, running: "_Running", checked_at: datetime) -> bool:
-        if running.detected.how == "labels":
+        if running.detected.settled or self._past is not None:
             return False
         if running.detected.how == "freshness":
             # There may just be no labelled fact at the moment.

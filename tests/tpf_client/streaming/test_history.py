@@ -1,0 +1,183 @@
+"""Past instants: once, and replayed, through the server's history or from intervals in the data."""
+
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annotations.labels import Expiration, Fact
+from annotations.methods import METHODS, method_named
+from annotations.methods.base import Naming
+from annotations.terms import Quad, iri, literal
+from tests.support import random_queries
+from tests.support.live_server import LiveServer
+from tests.support.oracle import Publications
+from tests.support.timelines import START, Timeline, timelines
+from tests.tpf_client.streaming.test_timelines import ONE_LIVE_GRAPH, SECOND, SHM, Engine, selects
+from tpf_client import Client, Solutions
+from tpf_client.errors import HistoryError, QuerySyntaxError, UnsupportedQueryError
+
+METHOD_NAMES = [method.name for method in METHODS]
+histories = timelines("interval", max_batches=5, universe=ONE_LIVE_GRAPH)
+
+
+def _told(timeline: Timeline) -> Timeline:
+    """With the quad that random queries presuppose, and not labelled."""
+    always = random_queries.ALWAYS
+    batches = [
+        batch._replace(facts=[fact for fact in batch.facts if fact.quad != always])
+        for batch in timeline.batches
+    ]
+    return replace(timeline, static=[*dict.fromkeys([*timeline.static, always])], batches=batches)
+
+
+def _served(folder: Path, timeline: Timeline, *, page_labels: bool) -> LiveServer:
+    """A server that took in the whole timeline as it happened."""
+    server = LiveServer(folder, timeline.static, page_labels=page_labels, page_size=3)
+    server.clock.advance_to(START)
+    for at, facts in timeline.batches:
+        server.clock.advance_to(at)
+        server.publish(facts)
+    server.clock.advance_to(server.clock.now() + timedelta(hours=1))
+    return server
+
+
+def _foreign(folder: Path, timeline: Timeline, method: str) -> LiveServer:
+    """A server of a file in which every version of every fact is annotated."""
+    naming = Naming("http://foreign.test/", "http://foreign.test/data")
+    facts = timeline.publications().facts()
+    quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
+    return LiveServer(folder, dict.fromkeys(quads), live=False, page_size=3)
+
+
+def _check(server: LiveServer, path: str, model: Publications, query: str, at: datetime) -> None:
+    engine = Engine(model)
+    with Client(server.url + path, session=server.session(), clock=server.clock,
+                parallelism=0) as client:  # fmt: skip
+        try:
+            answer = client.query(query, at=at)
+        except (QuerySyntaxError, UnsupportedQueryError):
+            return
+        assert isinstance(answer, Solutions)
+        rows = Counter(tuple(solution.row) for solution in answer)
+        names = [name.lstrip("?") for name in answer.variables]
+        assert rows == engine.answer(query, names, at), (query, at)
+
+
+instants = st.integers(-2, 60).map(lambda halves: START + halves * SECOND / 2)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    timeline=histories,
+    asked=st.lists(st.tuples(selects, instants), min_size=4, max_size=4),
+    view=st.sampled_from(["plain", *METHOD_NAMES]),
+    page_labels=st.booleans(),
+)
+def test_the_servers_history_gives_the_answer_of_then(
+    timeline: Timeline, asked: list[tuple[str, datetime]], view: str, page_labels: bool
+) -> None:
+    timeline = _told(timeline)
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+        server = _served(Path(folder), timeline, page_labels=page_labels)
+        for query, at in asked:
+            _check(server, f"/{view}", timeline.publications(), query, at)
+        server.close()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    timeline=histories,
+    asked=st.lists(st.tuples(selects, instants), min_size=4, max_size=4),
+    method=st.sampled_from(METHOD_NAMES),
+)
+def test_intervals_in_the_data_give_the_answer_of_then(
+    timeline: Timeline, asked: list[tuple[str, datetime]], method: str
+) -> None:
+    timeline = _told(timeline)
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+        server = _foreign(Path(folder), timeline, method)
+        for query, at in asked:
+            _check(server, "", timeline.publications(), query, at)
+        server.close()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    timeline=histories,
+    query=selects,
+    method=st.sampled_from(["server", "plain", *METHOD_NAMES]),
+)
+def test_a_replay_shows_every_state(timeline: Timeline, query: str, method: str) -> None:
+    timeline = _told(timeline)
+    model = timeline.publications()
+    end = timeline.instants()[-1] + SECOND
+    with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
+        ours = method in ("server", "plain")
+        server = (
+            _served(Path(folder), timeline, page_labels=method == "plain")
+            if ours
+            else _foreign(Path(folder), timeline, method)
+        )
+        url = f"{server.url}/{'plain' if method == 'plain' else 'named-graph'}"
+        stood = server.clock.now()
+        with Client(url if ours else server.url, session=server.session(), clock=server.clock,
+                    parallelism=0) as client:  # fmt: skip
+            try:
+                stream = client.stream(
+                    query, start=START - SECOND, until=end, every=1 if ours else None, quiet=True
+                )
+            except (QuerySyntaxError, UnsupportedQueryError):
+                server.close()
+                return
+            seen: Counter[tuple[str | None, ...]] = Counter()
+            engine = Engine(model)
+            for update in stream:
+                seen.update(tuple(solution.row) for solution in update.added)
+                seen.subtract(tuple(solution.row) for solution in update.removed)
+                seen = +seen
+                names = list(update.variables)
+                assert seen == engine.answer(query, names, update.at)
+                # It holds until the next look.
+                if not ours and update.valid_until is not None:
+                    just_before = update.valid_until - timedelta(microseconds=1)
+                    assert seen == engine.answer(query, names, just_before)
+        # A replay waits for nobody.
+        assert server.clock.now() == stood
+        server.close()
+
+
+FACT = Fact(
+    Quad(iri("http://e/a"), iri("http://e/p"), literal("x")),
+    Expiration(START + timedelta(days=365)),
+)
+QUERY = "SELECT * { ?s <http://e/p> ?o }"
+
+
+def test_expirations_alone_tell_no_history(tmp_path: Path) -> None:
+    naming = Naming("http://foreign.test/", "http://foreign.test/data")
+    quads = method_named("named-graph").encode(FACT, naming)
+    server = LiveServer(tmp_path, quads, live=False)
+    with (
+        Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client,
+        pytest.raises(HistoryError, match="since when"),
+    ):
+        client.query(QUERY, at=START)
+    server.close()
+
+
+def test_static_data_always_held(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, [FACT.quad], live=False)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        assert len(list(client.select(QUERY, at=START))) == 1
+    server.close()
+
+
+def test_a_replay_needs_an_end(tmp_path: Path) -> None:
+    with Client("http://server.test/") as client, pytest.raises(ValueError, match="until"):
+        client.stream(QUERY, start=START)
