@@ -23,7 +23,9 @@ def label_triples(page: Rows, vocabulary: Vocabulary) -> list[Triple]:
     ambiguous: set[_Spot] = set()
     for quad, label in zip(page.quads, page.labels, strict=True):
         spot = (quad.subject, quad.predicate, quad.graph)
-        if spots.setdefault(spot, label) != label:
+        known = spots.setdefault(spot, label)
+        # Labels of one batch are one object, and comparing those takes longer than looking.
+        if known is not label and known != label:
             ambiguous.add(spot)
     shared: dict[tuple[Term, Term, Label], dict[Term, None]] = {}
     single: list[tuple[Quad, Label]] = []
@@ -67,7 +69,8 @@ def _node(
         yield Triple(node, vocabulary.initial, instant_term(label.start))
         yield Triple(node, vocabulary.final, instant_term(label.end))
     yield Triple(node, vocabulary["predicate"], predicate)
+    says_subject = vocabulary["subject"]
     for subject in subjects:
-        yield Triple(node, vocabulary["subject"], subject)
+        yield Triple(node, says_subject, subject)
     if graph != DEFAULT_GRAPH:
         yield Triple(node, vocabulary["graph"], graph)
