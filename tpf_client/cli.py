@@ -275,5 +275,10 @@ def _say_static(update: Update) -> None:
 
 
 def main() -> None:
-    """The command `tpf-query`."""
-    app()
+    """The command `tpf-query`; ``tpf-query serve`` is an endpoint."""
+    if sys.argv[1:2] == ["serve"]:
+        from tpf_client import serving
+
+        serving.app(args=sys.argv[2:], prog_name="tpf-query serve")
+    else:
+        app()

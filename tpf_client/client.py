@@ -1,6 +1,7 @@
 """The client: SPARQL over fragments, once or continuously."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -12,21 +13,22 @@ import requests
 from annotations.clock import Clock, ManualClock, SystemClock
 from annotations.instants import utc
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.terms import QuadPattern, Term, TriplePattern, Variable
+from annotations.terms import QuadPattern, Term, Triple, TriplePattern, Variable
 from tpf_client.dataflow.output import Output
-from tpf_client.errors import UnsupportedQueryError
+from tpf_client.errors import ServiceError, UnsupportedQueryError
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
-from tpf_client.planner.answer import Answer, Row
+from tpf_client.planner.answer import Answer, CompleteAnswer, Progress, Row
 from tpf_client.planner.driver import Driver, Task
 from tpf_client.planner.evaluation import Evaluation, Freshness
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.reading import together
+from tpf_client.planner.service import services_of, without_service
 from tpf_client.planner.source import FragmentSource, Source
 from tpf_client.planner.union import UnionSource
-from tpf_client.solutions import Solutions, construct
-from tpf_client.sparql.algebra import Query
+from tpf_client.solutions import AsyncSolutions, Solutions, construct
+from tpf_client.sparql.algebra import BGP, Query
 from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream
 from tpf_client.streaming.detection import detect_all
@@ -114,6 +116,7 @@ class Client:
         base: str | None = None,
         at: datetime | None = None,
         plan: list[Step] | None = None,
+        progress: Progress | None = None,
     ) -> "Solutions | bool | rdflib.Graph":
         """Answer a query over the data as they are.
 
@@ -123,6 +126,8 @@ class Client:
             at: another instant: the answer is over the facts that held then, as far as the server
                 keeps history or the data hold intervals; ``None``: over the data as they are.
             plan: takes in the steps of the plan, for explanations.
+            progress: called now and then with the number of pages that this query wanted so far,
+                and of the solutions that it has.
 
         Returns:
             `Solutions` for SELECT, which come as they are iterated; a bool for ASK; an rdflib graph
@@ -136,7 +141,7 @@ class Client:
         """
         query = parse_query(text, base)
         check(query)
-        answer = self._answer(query, plan, at)
+        answer = self._answer(query, plan, progress, at)
         if query.form == "SELECT":
             return Solutions(answer.variables, answer.rows(), answer.close)
         if query.form == "ASK":
@@ -144,6 +149,22 @@ class Client:
         if query.form == "CONSTRUCT":
             return construct(query.template, answer.variables, answer.rows())
         return self._describe(query, answer, at)
+
+    async def aquery(
+        self, text: str, *, base: str | None = None, progress: Progress | None = None
+    ) -> "AsyncSolutions | bool | rdflib.Graph":
+        """Like `query`, for coroutines: the work is done in threads.
+
+        Returns:
+            As `query`; the solutions of SELECT come by ``async for``.
+
+        Raises:
+            QuerySyntaxError: the text is not a query.
+            UnsupportedQueryError: it cannot be answered here; no request was sent.
+            SourceError: a source failed; also while solutions are iterated.
+        """
+        answer = await asyncio.to_thread(self.query, text, base=base, progress=progress)
+        return AsyncSolutions(answer) if isinstance(answer, Solutions) else answer
 
     def select(
         self, text: str, *, base: str | None = None, at: datetime | None = None
@@ -157,6 +178,20 @@ class Client:
         if not isinstance(result, Solutions):
             raise UnsupportedQueryError("not a SELECT query")
         return result
+
+    def match(self, pattern: QuadPattern) -> Iterator[Triple]:
+        """The triples that match a pattern, as terms; blank nodes as this client gave them.
+
+        Args:
+            pattern: different variables, and terms.
+
+        Raises:
+            SourceError: a fragment could not be had.
+        """
+        answer = self._answer(Query("SELECT", BGP((pattern,))))
+        for row in answer.rows():
+            values: dict[str, Any] = dict(zip(answer.variables, row, strict=True))
+            yield Triple(*(values.get(term, term) for term in pattern[:3]))
 
     def stream(
         self,
@@ -232,16 +267,34 @@ class Client:
         self,
         query: Query,
         plan: list[Step] | None = None,
+        progress: Progress | None = None,
         at: datetime | None = None,
+    ) -> Answer | CompleteAnswer:
+        while any(service.silent for service in services_of(query.pattern)):
+            try:
+                answer = self._attempt(query, plan, progress, at)
+                return CompleteAnswer(answer.variables, list(answer.rows()))
+            except ServiceError as failure:
+                query = replace(query, pattern=without_service(query.pattern, failure.endpoint))
+        return self._attempt(query, plan, progress, at)
+
+    def _attempt(
+        self,
+        query: Query,
+        plan: list[Step] | None,
+        progress: Progress | None,
+        at: datetime | None,
     ) -> Answer:
         evaluation = Evaluation(Driver(self.fetcher), self._source(at))
         leaves = FragmentLeaves(evaluation, explain=plan is not None)
         if plan is not None:
+            plan.clear()
             leaves.plan = plan
         now = self.clock.now() if at is None else utc(at)
         return Answer(
             evaluation,
             lambda on_change: plan_query(query, leaves, evaluation, now, on_change),
+            progress,
         )
 
     def _source(self, at: datetime | None = None) -> Source:
@@ -251,7 +304,9 @@ class Client:
         sources = [FragmentSource(self.fetcher, url, once=True) for url in self.urls]
         return sources[0] if len(sources) == 1 else UnionSource(sources)
 
-    def _describe(self, query: Query, answer: Answer, at: datetime | None) -> rdflib.Graph:
+    def _describe(
+        self, query: Query, answer: Answer | CompleteAnswer, at: datetime | None
+    ) -> rdflib.Graph:
         """What is said of each resource, and of the blank nodes that this leads to."""
         resources: dict[Term, None] = dict.fromkeys(query.described)
         wanted = [answer.variables.index(name) for name in query.variables]

@@ -11,6 +11,7 @@ ClientError
 │   ├── PageError             answered with RDF that is not a usable page of a fragment
 │   ├── PageTooLargeError     answered with more bytes than allowed
 │   ├── OriginError           a link or redirect leads to another origin
+│   ├── ServiceError          a SERVICE SILENT failed; one-shot queries go on without it
 │   ├── HistoryError          nobody tells what held at a past instant
 │   └── UnstableError         facts expire faster than one evaluation can read them
 └── ClosedError               the client or the stream was closed meanwhile
@@ -107,6 +108,18 @@ class HistoryError(SourceError):
 
 class OriginError(SourceError):
     """A link or redirect leads to another origin, which was not allowed."""
+
+
+class ServiceError(SourceError):
+    """A service that the query calls SILENT failed.
+
+    Attributes:
+        endpoint: what the query calls it, as a term.
+    """
+
+    def __init__(self, url: str, reason: str, endpoint: str) -> None:
+        self.endpoint = endpoint
+        super().__init__(url, reason)
 
 
 class UnstableError(SourceError):

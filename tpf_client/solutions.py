@@ -1,49 +1,20 @@
 """What a user of the client sees: solutions of rdflib terms, and their formats."""
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import rdflib
-from rdflib.query import Result
-from rdflib.term import BNode, Identifier, Literal, URIRef
+from rdflib.term import Identifier, Literal
 
-from annotations.terms import (
-    Term,
-    TriplePattern,
-    Variable,
-    is_blank_node,
-    is_iri,
-    is_literal,
-    is_variable,
-    literal_parts,
-)
+from annotations.terms import Term, TriplePattern, Variable
+from tpf_client.sparql import results
+from tpf_client.sparql.results import rdflib_term
 
 if TYPE_CHECKING:
     import pandas
 
 Row: TypeAlias = tuple[Term | None, ...]
-_XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
-
-
-def rdflib_term(term: str) -> Identifier:
-    """The rdflib term of a term; a lexical form is kept as it is.
-
-    rdflib has no triple terms: they become literals of their N-Triples text with the datatype
-    ``rdf:tripleTerm``.
-    """
-    if is_iri(term):
-        return URIRef(term[1:-1])
-    if is_blank_node(term):
-        return BNode(term[2:])
-    if is_literal(term):
-        parts = literal_parts(term)
-        if parts.language is not None:
-            return Literal(parts.lexical, lang=parts.language.partition("--")[0])
-        datatype = None if parts.datatype == _XSD_STRING else URIRef(parts.datatype)
-        return Literal(parts.lexical, datatype=datatype, normalize=False)
-    triple_term = "http://www.w3.org/1999/02/22-rdf-syntax-ns#tripleTerm"
-    return Literal(term, datatype=URIRef(triple_term), normalize=False)
 
 
 class Solution(Mapping[str, Identifier]):
@@ -91,27 +62,9 @@ class Solution(Mapping[str, Identifier]):
         pairs = zip(self._variables, self.row, strict=True)
         return "{" + ", ".join(f"{name} {term}" for name, term in pairs if term is not None) + "}"
 
-    def to_json(self) -> dict[str, dict[str, str]]:
+    def to_json(self) -> dict[str, Any]:
         """The solution as a binding of the SPARQL 1.1 Query Results JSON Format."""
-        pairs = zip(self._variables, self.row, strict=True)
-        return {name[1:]: json_term(term) for name, term in pairs if term is not None}
-
-
-def json_term(term: str) -> dict[str, str]:
-    """A term in the SPARQL 1.1 Query Results JSON Format."""
-    if is_iri(term):
-        return {"type": "uri", "value": term[1:-1]}
-    if is_blank_node(term):
-        return {"type": "bnode", "value": term[2:]}
-    if not is_literal(term):
-        return {"type": "triple", "value": term}
-    parts = literal_parts(term)
-    result = {"type": "literal", "value": parts.lexical}
-    if parts.language is not None:
-        result["xml:lang"] = parts.language
-    elif parts.datatype != _XSD_STRING:
-        result["datatype"] = parts.datatype
-    return result
+        return results.json_binding(self._variables, self.row)
 
 
 class Solutions:
@@ -170,8 +123,42 @@ class Solutions:
 
         Raises:
             ValueError: another format.
+            ResultError: a solution that this format cannot express.
         """
-        return serialize(self.variables, self, format)
+        if format not in results.WRITERS:
+            raise ValueError(f"no format {format!r}: {', '.join(results.WRITERS)}")
+        return results.WRITERS[format](self._variables, (solution.row for solution in self))
+
+
+class AsyncSolutions:
+    """The solutions of a SELECT query for ``async for``; leaving the loop does not stop them.
+
+    Args:
+        solutions: what to iterate, in threads.
+    """
+
+    def __init__(self, solutions: Solutions) -> None:
+        self._solutions = solutions
+        self.variables = solutions.variables
+
+    async def __aiter__(self) -> AsyncIterator[Solution]:
+        """The solutions, as they become known."""
+        rows = iter(self._solutions)
+        try:
+            while (row := await asyncio.to_thread(next, rows, None)) is not None:
+                yield row
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    async def all(self) -> Solutions:
+        """All solutions, read to the end."""
+        await asyncio.to_thread(list, self._solutions)
+        return self._solutions
+
+    def close(self) -> None:
+        """Stop what is still under way."""
+        self._solutions.close()
 
 
 def table(variables: tuple[str, ...], solutions: Iterable[Solution]) -> "pandas.DataFrame":
@@ -189,58 +176,12 @@ def _python_value(term: Identifier | None) -> Any:
     return None if term is None else str(term)
 
 
-def serialize(variables: tuple[str, ...], solutions: Iterable[Solution], form: str) -> str:
-    """Solutions in one of the SPARQL result formats.
-
-    Raises:
-        ValueError: an unknown format.
-    """
-    if form == "tsv":
-        lines = ["\t".join(f"?{name}" for name in variables)]
-        lines += [
-            "\t".join(term if term is not None else "" for term in solution.row)
-            for solution in solutions
-        ]
-        return "\n".join(lines) + "\n"
-    if form not in ("json", "xml", "csv"):
-        raise ValueError(f"no format {form!r}: json, xml, csv or tsv")
-    result = Result("SELECT")
-    result.vars = [rdflib.Variable(name) for name in variables]
-    result.bindings = [
-        {rdflib.Variable(name): value for name, value in solution.items()} for solution in solutions
-    ]
-    stream = io.BytesIO()
-    result.serialize(stream, format=form)
-    return stream.getvalue().decode()
-
-
 def construct(
-    template: Iterable[TriplePattern], variables: tuple[Variable, ...], rows: Iterable[Row]
+    template: Sequence[TriplePattern], variables: tuple[Variable, ...], rows: Iterable[Row]
 ) -> rdflib.Graph:
-    """The graph that a template makes of solutions.
-
-    A triple with an unbound variable, or that is none in RDF, is left out; blank nodes of the
-    template are new ones for each solution (SPARQL 1.1 Query Language, section 16.2).
-    """
+    """The graph that a template makes of solutions (SPARQL 1.1 Query Language, section 16.2)."""
     graph = rdflib.Graph()
-    template = tuple(template)
-    for number, row in enumerate(rows):
-        binding = dict(zip(variables, row, strict=True))
-        for triple in template:
-            terms = [_filled(term, binding, number) for term in triple]
-            if None in terms:
-                continue
-            subject, predicate, object_ = terms
-            if isinstance(subject, (URIRef, BNode)) and isinstance(predicate, URIRef):
-                assert object_ is not None
-                graph.add((subject, predicate, object_))
+    for triple in results.construct(template, variables, rows):
+        subject, predicate, object_ = (rdflib_term(term) for term in triple)
+        graph.add((subject, predicate, object_))
     return graph
-
-
-def _filled(term: str, binding: Mapping[Variable, Term | None], number: int) -> Identifier | None:
-    if is_variable(term):
-        value = binding.get(Variable(term))
-        return None if value is None else rdflib_term(value)
-    if is_blank_node(term):
-        return BNode(f"{term[2:]}r{number}")
-    return rdflib_term(term)

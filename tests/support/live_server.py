@@ -50,7 +50,8 @@ class LiveServer:
         self.live = open_live_store(path / "live.sqlite") if live else None
         self.static = static_store(path / "static", static)
         dataset = Dataset(DatasetSettings(name="trains", **settings), self.static, self.live)
-        self.settings = Settings(base_url=BASE, page_size=page_size, **(server or {}))
+        chosen = {"base_url": BASE, "page_size": page_size, **(server or {})}
+        self.settings = Settings(**chosen)
         self.app = create_app(self.settings, [dataset], self.clock)
         self.log: list[tuple[str, str]] = []
         self.url = BASE + "trains"

@@ -1,5 +1,6 @@
 """The client as its users see it, over the real server in process."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,6 +22,7 @@ from tpf_client.errors import (
     QuerySyntaxError,
     UnsupportedQueryError,
 )
+from tpf_client.solutions import AsyncSolutions
 
 EX = "http://example.org/"
 PREFIX = f"PREFIX : <{EX}> "
@@ -180,3 +182,29 @@ def test_exported_names() -> None:
         assert getattr(tpf_client, name).__name__ == name
     with pytest.raises(AttributeError):
         _ = tpf_client.Nothing
+
+
+def test_coroutines(client: Client) -> None:
+    async def ask() -> tuple[list[str], object, int]:
+        answer = await client.aquery(PREFIX + "SELECT ?n { ?s :name ?n } ORDER BY ?n")
+        assert isinstance(answer, AsyncSolutions)
+        names = [str(row["n"]) async for row in answer]
+        again = [str(row["n"]) for row in await answer.all()]
+        assert names == again
+        return names, await client.aquery(PREFIX + "ASK { ?s :name 'B' }"), len(names)
+
+    assert asyncio.run(ask()) == (["B", "X", 'A\n"a"'], True, 3)
+
+
+def test_coroutines_get_errors(client: Client) -> None:
+    with pytest.raises(QuerySyntaxError):
+        asyncio.run(client.aquery("SELECT"))
+
+
+def test_progress(client: Client) -> None:
+    told: list[tuple[int, int]] = []
+    answer = client.query(PREFIX + "SELECT * { ?s :name ?n }", progress=lambda *n: told.append(n))
+    assert isinstance(answer, Solutions)
+    assert len(list(answer)) == 3
+    assert told == sorted(told)
+    assert told[-1] == (client.statistics.requests + client.statistics.cache_hits, 3)

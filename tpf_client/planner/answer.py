@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from annotations.terms import Term, Variable
@@ -12,6 +13,8 @@ from tpf_client.errors import ClosedError
 from tpf_client.planner.evaluation import Evaluation
 
 Row: TypeAlias = tuple[Term | None, ...]
+Progress: TypeAlias = Callable[[int, int], None]
+"""Takes the number of pages that a query wanted so far, and of the solutions that it has."""
 
 
 class Answer:
@@ -23,14 +26,18 @@ class Answer:
     Args:
         evaluation: the query.
         build: makes its dataflow, with a callback for changes of the output.
+        progress: called after each piece of work.
     """
 
     def __init__(
         self,
         evaluation: Evaluation,
         build: Callable[[Callable[[Solution, int], None]], Output],
+        progress: Progress | None = None,
     ) -> None:
         self._evaluation = evaluation
+        self._progress = progress
+        self._solutions = 0
         self._ready: deque[Solution] = deque()
         self._streams = False
         self._output = build(self._arrive)
@@ -69,12 +76,16 @@ class Answer:
             return False
         if self._evaluation.driver.cancelled.is_set():
             raise ClosedError("the query was closed")
-        if self._evaluation.work():
+        worked = self._evaluation.work()
+        if self._progress is not None:
+            self._progress(self._evaluation.driver.requests, self._solutions)
+        if worked:
             return True
         self._evaluation.dataflow.flush()
         return self._evaluation.unsettled
 
     def _arrive(self, solution: Solution, count: int) -> None:
+        self._solutions += count
         if self._streams:
             self._ready.extend([solution] * count)
 
@@ -83,3 +94,23 @@ class Answer:
         while self._ready:
             solution = self._ready.popleft()
             yield tuple([decode(each) if each else None for each in solution])
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteAnswer:
+    """An answer that is there already.
+
+    Args:
+        variables: as in `Answer`.
+        solutions: what `rows` gives.
+    """
+
+    variables: tuple[Variable, ...]
+    solutions: list[Row]
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def rows(self) -> Iterator[Row]:
+        """The solutions, each as often as it occurs."""
+        return iter(self.solutions)

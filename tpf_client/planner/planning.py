@@ -15,7 +15,8 @@ from tpf_client.dataflow.output import Output
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.pushdown import push_filters
-from tpf_client.planner.source import FragmentSource
+from tpf_client.planner.service import SilentSource, services_of
+from tpf_client.planner.source import FragmentSource, Source
 from tpf_client.sparql.algebra import BGP, Query, Service, variables_of_bgp
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
@@ -43,11 +44,15 @@ def plan_query(
         SourceError: a fragment could not be had.
     """
     services: dict[Term, FragmentLeaves] = {}
+    silent = {each.endpoint for each in services_of(query.pattern) if each.silent}
+    silent -= {each.endpoint for each in services_of(query.pattern) if not each.silent}
 
     def service(endpoint: Term) -> FragmentLeaves:
         if endpoint not in services:
             fetcher, url = evaluation.driver.fetcher, iri_value(endpoint)
-            source = FragmentSource(fetcher, url, once=not evaluation.live)
+            source: Source = FragmentSource(fetcher, url, once=not evaluation.live)
+            if endpoint in silent:
+                source = SilentSource(source, endpoint)
             services[endpoint] = FragmentLeaves(evaluation, source)
             services[endpoint].plan = leaves.plan
         return services[endpoint]

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 from rdflib import BNode, Literal, URIRef
 from rdflib.term import Identifier
 
-from annotations.namespaces import XSD
+from annotations.namespaces import RDF, XSD
 from annotations.terms import (
     Term,
     TermOrVariable,
@@ -83,15 +83,15 @@ def _is_triple(subject: Term | None, predicate: Term | None, object_: Term | Non
 def rdflib_term(term: Term) -> Identifier:
     """The rdflib term of a term, its lexical form as it stands.
 
-    Raises:
-        ResultError: a triple term, which rdflib does not have.
+    rdflib has no triple terms: they become literals of their N-Triples text with the datatype
+    ``rdf:tripleTerm``.
     """
     if is_iri(term):
         return URIRef(term[1:-1])
     if is_blank_node(term):
         return BNode(term[2:])
     if not is_literal(term):
-        raise ResultError(f"rdflib has no triple terms: {term}")
+        return Literal(term, datatype=URIRef(RDF + "tripleTerm"), normalize=False)
     lexical, language, datatype = literal_parts(term)
     if language is not None:
         return Literal(lexical, lang=language.partition("--")[0])

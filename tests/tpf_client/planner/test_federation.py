@@ -1,0 +1,107 @@
+"""Several sources as one, and SERVICE to another one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import BASE, LiveServer
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_client import Client, Solutions
+from tpf_client.errors import HttpError, SourceError
+
+EX = "http://example.org/"
+OTHER = "http://other.test/"
+PLAIN = {"max_values": 0, "max_page_size": 10}
+PREFIX = f"PREFIX : <{EX}> "
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[tuple[LiveServer, LiveServer]]:
+    """One knows people, the other cities; both know labels."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    people = [Quad(iri(f"{EX}p{n}"), iri(EX + "lives"), iri(f"{EX}c{n % 7}")) for n in range(40)]
+    people += [Quad(iri(f"{EX}p{n}"), iri(EX + "label"), literal(f"p{n}")) for n in range(40)]
+    cities = [Quad(iri(f"{EX}c{n}"), iri(EX + "size"), literal(str(n))) for n in range(7)]
+    cities += [Quad(iri(f"{EX}c{n}"), iri(EX + "label"), literal(f"c{n}")) for n in range(7)]
+    both = (
+        LiveServer(tmp_path / "a", people, live=False, page_size=10, server=dict(PLAIN)),
+        LiveServer(
+            tmp_path / "b",
+            cities,
+            live=False,
+            page_size=10,
+            server={**PLAIN, "base_url": OTHER},
+        ),
+    )
+    yield both
+    for server in both:
+        server.close()
+
+
+@pytest.fixture
+def session(servers: tuple[LiveServer, LiveServer]) -> requests.Session:
+    session = requests.Session()
+    session.mount(BASE, WsgiAdapter(servers[0].app, servers[0].log))
+    session.mount(OTHER, WsgiAdapter(servers[1].app, servers[1].log))
+    return session
+
+
+def ask(client: Client, query: str) -> set[tuple[str | None, ...]]:
+    answer = client.query(PREFIX + query)
+    assert isinstance(answer, Solutions)
+    return {row.row for row in answer}
+
+
+def test_sources_without_matches_are_not_asked_again(
+    servers: tuple[LiveServer, LiveServer], session: requests.Session
+) -> None:
+    with Client(BASE + "trains", OTHER + "trains", session=session, clock=servers[0].clock,
+                parallelism=0) as client:  # fmt: skip
+        found = ask(client, 'SELECT ?p ?l { ?c :size "3" ; :label ?l . ?p :lives ?c }')
+        assert found == {(f"<{EX}p{n}>", '"c3"') for n in range(3, 40, 7)}
+        people, cities = ([path for _, path in server.log] for server in servers)
+        # The form and a first page of each pattern; what a city is called, and who lives there.
+        assert len(people) == 1 + 3 + 2
+        assert len(cities) == 1 + 3 + 1
+        assert not any("lives" in path and "c3" in path for path in cities)
+
+
+def test_service(servers: tuple[LiveServer, LiveServer], session: requests.Session) -> None:
+    with Client(BASE + "trains", session=session, clock=servers[0].clock, parallelism=0,
+                allowed_origins=[OTHER]) as client:  # fmt: skip
+        query = f"SELECT ?z {{ :p3 :lives ?c SERVICE <{OTHER}trains> {{ ?c :size ?z }} }}"
+        assert ask(client, query) == {('"3"',)}
+        silent = query.replace("SERVICE", "SERVICE SILENT")
+        assert ask(client, silent) == {('"3"',)}
+        for word in ("", "OPTIONAL"):
+            service = f"SERVICE %s <{OTHER}gone> {{ ?c :size ?z }}"
+            text = f"SELECT ?c ?z {{ :p3 :lives ?c {word} {{ {service} }} }}"
+            with pytest.raises(HttpError) as error:
+                ask(client, text % "")
+            assert error.value.url == f"{OTHER}gone"
+            assert ask(client, text % "SILENT") == {(f"<{EX}c3>", None)}
+
+
+def test_a_silent_service_that_fails_half_way(
+    servers: tuple[LiveServer, LiveServer], session: requests.Session
+) -> None:
+    """Its solutions so far do not count; the rest of the query does."""
+    app = servers[1].app.wsgi_app
+
+    def failing(environ, start):  # type: ignore[no-untyped-def]
+        if "page=2" in environ["QUERY_STRING"]:
+            start("404 Gone", [("Content-Type", "text/plain")])
+            return [b"gone"]
+        return app(environ, start)
+
+    servers[1].app.wsgi_app = failing  # type: ignore[method-assign]
+    with Client(BASE + "trains", session=session, clock=servers[0].clock,
+                parallelism=0) as client:  # fmt: skip
+        text = f"SELECT ?c ?z {{ :p3 :lives ?c SERVICE %s <{OTHER}trains> {{ ?x ?y ?z }} }}"
+        assert ask(client, text % "SILENT") == {(f"<{EX}c3>", None)}
+        with pytest.raises(SourceError, match="page=2"):
+            ask(client, text % "")

@@ -1,0 +1,164 @@
+"""The SPARQL protocol over fragments: by rdflib's SPARQL store, and request by request."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+import rdflib
+import requests
+from rdflib.plugins.stores.sparqlstore import SPARQLStore
+
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import LiveServer
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_client import Client
+from tpf_client.endpoint import Endpoint
+from tpf_client.serving import make_server
+
+EX = "http://example.org/"
+SELECT = f"SELECT ?s ?n {{ ?s <{EX}name> ?n }}"
+
+
+@pytest.fixture(scope="module")
+def fragments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    data = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"é{n}")) for n in range(150)]
+    server = LiveServer(tmp_path_factory.mktemp("endpoint"), data, live=False)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def url(fragments: LiveServer) -> Iterator[str]:
+    with Client(fragments.url, session=fragments.session(), clock=fragments.clock) as client:
+        server = make_server(client, "127.0.0.1", 0)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/sparql"
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+def test_another_library_asks(url: str) -> None:
+    store = SPARQLStore(url)
+    graph = rdflib.Graph(store)
+    assert {str(row[1]) for row in graph.query(SELECT)} == {f"é{n}" for n in range(150)}
+    assert graph.query(f"ASK {{ ?s <{EX}name> 'é7' }}").askAnswer is True
+    assert len(graph.query(f"CONSTRUCT WHERE {{ ?s <{EX}name> 'é7' }}").graph) == 1
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("*/*", "application/sparql-results+json"),
+        ("application/json", "application/sparql-results+json"),
+        ("application/sparql-results+xml;q=0.9, text/csv;q=0.1", "application/sparql-results+xml"),
+        ("text/*;q=0.5, application/json;q=0.2", "text/csv"),
+        ("text/tab-separated-values", "text/tab-separated-values"),
+    ],
+)
+@pytest.mark.parametrize("way", ["get", "form", "body"])
+def test_formats(url: str, way: str, accept: str, media_type: str) -> None:
+    headers = {"Accept": accept}
+    if way == "get":
+        response = requests.get(url, {"query": SELECT}, headers=headers, timeout=30)
+    elif way == "form":
+        response = requests.post(url, {"query": SELECT}, headers=headers, timeout=30)
+    else:
+        headers["Content-Type"] = "application/sparql-query; charset=utf-8"
+        response = requests.post(url, SELECT.encode(), headers=headers, timeout=30)
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == media_type
+    assert "é149" in response.content.decode()
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
+
+
+def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **headers: str) -> Any:
+    """Status, headers and body of a request to a WSGI application."""
+    answered: list[Any] = []
+    environ = {
+        "REQUEST_METHOD": method,
+        "QUERY_STRING": query,
+        "wsgi.input": io.BytesIO(body),
+        "CONTENT_LENGTH": str(len(body)),
+        **headers,
+    }
+    chunks = app(environ, lambda status, fields: answered.extend([status, dict(fields)]))
+    return int(answered[0][:3]), answered[1], b"".join(chunks)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "words"),
+    [
+        ({}, 400, "parameter query"),
+        ({"query": "query=SELECT"}, 400, "^"),
+        ({"query": "query=ASK{}&query=ASK{}"}, 400, "twice"),
+        ({"query": "query=%ff"}, 400, "malformed"),
+        ({"query": "query=ASK%7B%7D&default-graph-uri=urn:g"}, 400, "FROM"),
+        ({"query": urlencode({"query": "SELECT * { SERVICE ?x { ?s ?p ?o } }"})}, 400, "SERVICE"),
+        ({"query": urlencode({"query": SELECT}), "HTTP_ACCEPT": "image/png"}, 406, "csv"),
+        ({"query": urlencode({"query": "ASK {}"}), "HTTP_ACCEPT": "text/csv"}, 406, "json"),
+        ({"method": "PUT"}, 405, "PUT"),
+        ({"method": "POST", "body": b"ASK {}", "CONTENT_TYPE": "text/plain"}, 415, "sparql-query"),
+        (
+            {"method": "POST", "body": b"\xff", "CONTENT_TYPE": "application/sparql-query"},
+            400,
+            "UTF-8",
+        ),
+        (
+            {"method": "POST", "CONTENT_TYPE": "application/sparql-query", "CONTENT_LENGTH": ""},
+            411,
+            "length",
+        ),
+        (
+            {
+                "method": "POST",
+                "CONTENT_TYPE": "application/sparql-query",
+                "CONTENT_LENGTH": "9999999",
+            },
+            413,
+            "bytes",
+        ),
+    ],
+)
+def test_wrong_requests(
+    fragments: LiveServer, request_: dict[str, Any], status: int, words: str
+) -> None:
+    with Client(fragments.url, session=fragments.session(), clock=fragments.clock,
+                parallelism=0) as client:  # fmt: skip
+        code, headers, body = call(Endpoint(client), **request_)
+    assert code == status
+    assert words in body.decode()
+    assert headers["Content-Length"] == str(len(body))
+
+
+def test_the_failure_of_a_fragment_server_is_named(tmp_path: Path) -> None:
+    def broken(environ: Any, start: Any) -> list[bytes]:
+        start("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"nothing here"]
+
+    session = requests.Session()
+    session.mount("http://fragments.test/", WsgiAdapter(broken))
+    with Client("http://fragments.test/d", session=session, parallelism=0) as client:
+        code, _, body = call(Endpoint(client), query=f"query={quote('SELECT * { ?s ?p ?o }')}")
+        assert code == 502
+        assert "http://fragments.test/d" in body.decode()
+    code, _, _ = call(Endpoint(client), query=f"query={quote('ASK { ?s ?p ?o }')}")
+    assert code == 503
+
+
+def test_head_has_no_body(fragments: LiveServer) -> None:
+    with Client(fragments.url, session=fragments.session(), clock=fragments.clock,
+                parallelism=0) as client:  # fmt: skip
+        query = urlencode({"query": "ASK {}"})
+        code, headers, body = call(Endpoint(client), "HEAD", query)
+        _, _, whole = call(Endpoint(client), "GET", query)
+    assert (code, body) == (200, b"")
+    assert headers["Content-Length"] == str(len(whole))
+    assert json.loads(whole) == {"head": {}, "boolean": True}

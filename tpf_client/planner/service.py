@@ -1,0 +1,91 @@
+"""SERVICE: other sources of fragments, and what SILENT makes of their failures.
+
+Source: SPARQL 1.1 Federated Query, section 2.1: a SILENT service that fails has one solution
+without a value.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from annotations.labels import Fact
+from annotations.terms import QuadPattern, Term
+from tpf_client.errors import ServiceError, SourceError
+from tpf_client.fragments.form import Block
+from tpf_client.planner.driver import Task
+from tpf_client.planner.reading import Content
+from tpf_client.planner.source import Estimate, Source
+from tpf_client.sparql.algebra import EMPTY_GROUP, Service
+
+T = TypeVar("T")
+
+
+class SilentSource:
+    """A source whose failures say that they are those of a SILENT service; a `Source`.
+
+    Args:
+        source: who answers.
+        endpoint: what the query calls it.
+    """
+
+    def __init__(self, source: Source, endpoint: Term) -> None:
+        self.url = source.url
+        self._source = source
+        self._endpoint = endpoint
+
+    def now(self) -> datetime:
+        """The present instant on the source's clock."""
+        return self._source.now()
+
+    def wake_at(self, instant: datetime) -> datetime:
+        """The instant of our clock at which the source's has surely reached `instant`."""
+        return self._source.wake_at(instant)
+
+    def begin(self) -> Task[object]:
+        """Learn what the first estimates need."""
+        return self._marked(self._source.begin())
+
+    def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
+        """How much there is."""
+        return self._marked(self._source.estimate(pattern))
+
+    def read(
+        self,
+        pattern: QuadPattern,
+        at: datetime | None = None,
+        on_page: Callable[[Sequence[Fact]], None] | None = None,
+        block: Block | None = None,
+    ) -> Task[Content]:
+        """All matches."""
+        return self._marked(self._source.read(pattern, at, on_page, block))
+
+    def _marked(self, task: Task[T]) -> Task[T]:
+        try:
+            return (yield from task)
+        except SourceError as error:
+            raise ServiceError(error.url, error.reason, self._endpoint) from error
+
+
+def services_of(value: Any) -> Iterator[Service]:
+    """The services of a pattern, those inside EXISTS included."""
+    if isinstance(value, Service):
+        yield value
+    if isinstance(value, tuple):
+        for each in value:
+            yield from services_of(each)
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from services_of(getattr(value, each.name))
+
+
+def without_service(value: Any, endpoint: str) -> Any:
+    """A pattern in which the SILENT services of an endpoint have failed."""
+    if isinstance(value, Service) and value.silent and value.endpoint == endpoint:
+        return EMPTY_GROUP
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(without_service(each, endpoint) for each in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        changes = {f.name: without_service(getattr(value, f.name), endpoint) for f in fields(value)}
+        return replace(value, **changes)
+    return value
