@@ -171,7 +171,7 @@ def main() -> None:
             (stream if order["mode"] == "facts" else read)(order, seen)
         except (ClientError, OSError) as error:
             seen.fail(f"{type(error).__name__}: {error}")
-        sys.stdout.write(json.dumps(seen.to_json()) + "\n")
+        sys.stdout.write(json.dumps({**seen.to_json(), "id": order["id"]}) + "\n")
         sys.stdout.flush()
 
 

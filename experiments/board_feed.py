@@ -1,7 +1,7 @@
 """A process that renews a board in a fixed period: labelled facts, or elements of a stream.
 
-It follows one order per line of standard input, says ``started`` when the first renewal is
-published, and in the end prints when each was sent: ``{"sent": [instant, …]}``.
+It follows one order per line of standard input, says ``{"id": …, "started": true}`` when the first
+renewal is published, and in the end when each was sent: ``{"id": …, "sent": [instant, …]}``.
 """
 
 import json
@@ -82,7 +82,7 @@ def follow(order: Mapping[str, Any]) -> dict[str, Any]:
             push_elements(order, quads, now)
         sent.append(now.timestamp())
         if number == 0:
-            sys.stdout.write("started\n")
+            sys.stdout.write(json.dumps({"id": order["id"], "started": True}) + "\n")
             sys.stdout.flush()
     return {"sent": sent}
 
@@ -90,11 +90,12 @@ def follow(order: Mapping[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Follow orders until standard input ends."""
     for line in sys.stdin:
+        order = json.loads(line)
         try:
-            answer = follow(json.loads(line))
+            answer = follow(order)
         except (LoaderError, MeasurementError, OSError) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps({**answer, "id": order["id"]}) + "\n")
         sys.stdout.flush()
 
 

@@ -96,10 +96,8 @@ class Opened:
         """
         if client not in self.clients or server not in self.places:
             raise MeasurementError(f"{client} or {server} is not running")
-        process = self.clients[client]
         question = {"query": QUERIES[query], "url": self.places[server].url}
-        process.write_line(json.dumps(question))
-        answer: dict[str, Any] = json.loads(process.read_line(_ANSWER_SECONDS))
+        answer = self.clients[client].ask(question, _ANSWER_SECONDS)
         if "error" in answer:
             raise MeasurementError(str(answer["error"]))
         return answer

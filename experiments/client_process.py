@@ -1,7 +1,7 @@
 """A process that answers queries with our client, so that its CPU can be told from the rest.
 
-A question per line on standard input, ``{"query": …, "url": …}``, is answered by a line of JSON:
-``{"rows": [[term, …], …], "seconds": …, "cpu": …}`` or ``{"error": …}``. Every question has a new
+A question per line on standard input, ``{"id": …, "query": …, "url": …}``, is answered by a line of JSON:
+``{"id": …, "rows": [[term, …], …], "seconds": …, "cpu": …}`` or ``{"error": …}``. Every question has a new
 client, which knows nothing yet.
 """
 
@@ -44,7 +44,11 @@ def main() -> None:
             found = {"rows": answer(question["query"], question["url"])}
         except ClientError as error:
             found = {"error": f"{type(error).__name__}: {error}"}
-        found |= {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        found |= {
+            "id": question["id"],
+            "seconds": time.perf_counter() - wall,
+            "cpu": time.process_time() - cpu,
+        }
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 

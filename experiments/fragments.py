@@ -1,6 +1,5 @@
 """``fragments``: what a fragment costs the server, by pattern and format."""
 
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -127,8 +126,7 @@ class Opened:
             "port": server.port, "connections": self.settings.connections, "seconds": seconds,
             "status": status, "requests": orders,
         }  # fmt: skip
-        self.generator.write_line(json.dumps(order))
-        answer: dict[str, Any] = json.loads(self.generator.read_line(_ANSWER_SECONDS))
+        answer = self.generator.ask(order, _ANSWER_SECONDS)
         if "error" in answer:
             raise MeasurementError(str(answer["error"]))
         return answer

@@ -3,9 +3,9 @@ r"""A process that sends requests to a server on loopback, over connections that
 It reads orders from standard input and answers on standard output, a line of JSON each. It is a
 process of its own so that its work is not counted for the server.
 
-    {"port": 1, "connections": 2, "seconds": 1.0, "status": 200,
+    {"id": 1, "port": 1, "connections": 2, "seconds": 1.0, "status": 200,
      "requests": ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", …]}
-    {"latencies": [0.001, …], "bytes": 123, "seconds": 1.0}
+    {"id": 1, "latencies": [0.001, …], "bytes": 123, "seconds": 1.0}
 """
 
 import json
@@ -154,7 +154,7 @@ def main() -> None:
             )  # fmt: skip
         except (MeasurementError, OSError, ValueError) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps({**answer, "id": order["id"]}) + "\n")
         sys.stdout.flush()
 
 

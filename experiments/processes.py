@@ -1,6 +1,7 @@
 """Measured processes: started on loopback, their CPU and memory from the operating system."""
 
 import http.client
+import json
 import os
 import select
 import socket
@@ -11,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import psutil
@@ -59,6 +60,7 @@ class Process:
         self._errors = errors
         self._process = psutil.Process(popen.pid)
         self._ended: dict[int, float] = {}
+        self._orders = 0
 
     @property
     def pid(self) -> int:
@@ -132,6 +134,38 @@ class Process:
             self.popen.wait(_STOP_SECONDS)
             self.check()
         return line.decode("utf-8", "replace")
+
+    def order(self, order: Mapping[str, Any]) -> int:
+        """Send an order to a process that follows orders, a line of JSON each.
+
+        Returns:
+            The order's number, which the process repeats in its answers.
+
+        Raises:
+            ProcessFailedError: it does not read any more.
+        """
+        self._orders += 1
+        self.write_line(json.dumps({**order, "id": self._orders}))
+        return self._orders
+
+    def answer(self, number: int, timeout: float) -> dict[str, Any]:
+        """The next answer to an order; what is left of earlier ones, which failed, is passed over.
+
+        Raises:
+            ProcessFailedError: it ended, or says nothing in time.
+        """
+        while True:
+            answer: dict[str, Any] = json.loads(self.read_line(timeout))
+            if answer.get("id") == number:
+                return answer
+
+    def ask(self, order: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Send an order and wait for the answer.
+
+        Raises:
+            ProcessFailedError: it ended, or says nothing in time.
+        """
+        return self.answer(self.order(order), timeout)
 
     def write_line(self, text: str) -> None:
         """Send a line to its standard input.

@@ -3,7 +3,6 @@
 Source: Taelman et al. 2016, section 6, figures 2a and 2b.
 """
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -245,14 +244,14 @@ def _watch(side: Side, windows: Sequence[Window], opened: Opened) -> list[Row]:
     """Let feed and clients go, look at all processes once a second, and take their reports."""
     settings = opened.settings
     share = len(opened.clients)
-    opened.feed.write_line(json.dumps(dict(side.feed) | {"seconds": settings.seconds + 1}))
-    said = opened.feed.read_line(_READY_SECONDS)
-    if said != "started\n":
-        raise MeasurementError(f"the feed did not start: {said}")
+    feed = opened.feed.order({**side.feed, "seconds": settings.seconds + 1})
+    said = opened.feed.answer(feed, _READY_SECONDS)
+    if "started" not in said:
+        raise MeasurementError(f"the feed did not start: {said.get('error')}")
+    orders = []
     for number, client in enumerate(opened.clients):
-        order = {**side.order, "seconds": settings.seconds}
-        order["queries"] = side.order["queries"][number::share]
-        client.write_line(json.dumps(order))
+        queries = side.order["queries"][number::share]
+        orders.append(client.order({**side.order, "seconds": settings.seconds, "queries": queries}))
     watched = _Watched(side, opened.clients)
     rows: list[Row] = []
     while watched.elapsed() < settings.seconds - 0.5:
@@ -261,8 +260,10 @@ def _watch(side: Side, windows: Sequence[Window], opened: Opened) -> list[Row]:
     memory = side.server.worker_memory()
     whole = watched.whole()
     patience = _GRACE_SECONDS + settings.seconds
-    reports = [json.loads(client.read_line(patience)) for client in opened.clients]
-    published = json.loads(opened.feed.read_line(patience))
+    reports = [
+        client.answer(order, patience) for client, order in zip(opened.clients, orders, strict=True)
+    ]
+    published = opened.feed.answer(feed, patience)
     if "error" in published:
         raise MeasurementError(f"the feed failed: {published['error']}")
     later = [row for row in rows if float(str(row["second"])) > settings.first_seconds]

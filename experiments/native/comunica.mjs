@@ -33,7 +33,7 @@ async function answer(engine, query, url) {
 
 const engine = new QueryEngine();
 for await (const line of createInterface({ input: process.stdin })) {
-  const { query, url } = JSON.parse(line);
+  const { id, query, url } = JSON.parse(line);
   // What one question learned must not answer the next one.
   await engine.invalidateHttpCache();
   const begin = performance.now(), cpu = process.cpuUsage();
@@ -44,6 +44,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     found = { error: String(error) };
   }
   const used = process.cpuUsage(cpu);
+  found.id = id;
   found.seconds = (performance.now() - begin) / 1000;
   found.cpu = (used.user + used.system) / 1e6;
   process.stdout.write(JSON.stringify(found) + '\n');

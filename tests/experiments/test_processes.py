@@ -59,6 +59,18 @@ def test_nothing_is_left_behind() -> None:
         pytest.fail("the child goes on")
 
 
+def test_answers_to_an_order_that_was_given_up_are_passed_over() -> None:
+    echo = "import json, sys\n"
+    echo += "for line in sys.stdin:\n"
+    echo += "    order = json.loads(line)\n"
+    echo += "    print(json.dumps({'id': order['id'], 'said': order['say']}), flush=True)\n"
+    with started("echo", [sys.executable, "-c", echo]) as process:
+        first = process.order({"say": "one"})
+        assert process.ask({"say": "two"}, 30)["said"] == "two"
+        with pytest.raises(ProcessFailedError, match="said nothing in 0.1 s"):
+            process.answer(first, 0.1)
+
+
 def test_a_process_that_ends_too_early_says_why() -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('no disk')"]
     with started("server", command) as process:
