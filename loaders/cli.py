@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import typer
 
-from loaders.commands import load_rdf, load_sources
+from loaders.commands import load_rdf, load_sources, stream
 from loaders.commands import replay as replay_commands
 from loaders.errors import LoaderError, SettingError
 
@@ -27,6 +27,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "citybench": load_sources.citybench,
     "taxi": load_sources.taxi,
     "csv": load_sources.csv,
+    "stream": stream.stream,
 }
 REPLAYS: dict[str, Callable[..., None]] = {
     "irail": replay_commands.irail,

@@ -76,13 +76,23 @@ class Publisher:
             PublishRefusedError: the server refuses the batch; trying again would not help.
             ServerUnreachableError: no answer, or none but passing errors, in all attempts.
         """
+        return self.publish_body(n_quads(quads).encode(), label, batch_id, cancelled)
+
+    def publish_body(
+        self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
+    ) -> int:
+        """The same for a document of N-Quads; without a label, it is annotated by a method.
+
+        Raises:
+            PublishRefusedError: the server refuses the batch; trying again would not help.
+            ServerUnreachableError: no answer, or none but passing errors, in all attempts.
+        """
         parameters = {"batch": batch_id}
         if isinstance(label, Expiration):
             parameters["expiration"] = format_instant(label.end)
-        else:
+        elif label is not None:
             parameters["initial"] = format_instant(label.start)
             parameters["final"] = format_instant(label.end)
-        body = n_quads(quads).encode()
         problem = ""
         for attempt in range(1, self._attempts + 1):
             pause = min(timedelta(seconds=0.5 * 2 ** (attempt - 1)), self._longest_pause)

@@ -38,6 +38,7 @@ class SparkSettings:
             the system.
         log: file for the messages of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
         host: the address on which the driver is reached; loopback unless the cluster needs more.
+        packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.
     """
 
     master: str = "local[*]"
@@ -47,6 +48,7 @@ class SparkSettings:
     local_dir: str | None = None
     log: str | None = None
     host: str = "127.0.0.1"
+    packages: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], **given: Any) -> "SparkSettings":
@@ -177,7 +179,8 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
     # The workers import this package, installed or not.
     package_root = str(Path(__file__).resolve().parent.parent)
     cores = os.cpu_count() or 2
-    return {
+    packages = {} if settings.packages is None else {"spark.jars.packages": settings.packages}
+    return packages | {
         "spark.app.name": name,
         "spark.master": settings.master,
         "spark.driver.memory": settings.memory,

@@ -1,0 +1,122 @@
+"""``tpf-load stream``: arriving files and messages to a server, each exactly once."""
+
+import json
+import os
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from annotations.clock import SystemClock
+from loaders.commands import options
+from loaders.commands.replay import Label, LabelOption, Token, Url, dataset_url, stopped_by_signals
+from loaders.errors import InputError, SettingError
+from loaders.publisher import Publisher
+from loaders.session import SparkSettings, spark_session
+
+_MQTT = "mqtt://"
+_KAFKA = "kafka://"
+
+
+def stream(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT", help="Directory of arriving files, mqtt://HOST, or kafka://HOST:PORT."
+        ),
+    ],
+    url: Url,
+    checkpoint: Annotated[
+        Path, typer.Option("--checkpoint", metavar="DIR", help="Remembers what was sent.")
+    ],
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="The topic of MQTT or Kafka.")
+    ] = None,
+    suffix: Annotated[
+        str, typer.Option("--suffix", help="Format of messages: nq, nt, ttl, trig, csv ….")
+    ] = "nq",
+    mapping: Annotated[
+        Path | None, typer.Option("--mapping", metavar="FILE", help="CSVW metadata: it is CSV.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="IRI", help="Base of relative IRIs.")
+    ] = None,
+    holds: Annotated[
+        float | None,
+        typer.Option(
+            "--holds", metavar="S", help="Seconds that facts hold; without: RDF that is annotated."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="COLUMN", help="From when the facts of a row hold."),
+    ] = None,
+    label: Label = LabelOption.EXPIRATION,
+    token: Token = None,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.01, metavar="S", help="Seconds between two looks.")
+    ] = 1.0,
+    per_batch: Annotated[
+        int, typer.Option("--per-batch", min=1, metavar="N", help="Records of a micro-batch.")
+    ] = 100,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when all that is there has been sent.")
+    ] = False,
+    master: options.Master = None,
+    memory: options.Memory = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Files, MQTT or Kafka to a server, as they arrive, with Spark Structured Streaming."""
+    from loaders.stream.job import StreamSettings, files_of, messages_of, run_stream
+    from loaders.stream.records import CsvRecords, RdfRecords, RecordMapping
+
+    dataset = dataset_url(url)
+    settings = StreamSettings(checkpoint.resolve(), interval, per_batch, once)
+    span = None if holds is None else timedelta(seconds=holds)
+    if span is not None and span <= timedelta(0):
+        raise SettingError("--holds must be positive")
+    records: RecordMapping
+    if mapping is None:
+        records = RdfRecords(span, label.labelling)
+    else:
+        if span is None:
+            raise SettingError("rows of CSV carry no label: give --holds")
+        try:
+            metadata = json.loads(mapping.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(str(error), str(mapping)) from None
+        records = CsvRecords(metadata, str(mapping), dataset, span, at, label.labelling, base)
+    if source.startswith((_MQTT, _KAFKA)) and topic is None:
+        raise SettingError("give the --topic")
+    if not source.startswith((_MQTT, _KAFKA)) and not Path(source).is_dir():
+        raise InputError("no such directory", source)
+    clock = SystemClock()
+    publisher = Publisher(dataset, clock, token)
+    spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
+    with ExitStack() as stack:
+        stack.callback(publisher.close)
+        stopped = stack.enter_context(stopped_by_signals())
+        session = stack.enter_context(spark_session(spark, os.environ, "tpf-load stream"))
+        if source.startswith(_KAFKA):
+            assert topic is not None
+            frame = messages_of(session, source.removeprefix(_KAFKA), topic, settings)
+        elif source.startswith(_MQTT):
+            assert topic is not None
+            from loaders.stream.mqtt import Spool, Subscriber
+
+            spool = settings.checkpoint / "spool"
+            lands = Spool(spool, "csv" if mapping else suffix, clock)
+            client = f"tpf-load-{settings.checkpoint.name}"
+            stack.enter_context(Subscriber(source, topic, lands, client))
+            frame = files_of(session, spool, settings)
+        else:
+            frame = files_of(session, Path(source).resolve(), settings)
+        summary = run_stream(
+            frame, records, publisher, settings, stopped,
+            lambda problem: typer.echo(f"tpf-load: left out: {problem}", err=True),
+        )  # fmt: skip
+    if not quiet:
+        left_out = f", {summary.left_out} left out" if summary.left_out else ""
+        typer.echo(f"{summary.facts} facts in {summary.records} records{left_out}", err=True)

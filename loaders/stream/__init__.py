@@ -1,0 +1,1 @@
+"""Arriving data to a server, by Spark Structured Streaming, each exactly once."""

@@ -1,0 +1,223 @@
+"""The Structured Streaming job: records in micro-batches, mapped by the workers, to a server.
+
+**Exactly once.** Spark writes down which records belong to which micro-batch before it works on
+them; after a crash it does the same micro-batch again, with the same number and the same records.
+The identifier of a published batch is made of the identity of the query (kept in the checkpoint),
+the number of the micro-batch and the position of the record, and a server does nothing when it
+meets an identifier again. Labels are functions of the records alone.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from annotations.instants import format_instant, from_micros, parse_instant
+from annotations.labels import Expiration, Interval, Label
+from loaders.errors import InputError, LoaderError, PublishRefusedError, SparkError
+from loaders.publisher import Publisher
+from loaders.stream.records import Record, RecordMapping
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SCHEMA = "name string, at bigint, body string, start string, end string, facts int, problem string"
+_REFUSED_FOR_ITS_CONTENT = frozenset({400, 409, 413, 415, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """How to run the job.
+
+    Args:
+        checkpoint: directory that remembers what was sent.
+        interval: seconds between two looks for new records.
+        per_batch: how many records a micro-batch has at most: bounds the memory of the driver.
+        once: end when everything that is there has been sent.
+    """
+
+    checkpoint: Path
+    interval: float = 1.0
+    per_batch: int = 100
+    once: bool = False
+
+
+@dataclass(slots=True)
+class StreamSummary:
+    """What the job did: records and statements that the server has, and records left out."""
+
+    records: int = 0
+    facts: int = 0
+    left_out: int = 0
+
+
+def files_of(session: "SparkSession", directory: Path, settings: StreamSettings) -> "DataFrame":
+    """Whole files that appear in a directory (renamed into it when they are complete)."""
+    frame = (
+        session.readStream.format("text")
+        .option("wholetext", "true")
+        .option("maxFilesPerTrigger", str(settings.per_batch))
+        .load(str(directory))
+    )
+    return frame.selectExpr(
+        "_metadata.file_name AS name",
+        "unix_micros(_metadata.file_modification_time) AS at",
+        "value AS text",
+    )
+
+
+def messages_of(
+    session: "SparkSession", servers: str, topic: str, settings: StreamSettings
+) -> "DataFrame":
+    """The messages of a topic of Kafka; needs the package of Spark's source of Kafka."""
+    frame = (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(settings.per_batch))
+        .load()
+    )
+    return frame.selectExpr(
+        "concat_ws('-', topic, partition, lpad(offset, 20, '0')) AS name",
+        "unix_micros(timestamp) AS at",
+        "CAST(value AS string) AS text",
+    )
+
+
+def run_stream(
+    records: "DataFrame",
+    mapping: RecordMapping,
+    publisher: Publisher,
+    settings: StreamSettings,
+    stopped: Event,
+    left_out: Callable[[str], None],
+) -> StreamSummary:
+    """Publish records until the job is stopped, or until there are no more where `once` is set.
+
+    Args:
+        records: a streaming frame with the columns name, at (microseconds since 1970) and text.
+        mapping: how a record becomes a batch.
+        publisher: the dataset.
+        settings: how to run.
+        stopped: ends the job after the batch that is under way.
+        left_out: told about every record that is malformed, or refused for what it says.
+
+    Raises:
+        PublishRefusedError: the server refuses batches whatever they say.
+        ServerUnreachableError: the server does not answer.
+        SparkError: Spark gave up.
+    """
+    from pyspark.errors import PySparkException
+
+    summary = StreamSummary()
+    failures: list[LoaderError] = []
+    identity = _identity(settings.checkpoint)
+
+    def publish(frame: "DataFrame", number: int) -> None:
+        rows = sorted(frame.collect(), key=lambda row: (row.at, row.name))
+        for position, row in enumerate(rows):
+            problem = row.problem
+            if problem is None and row.facts:
+                label = _label(row.start, row.end)
+                batch = f"{identity}-{number}-{position}"
+                try:
+                    publisher.publish_body(row.body.encode(), label, batch, stopped)
+                except PublishRefusedError as error:
+                    if error.status not in _REFUSED_FOR_ITS_CONTENT:
+                        failures.append(error)
+                        raise
+                    problem = str(error)
+                except LoaderError as error:
+                    failures.append(error)
+                    raise
+            if problem is not None:
+                summary.left_out += 1
+                left_out(f"{row.name}: {problem}")
+            else:
+                summary.records += 1
+                summary.facts += row.facts
+
+    writer = (
+        records.mapInArrow(_Mapper(mapping), _SCHEMA)
+        .writeStream.option("checkpointLocation", str(settings.checkpoint / "spark"))
+        .foreachBatch(publish)
+    )
+    if settings.once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(
+            processingTime=f"{max(1, round(settings.interval * 1000))} milliseconds"
+        )
+    query = writer.start()
+    try:
+        while not query.awaitTermination(1):
+            if stopped.is_set():
+                break
+    except PySparkException as error:
+        if stopped.is_set():
+            return summary
+        if failures:
+            raise failures[-1] from None
+        raise SparkError(str(error).strip().splitlines()[0]) from error
+    finally:
+        query.stop()
+    return summary
+
+
+def _identity(checkpoint: Path) -> str:
+    """The identity of the query: made once, and kept in the checkpoint."""
+    from secrets import token_hex
+
+    path = checkpoint / "identity"
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        aside = path.with_name(".identity")
+        aside.write_text(f"stream-{token_hex(12)}", encoding="utf-8")
+        aside.replace(path)
+    return path.read_text(encoding="utf-8")
+
+
+def _label(start: str | None, end: str | None) -> Label | None:
+    if end is None:
+        return None
+    if start is None:
+        return Expiration(parse_instant(end))
+    return Interval(parse_instant(start), parse_instant(end))
+
+
+class _Mapper:
+    """Turns Arrow batches of records into Arrow batches of bodies; runs in the workers."""
+
+    def __init__(self, mapping: RecordMapping) -> None:
+        self._mapping = mapping
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            rows = [self._row(**row) for row in batch.to_pylist()]
+            if rows:
+                schema = pa.schema(
+                    [
+                        ("name", pa.string()), ("at", pa.int64()), ("body", pa.string()),
+                        ("start", pa.string()), ("end", pa.string()), ("facts", pa.int32()),
+                        ("problem", pa.string()),
+                    ]
+                )  # fmt: skip
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+    def _row(self, name: str, at: int, text: str) -> dict[str, object]:
+        row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
+        row |= {"name": name, "at": at, "facts": 0}
+        try:
+            found = self._mapping.batch(Record(name, from_micros(at), text))
+        except InputError as error:
+            return row | {"problem": str(error)}
+        row |= {"body": found.body, "facts": found.facts}
+        if found.label is not None:
+            row["end"] = format_instant(found.label.end)
+            if found.label.start is not None:
+                row["start"] = format_instant(found.label.start)
+        return row

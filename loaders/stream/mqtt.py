@@ -1,0 +1,118 @@
+"""MQTT messages into a spool directory, each as one file, for the streaming job to read.
+
+A message is acknowledged to the broker when its file is on the disk under its final name; so none
+is lost in a crash. The broker sends a message again that was not acknowledged, and marks it as a
+duplicate: such a one is left out where the spool has its content.
+"""
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from annotations.clock import Clock
+from annotations.instants import to_micros
+from loaders.errors import InputError, SettingError
+
+
+class Spool:
+    """A directory with one file per message, named so that they sort by arrival.
+
+    Args:
+        directory: the directory.
+        suffix: ends the names; tells the format of the messages.
+        clock: names files.
+    """
+
+    def __init__(self, directory: Path, suffix: str, clock: Clock) -> None:
+        self._directory = directory
+        self._suffix = suffix
+        self._clock = clock
+        self._last = 0
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def land(self, topic: str, payload: bytes | bytearray, again: bool) -> Path | None:
+        """Write a message; ``None`` where it came `again` and is there already."""
+        digest = hashlib.blake2b(topic.encode() + b"\n" + payload, digest_size=16).hexdigest()
+        if again and any(self._directory.glob(f"*-{digest}.*")):
+            return None
+        self._last = max(to_micros(self._clock.now()), self._last + 1)
+        target = self._directory / f"{self._last:020}-{digest}.{self._suffix}"
+        # Spark does not read names that begin with a dot.
+        aside = target.with_name(f".{target.name}")
+        with aside.open("wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(target)
+        return target
+
+
+class Subscriber:
+    """Lands the messages of a topic while the block runs.
+
+    Args:
+        url: ``mqtt://HOST[:PORT]``; a user and a password may be in it.
+        topic: topic filter; ``+`` and ``#`` as in MQTT.
+        spool: where messages go.
+        client_id: the broker keeps what this client misses while it is away.
+
+    Raises:
+        SettingError: not such a URL.
+        InputError: no broker answers.
+    """
+
+    def __init__(self, url: str, topic: str, spool: Spool, client_id: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "mqtt" or not parts.hostname:
+            raise SettingError(f"not the URL of a broker (mqtt://HOST[:PORT]): {url!r}")
+        self._host, self._port = parts.hostname, parts.port or 1883
+        self._topic = topic
+        self._spool = spool
+        self._subscribed = threading.Event()
+        self._client = mqtt.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=False,
+            manual_ack=True,
+        )
+        if parts.username:
+            self._client.username_pw_set(parts.username, parts.password)
+        self._client.on_connect = self._connected
+        self._client.on_subscribe = lambda *_: self._subscribed.set()
+        self._client.on_message = self._arrived
+
+    def _connected(self, client: mqtt.Client, *_: object) -> None:
+        client.subscribe(self._topic, qos=1)
+
+    def _arrived(self, client: mqtt.Client, _: object, message: mqtt.MQTTMessage) -> None:
+        self._spool.land(message.topic, message.payload, again=message.dup)
+        client.ack(message.mid, message.qos)
+
+    def __enter__(self) -> Self:
+        try:
+            self._client.connect(self._host, self._port)
+        except OSError as error:
+            raise InputError(
+                f"no broker answers ({error})", f"mqtt://{self._host}:{self._port}"
+            ) from error
+        self._client.loop_start()
+        if not self._subscribed.wait(30):
+            self.__exit__(None, None, None)
+            raise InputError("the broker did not subscribe", f"mqtt://{self._host}:{self._port}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()

@@ -1,0 +1,166 @@
+"""What arrives, and how it becomes a batch of labelled facts."""
+
+import io
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+import pyoxigraph as ox
+
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
+from annotations.labels import Expiration, Fact, Interval, Label, Labelling
+from annotations.methods import method_named
+from annotations.terms import Quad, Term
+from loaders.dynamic import naming_of
+from loaders.errors import InputError
+from loaders.sources.csvw_mapping import read_metadata
+from loaders.static import line_of
+from tpf_server.store.rdf_files import BlankNodeScope, quad_texts
+
+_METHOD = "rdf-1.2"
+
+
+class Record(NamedTuple):
+    """A document that arrived: a file or a message.
+
+    Args:
+        name: its name, whose suffix tells the format.
+        at: when it was written. A record that is read again has the same instant.
+        text: its content.
+    """
+
+    name: str
+    at: datetime
+    text: str
+
+
+class Batch(NamedTuple):
+    """What is published for a record.
+
+    Args:
+        body: N-Quads.
+        label: of all of them; ``None``: they are annotated by a method.
+        facts: how many statements there are.
+    """
+
+    body: str
+    label: Label | None
+    facts: int
+
+
+class RecordMapping(Protocol):
+    """How records become batches; pickled to the workers."""
+
+    def batch(self, record: Record) -> Batch:
+        """The batch of a record.
+
+        Raises:
+            InputError: the record is malformed.
+        """
+
+
+class RdfRecords:
+    """RDF documents: annotated by a method, or labelled here by the instant of the record.
+
+    Args:
+        holds: for how long facts hold from the instant of their record; ``None``: they are
+            annotated.
+        labelling: the kind of the labels.
+    """
+
+    def __init__(self, holds: timedelta | None, labelling: Labelling = "expiration") -> None:
+        self._holds = holds
+        self._labelling = labelling
+
+    def batch(self, record: Record) -> Batch:
+        """Parse a record; its format is that of its suffix, else N-Quads."""
+        suffix = record.name.removesuffix(".gz").rpartition(".")[2].lower()
+        rdf_format = ox.RdfFormat.from_extension(suffix) or ox.RdfFormat.N_QUADS
+        scope = BlankNodeScope(0, keep_labels=True)
+        try:
+            parsed = ox.parse(io.BytesIO(record.text.encode()), rdf_format)
+            quads = [Quad(*map(Term, texts)) for texts in quad_texts(parsed, scope)]
+        except SyntaxError as error:
+            raise InputError(str(error.msg), record.name, error.lineno) from None
+        body = "".join(f"{line_of(quad)}\n" for quad in quads)
+        label = None
+        if self._holds is not None:
+            label = label_from(record.at, self._holds, self._labelling)
+        return Batch(body, label, len(quads))
+
+
+class CsvRecords:
+    """CSV documents, mapped as CSV on the Web metadata say.
+
+    Args:
+        metadata: the parsed metadata, with one table.
+        source: the name of the metadata, for messages.
+        dataset: the URL of the dataset, for minted names.
+        holds: for how long facts hold.
+        at: column with the instant from which the facts of a row hold; ``None``: that of the
+            record.
+        labelling: the kind of the labels.
+        base: IRI that relative ones are resolved against.
+
+    Raises:
+        InputError: the metadata are malformed, or describe several tables.
+    """
+
+    def __init__(
+        self,
+        metadata: Mapping[str, Any],
+        source: str,
+        dataset: str,
+        holds: timedelta,
+        at: str | None = None,
+        labelling: Labelling = "expiration",
+        base: str | None = None,
+    ) -> None:
+        # The description is pickled as text and read anew by every worker.
+        self._described = json.dumps(metadata)
+        self._source = source
+        self._dataset = dataset
+        self._holds = holds
+        self._at = at
+        self._labelling: Labelling = labelling
+        self._base = base
+        if len(self._tables()) != 1:
+            raise InputError("describes several tables; a stream has one", source)
+
+    def _tables(self) -> list[Any]:
+        return list(read_metadata(json.loads(self._described), self._source, self._base))
+
+    def batch(self, record: Record) -> Batch:
+        """Map the rows of a record."""
+        (table,) = self._tables()
+        rows = list(table.rows(io.StringIO(record.text, newline=""), record.name))
+        if self._at is None:
+            quads = [quad for row in rows for quad in row.quads]
+            body = "".join(f"{line_of(quad)}\n" for quad in quads)
+            return Batch(body, label_from(record.at, self._holds, self._labelling), len(quads))
+        naming = naming_of(self._dataset)
+        method = method_named(_METHOD)
+        lines: dict[str, None] = {}
+        count = 0
+        for row in rows:
+            try:
+                start = parse_instant(row.cells[self._at])
+            except (KeyError, InstantError) as error:
+                raise InputError(
+                    f"no instant in the column {self._at} ({error})", record.name, row.line
+                ) from None
+            label = label_from(start, self._holds, self._labelling)
+            for quad in row.quads:
+                count += 1
+                for encoded in method.encode(Fact(quad, label), naming):
+                    lines[line_of(encoded)] = None
+        return Batch("".join(f"{line}\n" for line in lines), None, count)
+
+
+def label_from(start: datetime, holds: timedelta, labelling: Labelling) -> Label:
+    """The label of a fact that holds for a time from an instant."""
+    return (
+        Expiration(start + holds) if labelling == "expiration" else Interval(start, start + holds)
+    )
