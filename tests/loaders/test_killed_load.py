@@ -1,0 +1,55 @@
+"""A load that is killed in the middle, and started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from loaders.errors import JavaNotFoundError
+from loaders.java import find_java
+from tpf_server.store.indexing import index_files
+from tpf_server.store.manifest import read_manifest
+
+PROJECT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    try:
+        find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    created = datetime(2026, 1, 1, tzinfo=UTC)
+    source = tmp_path / "data.nt"
+    source.write_text('<http://e/old> <http://e/p> "old" .\n')
+    store = tmp_path / "store"
+    old = index_files([source], store, created=created)
+    with source.open("w") as file:
+        for n in range(300_000):
+            file.write(f'<http://e/s{n % 70_001}> <http://e/p{n % 7}> "value {n}" .\n')
+    wanted = index_files([source], tmp_path / "reference", created=created)
+    command = [
+        sys.executable, "-c", "from loaders.cli import load; load()", "rdf", str(source), "-o",
+        str(store), "--replace", "--engine", "spark", "--master", "local[2]", "--quiet",
+    ]  # fmt: skip
+    work = tmp_path / ".store.loading" / "work"
+    load = subprocess.Popen(command, cwd=PROJECT, start_new_session=True)
+    end = time.monotonic() + 200
+    while not list(work.glob("terms/*")):
+        assert load.poll() is None, "the load ended"
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    # The driver alone: its Java and its workers notice that it is gone.
+    os.kill(load.pid, signal.SIGKILL)
+    load.wait()
+    assert read_manifest(store) == old
+    assert work.exists()
+    subprocess.run(command, cwd=PROJECT, check=True, timeout=250)
+    assert read_manifest(store).version == wanted.version
+    assert not work.exists()
