@@ -27,7 +27,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=_steps)
 def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
     steps: list[tuple[str, int | str]], tmp_path_factory: pytest.TempPathFactory
