@@ -21,6 +21,9 @@ T = TypeVar("T")
 FIRST_WINDOW = 2
 MAX_WINDOW = 32
 
+MAX_REPEATS = 8
+"""Pages in a row that say the same, before they are taken for a chain without an end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Content:
@@ -83,7 +86,7 @@ def read_pages(
         on_page: called with the facts of each page, as it comes.
 
     Raises:
-        PageError: the links to the next pages loop.
+        PageError: the links to the next pages loop, or lead on without an end.
         SourceError: a page could not be had.
     """
     (first,) = yield [Request(url, at, at if strict else None)]
@@ -92,8 +95,13 @@ def read_pages(
     seen = {url}
     page = first
     window = FIRST_WINDOW
+    repeats = 0
 
     def take(taken: Page) -> None:
+        nonlocal repeats
+        repeats = repeats + 1 if taken is not first and taken.facts == page.facts else 0
+        if repeats > MAX_REPEATS:
+            raise PageError(taken.url, "the links to next pages have no end")
         facts.extend(taken.facts)
         warnings.extend(taken.warnings)
         if on_page is not None and taken.facts:

@@ -1,0 +1,261 @@
+"""Servers that fail or lie: a typed error that names the URL, or the right answer; never a part."""
+
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+import requests
+import responses
+
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import BASE, LiveServer
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_client import Client, Solutions
+from tpf_client.errors import (
+    ConnectionFailedError,
+    HttpError,
+    OriginError,
+    PageError,
+    PageTooLargeError,
+    ParseError,
+    SourceError,
+)
+from tpf_client.fragments.transport import Limits
+
+EX = "http://example.org/"
+QUERY = f"SELECT * {{ ?s <{EX}name> ?n ; <{EX}size> ?z }}"
+HASTY = Limits(retries=1, backoff=0.0, connect_timeout=1, read_timeout=0.3, total_timeout=0.6)
+
+Headers = list[tuple[str, str]]
+Distort = Callable[[str, bytes], tuple[str, Headers, bytes] | bytes | None]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    data = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"n{n}")) for n in range(35)]
+    data += [Quad(iri(f"{EX}n{n}"), iri(EX + "size"), literal(str(n % 3))) for n in range(35)]
+    server = LiveServer(
+        tmp_path_factory.mktemp("bad"), data, live=False, page_size=10,
+        server={"max_values": 0, "max_page_size": 10},
+    )  # fmt: skip
+    yield server
+    server.close()
+
+
+def ask(server: LiveServer, distort: Distort, limits: Limits = HASTY) -> Counter[Any]:
+    """The answer where a server's answers are distorted, given URL and body (``None``: as is)."""
+
+    def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        url = f"{environ['PATH_INFO']}?{environ['QUERY_STRING']}"
+        kept: list[Any] = []
+        environ["HTTP_ACCEPT_ENCODING"] = "identity"
+        body = b"".join(server.app(environ, lambda *each: kept.extend(each[:2])))
+        status, headers = kept
+        distorted = distort(url, body)
+        if isinstance(distorted, tuple):
+            status, headers, body = distorted
+        elif distorted is not None:
+            headers = [field for field in headers if field[0] != "Content-Length"]
+            body = distorted
+        start(status, headers)
+        return [body]
+
+    session = requests.Session()
+    session.mount(BASE, WsgiAdapter(app))
+    with Client(server.url, session=session, clock=server.clock, parallelism=0,
+                limits=limits) as client:  # fmt: skip
+        answer = client.query(QUERY)
+        assert isinstance(answer, Solutions)
+        return Counter(row.row for row in answer)
+
+
+@pytest.fixture(scope="module")
+def right(server: LiveServer) -> Counter[Any]:
+    found = ask(server, lambda _url, _body: None)
+    assert len(found) == 35
+    return found
+
+
+def status(line: str, body: bytes = b"no", **headers: str) -> tuple[str, Headers, bytes]:
+    fields = {"Content_Type": "text/plain", **headers}
+    return line, [(name.replace("_", "-"), value) for name, value in fields.items()], body
+
+
+FAULTS: dict[str, tuple[Any, type[SourceError]]] = {
+    "500": (status("500 Oops"), HttpError),
+    "404": (status("404 Gone"), HttpError),
+    "429": (status("429 Slow down", Retry_After="100000"), HttpError),
+    "html": (status("200 OK", b"<html>", Content_Type="text/html"), ParseError),
+    "no type": (status("200 OK", b"x", Content_Type=""), ParseError),
+    "garbage": (status("200 OK", b"\x00\xff<<", Content_Type="application/trig"), ParseError),
+    "no fragment": (
+        status("200 OK", b"<u:a> <u:b> <u:c> .", Content_Type="text/turtle"), PageError,
+    ),
+    "redirect": (status("302 Found", Location="http://elsewhere.test/"), OriginError),
+    "redirects": (status("302 Found", Location="#again"), SourceError),
+    "gigantic": (
+        status("200 OK", b"#" * 3_000_000, Content_Type="application/trig"), PageTooLargeError,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["/trains?", "page=3", "size"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_failures(server: LiveServer, fault: str, where: str) -> None:
+    """Whichever request fails: the form, a first page, or a page in the middle."""
+    answer, kind = FAULTS[fault]
+
+    def distort(url: str, _body: bytes) -> Any:
+        return answer if where in url and (where != "/trains?" or url.endswith("?")) else None
+
+    limits = Limits(retries=1, backoff=0.0, max_page_bytes=2_000_000)
+    with pytest.raises(kind) as error:
+        ask(server, distort, limits)
+    assert error.value.url.startswith(server.url)
+    assert server.url in str(error.value)
+
+
+def replaced(pattern: str, by: str) -> Distort:
+    def distort(_url: str, body: bytes) -> bytes:
+        return re.sub(pattern, by, body.decode()).encode()
+
+    return distort
+
+
+COUNTS = r'((?:void:triples|hydra:totalItems|<[^>]*#(?:triples|totalItems)>) )"?\d+"?(\^\^\S+)?'
+
+
+@pytest.mark.parametrize("count", ["0", "1", "7", "350000000"])
+def test_counts_that_lie(server: LiveServer, right: Counter[Any], count: str) -> None:
+    assert ask(server, replaced(COUNTS, rf"\g<1>{count}")) == right
+
+
+def test_counts_that_are_missing(server: LiveServer, right: Counter[Any]) -> None:
+    assert ask(server, replaced(COUNTS, r'\g<1>"many"')) == right
+
+
+def test_truncated_bodies(server: LiveServer) -> None:
+    for part in (0.3, 0.6, 0.9):
+        with pytest.raises(SourceError) as error:
+            ask(server, lambda _url, body, part=part: body[: int(len(body) * part)])
+        assert error.value.url.startswith(server.url)
+
+
+def test_next_pages_that_loop_or_lead_away_or_never_end(server: LiveServer) -> None:
+    loop = r"((?:hydra:next|<[^>]*#next>) <[^>]*page=)\d+"
+    with pytest.raises(PageError, match="read already"):
+        ask(server, replaced(loop, r"\g<1>2"))
+    away = r"((?:hydra:next|<[^>]*#next>) )<[^>]*>"
+    with pytest.raises(OriginError, match=r"evil\.test"):
+        ask(server, replaced(away, r"\g<1><http://evil.test/>"))
+    numbers = iter(range(1, 10**6))
+
+    def endless(url: str, body: bytes) -> bytes:
+        first = ask_app(server, re.sub(r"&?page=[^&]*|&?n=\d+", "", url))
+        link = f"{BASE}trains?predicate={EX}name&amp=1&n={next(numbers)}"
+        text = re.sub(away, rf"\g<1><{link}>", first.decode())
+        return text.encode()
+
+    with pytest.raises(PageError):
+        ask(server, endless)
+
+
+def ask_app(server: LiveServer, url: str) -> bytes:
+    """What the server itself answers."""
+    response = server.session().get(BASE + url.lstrip("/"), headers={"Accept": "application/trig"})
+    return response.content
+
+
+def test_a_failure_that_passes_is_survived(server: LiveServer, right: Counter[Any]) -> None:
+    seen: Counter[str] = Counter()
+
+    def distort(url: str, _body: bytes) -> Any:
+        seen[url] += 1
+        return status("503 Busy", Retry_After="1") if seen[url] == 1 else None
+
+    assert ask(server, distort) == right
+
+
+def test_mocked_responses() -> None:
+    """What the library that sends requests raises is told as ours."""
+    with responses.RequestsMock() as mock, Client("http://d.test/x", parallelism=0,
+                                                  limits=HASTY) as client:  # fmt: skip
+        mock.get("http://d.test/x", body=requests.ConnectionError("no route"))
+        mock.get("http://d.test/x", body=requests.exceptions.ChunkedEncodingError("cut"))
+        with pytest.raises(ConnectionFailedError, match=r"http://d\.test/x: "):
+            client.query("ASK { ?s ?p ?o }")
+
+
+@pytest.fixture
+def rude() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
+    """A server of sockets: what to do with each connection is given; its URL comes back."""
+    listeners: list[socket.socket] = []
+    stop = threading.Event()
+
+    def serve(behave: Callable[[socket.socket], None]) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def run() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    try:
+                        connection.recv(65536)
+                        behave(connection)
+                    except OSError:
+                        continue
+
+        threading.Thread(target=run, daemon=True).start()
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/d"
+
+    yield serve
+    stop.set()
+    for listener in listeners:
+        listener.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/trig\r\n"
+
+
+def never(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
+def drop(connection: socket.socket) -> None:
+    connection.close()
+
+
+def short(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n<a:> <b:> <c:> .\n")
+
+
+def broken_chunks(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab")
+
+
+def no_http(connection: socket.socket) -> None:
+    connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+
+def dripping(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    waiting = threading.Event()
+    for _ in range(100):
+        connection.sendall(b"1\r\n#\r\n")
+        waiting.wait(0.05)
+
+
+@pytest.mark.parametrize("behave", [never, drop, short, broken_chunks, no_http, dripping])
+def test_sockets(rude: Any, behave: Callable[[socket.socket], None]) -> None:
+    url = rude(behave)
+    with Client(url, limits=HASTY) as client, pytest.raises(ConnectionFailedError) as error:
+        client.query("ASK { ?s ?p ?o }")
+    assert error.value.url == url
