@@ -61,11 +61,12 @@ def run(
             runner = Runner(output, configuration, SystemClock(), progress, resume=resume)
             for experiment in chosen:
                 complete &= runner.run(experiment).complete
-                report = write_report(output, EXPERIMENTS)
+        report = write_report(output, EXPERIMENTS)
     except (ExperimentError, OSError) as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
     except KeyboardInterrupt:
+        write_report(output, EXPERIMENTS)
         typer.echo("tpf-experiments: interrupted; go on with --resume", err=True)
         raise typer.Exit(1) from None
     typer.echo(str(report))

@@ -1,8 +1,8 @@
 """A process that answers queries with our client, so that its CPU can be told from the rest.
 
-A question per line on standard input, ``{"id": …, "query": …, "url": …}``, is answered by a line of JSON:
-``{"id": …, "rows": [[term, …], …], "seconds": …, "cpu": …}`` or ``{"error": …}``. Every question has a new
-client, which knows nothing yet.
+A question per line on standard input, ``{"id": …, "query": …, "url": …}``, is answered by a line of
+JSON: ``{"id": …, "rows": [[term, …], …], "seconds": …, "cpu": …}``, with an ``error`` instead of
+rows where there is none. Every question has a new client, which knows nothing yet.
 """
 
 import json

@@ -1,0 +1,65 @@
+"""The demo, as a user starts it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.irail import RECORDING, needs_recording
+
+
+def _demo(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "experiments.demo", *arguments]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "data", ["flights", pytest.param(str(RECORDING), marks=needs_recording, id="irail")]
+)
+def test_additions_and_removals_come_and_it_ends_by_itself(data: str) -> None:
+    done = subprocess.run(
+        _demo("--seconds", "30", "--data", data), capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    updates = [json.loads(line) for line in done.stdout.splitlines()]
+    assert updates[0]["added"]
+    assert any(update["added"] for update in updates[1:])
+    assert any(update["removed"] for update in updates[1:])
+
+
+@pytest.mark.spark
+def test_an_interrupt_leaves_nothing_running(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        _demo(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as demo:
+        assert demo.stdout is not None
+        try:
+            assert json.loads(demo.stdout.readline())["added"]
+            # As a terminal does it: the signal goes to the whole group.
+            os.killpg(demo.pid, signal.SIGINT)
+            _, err = demo.communicate(timeout=60)
+        finally:
+            if demo.poll() is None:
+                os.killpg(demo.pid, signal.SIGKILL)
+    assert demo.returncode == 0, err
+    with pytest.raises(ProcessLookupError):
+        os.killpg(demo.pid, 0)
+    assert not list(tmp_path.glob("tpf-demo-*"))
+
+
+def test_a_file_that_is_no_recording_is_refused_in_a_line() -> None:
+    done = subprocess.run(
+        _demo("--data", "no-such-file.zip"), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "no-such-file.zip" in done.stderr
