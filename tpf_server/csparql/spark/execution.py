@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
@@ -100,7 +102,7 @@ class SparkExecution:
         on_answer: Callable[[Answer], None] | None = None,
     ) -> None:
         parsed = parse(text, base)
-        check_windows(parsed.streams)
+        check_windows(parsed)
 
         def found(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
             return has_static(static, pattern, graphs)
@@ -194,11 +196,11 @@ class SparkExecution:
         try:
             last = self.results.last_before(batch)
             if last is None:
-                first = data.agg(sql.min(KEY)).collect()[0][0]
-                if first is None:
+                (row,) = data.agg(sql.unix_millis(sql.min(KEY))).collect()
+                if row[0] is None:
                     return
-                closes = data.agg(sql.min(sql.unix_millis(KEY))).collect()[0][0]
-                last = int(closes) - 2
+                # The instant before the first one that anything belongs to.
+                last = int(row[0]) - 2
             instants = list(self.graph.instants.between(last, watermark - 1))
             if instants:
                 answers = self._answers(data, instants)
@@ -213,7 +215,12 @@ class SparkExecution:
         windows = data.where(sql.col("s").isNotNull()).select(
             (sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts"
         )
-        steps = self._session.createDataFrame([(at,) for at in instants], f"{AT} long")
+        common = self.graph.instants.greatest_common_period
+        steps = self._session.range(instants[0], instants[-1] + 1, common, 1).toDF(AT)
+        if len(self.graph.instants.periods) > 1:
+            steps = steps.where(
+                reduce(or_, [sql.col(AT) % each == 0 for each in self.graph.instants.periods])
+            )
         translation = Translation(
             self._session, self.graph, self._static_rows, windows, steps, self._cache
         )

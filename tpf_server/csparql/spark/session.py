@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 _ROOT = str(Path(__file__).resolve().parents[3])
+_ENVIRONMENT = ("PYSPARK_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP")
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -56,9 +57,11 @@ def continuous_session(
     master: str, work: Path, *, memory: str = "1g", host: str = "127.0.0.1", partitions: int = 2
 ) -> Iterator[SparkSession]:
     """A session that ends with the block."""
-    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYTHONPATH")}
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     paths = [_ROOT, *filter(None, [before["PYTHONPATH"]])]
-    os.environ.update(PYSPARK_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(paths))
+    os.environ.update(
+        PYSPARK_PYTHON=sys.executable, PYTHONPATH=os.pathsep.join(paths), SPARK_LOCAL_IP=host
+    )
     settings = configuration(master, work, memory=memory, host=host, partitions=partitions)
     builder = SparkSession.builder
     for key, setting in settings.items():

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
+import pyarrow
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
-from pyspark.sql.types import StringType, StructField, StructType
 
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.sparql import algebra
@@ -307,12 +307,15 @@ class Translation:
     def _rows(
         self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
     ) -> Frame:
-        fields = [StructField(column(name), StringType()) for name in variables]
-        if not fields:
-            data = self.session.range(len(rows)).select()
+        if not variables:
+            data = self.session.range(0, len(rows), 1, 1).select()
         else:
-            texts = [[None if each is None else str(each) for each in row] for row in rows]
-            data = self.session.createDataFrame(texts, StructType(fields))
+            arrays = [
+                pyarrow.array([row[place] for row in rows], pyarrow.string())
+                for place in range(len(variables))
+            ]
+            table = pyarrow.table(arrays, names=[column(name) for name in variables])
+            data = self.session.createDataFrame(table)
         return Frame(data, tuple(variables), certain, timed=False)
 
     def _static_frame(self, pattern: Pattern) -> Frame:

@@ -20,6 +20,7 @@ from tpf_client.sparql.algebra import BGP, Exists, Expression, Pattern, expressi
 from tpf_client.sparql.algebra import Call as ExpressionCall
 from tpf_server.cqels.errors import UnsupportedContinuousQueryError
 from tpf_server.csparql.operator_graph import OperatorGraph
+from tpf_server.csparql.parser import CsparqlQuery
 from tpf_server.csparql.windows import LogicalWindow, StreamClause
 
 KEY = "closes"
@@ -27,19 +28,21 @@ _TERM = r'(?:<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|
 LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
 
 
-def check_windows(clauses: Sequence[StreamClause]) -> None:
+def check_windows(query: CsparqlQuery) -> None:
     """Refuse windows that have no event time.
 
     Raises:
         UnsupportedContinuousQueryError: names the clause and its place in the text.
     """
-    if not clauses:
+    if not query.streams:
         raise UnsupportedContinuousQueryError("a query without FROM STREAM cannot be run on Spark")
-    for clause in clauses:
+    for clause in query.streams:
         if not isinstance(clause.window, LogicalWindow):
+            line = query.text.count("\n", 0, clause.position) + 1
+            column = clause.position - query.text.rfind("\n", 0, clause.position)
             raise UnsupportedContinuousQueryError(
-                f"character {clause.position + 1}: {clause}: windows that count triples cannot be "
-                "run on Spark, only natively"
+                f"line {line}, column {column}: {clause}: windows that count triples cannot be run "
+                "on Spark, only natively"
             )
 
 

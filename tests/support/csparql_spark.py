@@ -1,0 +1,79 @@
+"""The same query, data and streams on both executions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.csparql_reference import Solutions, solutions
+from tpf_server.csparql.answers import Answer
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.spark.execution import SparkExecution, punctuate
+
+Element = tuple[str, int, tuple[str, str, str]]
+
+
+def settings(session: Any) -> None:
+    """What small data want."""
+    for name, value in {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        # Compiling takes longer than these few rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }.items():
+        session.conf.set(name, value)
+
+
+def write(directory: Path, streams: Sequence[str], elements: Sequence[Element]) -> dict[str, Path]:
+    """The elements as files, one directory for each stream."""
+    result = {}
+    for number, stream in enumerate(streams):
+        path = directory / f"stream{number}"
+        path.mkdir(parents=True, exist_ok=True)
+        result[stream] = path
+        lines = [
+            f"{at}\t" + "\t".join(triple) + "\n" for name, at, triple in elements if name == stream
+        ]
+        (path / f"{len(list(path.iterdir())):03d}.tsv").write_text("".join(lines))
+    return result
+
+
+def native(
+    engine: CsparqlEngine, text: str, elements: Sequence[Element], until: int
+) -> list[Answer]:
+    """The answers of the native engine."""
+    registered = engine.register(text)
+    for stream, at, triple in elements:
+        engine.push(stream, triple, at)
+    engine.advance(until)
+    return list(registered)
+
+
+def on_spark(
+    session: Any,
+    engine: CsparqlEngine,
+    text: str,
+    elements: Sequence[Element],
+    until: int,
+    directory: Path,
+) -> list[Answer]:
+    """The answers of Spark."""
+    settings(session)
+    streams = sorted({clause.stream[1:-1] for clause in _clauses(text)})
+    paths = write(directory, streams, elements)
+    for path in paths.values():
+        punctuate(path, until)
+    execution = SparkExecution(session, text, engine.static, paths, directory / "out")
+    execution.replay()
+    return list(execution.results.read())
+
+
+def by_instant(answers: Sequence[Answer]) -> dict[int, Solutions]:
+    """What was answered, whatever the order of rows."""
+    return {answer.at: solutions(answer.variables, answer.rows) for answer in answers}
+
+
+def _clauses(text: str) -> Sequence[Any]:
+    from tpf_server.csparql.parser import parse
+
+    return parse(text).streams

@@ -1,0 +1,28 @@
+"""The Spark session of these tests: that of the process where there is one already."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from loaders.errors import JavaNotFoundError
+from loaders.java import find_java
+from loaders.session import SparkSettings, spark_session
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    sql = pytest.importorskip("pyspark.sql")
+    present = sql.SparkSession.getActiveSession()
+    if present is not None:
+        yield present
+        return
+    try:
+        find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    work = tmp_path_factory.mktemp("spark")
+    settings = SparkSettings(master="local[2]", memory="1g", local_dir=str(work))
+    with spark_session(settings, name="tests") as session:
+        yield session
