@@ -1,0 +1,178 @@
+"""Our client gets the right answers from the reference server for fragments."""
+
+import json
+import socket
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyoxigraph
+import pytest
+import requests
+from hypothesis import HealthCheck, given, settings
+
+from annotations.terms import Quad, blank_node, iri, literal
+from tests.support.oracle import store_of
+from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
+from tests.support.random_queries import LITERALS, PREDICATES, SUBJECTS, queries
+from tests.support.running_server import free_port, n_quads
+from tests.support.shop import PREFIX, QUERIES, shop
+from tpf_client import Client, Solutions
+from tpf_client.errors import HttpError, QuerySyntaxError, UnsupportedQueryError
+
+_CONTEXT = "https://linkedsoftwaredependencies.org/bundles/npm/@ldf/server/^3.0.0/components"
+_START_SECONDS = 60
+
+SMALL = [
+    Quad(subject, predicate, value)
+    for number, subject in enumerate(SUBJECTS)
+    for place, predicate in enumerate(PREDICATES)
+    for value in (SUBJECTS + LITERALS)[number + place :: 4]
+] + [Quad(iri("http://e/a"), iri("http://e/r"), iri("http://e/b"))]  # fmt: skip
+ODD = [
+    Quad(iri("http://e/ü"), iri("http://e/p"), literal('é "\\\n\t"')),
+    Quad(iri("http://e/ü"), iri("http://e/p"), literal("colour", language="en-GB")),
+    Quad(blank_node("x"), iri("http://e/q"), iri("http://e/ü")),
+]
+
+
+def _config(port: int, files: dict[str, Path]) -> dict[str, object]:
+    return {
+        "@context": f"{_CONTEXT}/context.jsonld",
+        "@id": "urn:ldf-server:my",
+        "import": "preset-qpf:config-defaults.json",
+        "title": "reference",
+        "baseURL": f"http://127.0.0.1:{port}/",
+        "port": port,
+        "workers": 1,
+        "dataFactory": {
+            "@id": "ldfc:DataFactory#dataFactory",
+            "requireName": "n3",
+            "requireElement": "DataFactory",
+            "requireNoConstructor": True,
+        },
+        "datasources": [
+            {
+                "@id": f"urn:ldf-server:{name}",
+                "@type": "NTriplesDatasource",
+                "datasourceTitle": name,
+                "description": name,
+                "datasourcePath": name,
+                "file": str(file),
+            }
+            for name, file in files.items()
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("reference")
+    port = free_port()
+    files = {}
+    for name, quads in (("small", SMALL), ("odd", ODD), ("shop", shop(0.1))):
+        files[name] = folder / f"{name}.nt"
+        files[name].write_text(n_quads(quads), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(_config(port, files)), encoding="utf-8")
+    # It looks for components in all packages beside it; those of newer clients would stop it.
+    (folder / "node_modules").mkdir()
+    for name in ("@ldf", "n3"):
+        (folder / "node_modules" / name).symlink_to(NODE_MODULES / name)
+    (folder / "package.json").write_text('{"name": "reference", "version": "1.0.0"}')
+    core = json.dumps(str(NODE_MODULES / "@ldf/core"))
+    (folder / "launch.cjs").write_text(f"require({core}).runCli(__dirname + '/');\n")
+    command = [NODE.command, "launch.cjs", "config.json", str(port), "1"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}/"
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None, "the reference server ended"
+            time.sleep(0.2)
+        assert requests.get(url + "small", timeout=30).status_code == 200
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _bag(answer: Solutions) -> Counter[frozenset[tuple[str, str]]]:
+    return Counter(
+        frozenset(
+            (name, term)
+            for name, term in zip(answer.variables, row.row, strict=True)
+            if term is not None
+        )
+        for row in answer
+    )
+
+
+def _expected(store: pyoxigraph.Store, query: str) -> Counter[frozenset[tuple[str, str]]]:
+    result = store.query(query)
+    names = [each.value for each in result.variables]
+    return Counter(
+        frozenset((name, str(row[name])) for name in names if row[name] is not None)
+        for row in result
+    )
+
+
+@LDF_SERVER.needed
+def test_shapes_of_queries(base: str) -> None:
+    oracle = store_of(shop(0.1))
+    with Client(base + "shop") as client:
+        for name, query in QUERIES.items():
+            found = client.query(PREFIX + query)
+            if isinstance(found, Solutions) and name not in ("order", "aggregate"):
+                assert _bag(found) == _expected(oracle, PREFIX + query), name
+            elif isinstance(found, bool):
+                assert found is bool(oracle.query(PREFIX + query))
+            else:
+                assert len(list(found)) == len(set(map(str, oracle.query(PREFIX + query)))), name
+
+
+@LDF_SERVER.needed
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(query=queries.filter(lambda text: "GRAPH" not in text))
+def test_random_queries(base: str, query: str) -> None:
+    with Client(base + "small") as client:
+        try:
+            found = client.query(query)
+        except (QuerySyntaxError, UnsupportedQueryError):
+            return
+        if isinstance(found, bool):
+            assert found is bool(store_of(SMALL).query(query))
+        else:
+            assert isinstance(found, Solutions)
+            assert _bag(found) == _expected(store_of(SMALL), query)
+
+
+@LDF_SERVER.needed
+def test_odd_terms(base: str) -> None:
+    with Client(base + "odd") as client:
+        for query in (
+            "SELECT ?o { <http://e/ü> <http://e/p> ?o }",
+            'SELECT ?s { ?s ?p "colour"@en-GB }',
+            r'SELECT ?s { ?s <http://e/p> "é \"\\\n\t\"" }',
+            "SELECT ?o { ?x <http://e/q> ?y . ?y <http://e/p> ?o }",
+        ):
+            answer = client.query(query)
+            assert isinstance(answer, Solutions)
+            assert _bag(answer) == _expected(store_of(ODD), query), query
+            assert _expected(store_of(ODD), query), query
+
+
+@LDF_SERVER.needed
+def test_a_dataset_that_is_not_there(base: str) -> None:
+    with Client(base + "nothing") as client, pytest.raises(HttpError) as error:
+        client.query("ASK { ?s ?p ?o }")
+    assert error.value.url == base + "nothing"
+    assert error.value.status == 404
