@@ -16,9 +16,10 @@ from annotations.terms import Quad
 from loaders.errors import OutputError
 from loaders.outputs import directory_aside
 from loaders.progress import Report, Silent, spark_tasks
-from loaders.rdf.build import RdfSummary, load_rdf_local
 from loaders.rdf.files import replaced
+from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
+from loaders.rdf.summary import RdfSummary
 from loaders.session import worker_errors
 from loaders.sources.base import StaticSource
 

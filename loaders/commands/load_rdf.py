@@ -8,7 +8,8 @@ import typer
 
 from annotations.clock import SystemClock
 from loaders.commands import options
-from loaders.rdf.build import load_rdf_local, load_rdf_spark
+from loaders.rdf.build import load_rdf_spark
+from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
 
 

@@ -16,7 +16,7 @@ from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
 from loaders.errors import JavaNotFoundError, OutputError
 from loaders.progress import Report, shown_on
-from loaders.rdf.build import RdfSummary
+from loaders.rdf.summary import RdfSummary
 from loaders.session import SparkSettings, spark_context
 from tpf_server.store.layout import MANIFEST
 

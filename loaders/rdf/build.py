@@ -11,7 +11,6 @@ and its staging directory must be visible to every worker under one path. Every 
 a task has in memory a chunk or a range, whatever the size of the whole.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,24 +29,23 @@ from loaders.rdf.dictionary import (
     term_ranges,
 )
 from loaders.rdf.orders import KEY_BITS, KeyCode, MergeRuns, SortRuns, key_ranges, sorted_rows
-from loaders.rdf.pieces import PIECE_BYTES, PieceReader, Reject, cut
+from loaders.rdf.pieces import PIECE_BYTES, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
     ChunkSummary,
     Input,
     PieceSummary,
     RdfInput,
-    RejectLog,
     Scan,
     SourceInput,
 )
 from loaders.rdf.staging import staging
+from loaders.rdf.summary import RdfSummary, collect_rejects, summary_of
 from loaders.rdf.tasks import Tasks
 from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store import layout
 from tpf_server.store.finish import finish
-from tpf_server.store.indexing import QuadIndexer
 from tpf_server.store.layout import Ids
 from tpf_server.store.manifest import Manifest
 from tpf_server.store.rdf_files import merge_prefixes
@@ -79,23 +77,6 @@ class Sizes:
 
 
 DEFAULT_SIZES = Sizes()
-
-
-@dataclass(frozen=True, slots=True)
-class RdfSummary:
-    """What a load did.
-
-    Args:
-        manifest: of the new store.
-        predicates: how many different predicates the store has.
-        rejects: how many malformed lines or statements were left out.
-        first_rejects: the first of them.
-    """
-
-    manifest: Manifest
-    predicates: int
-    rejects: int
-    first_rejects: list[Reject]
 
 
 def load_rdf_spark(
@@ -134,8 +115,8 @@ def load_rdf_spark(
         _prepare(work)
         given = RdfInput(cut(files, sizes.piece_bytes), work, strict)
         found, manifest = _build(given, store, work, tasks, sizes, created, source, prefixes)
-        first = _collect_rejects(work, rejects)
-    return _summary(store, manifest, sum(piece.rejects for piece in found), first)
+        first = collect_rejects(work, rejects)
+    return summary_of(store, manifest, sum(piece.rejects for piece in found), first)
 
 
 def load_source_spark(
@@ -155,7 +136,7 @@ def load_source_spark(
         _, manifest = _build(
             given, store, work, tasks, sizes, created, source.name, source.prefixes
         )
-    return _summary(store, manifest, 0, [])
+    return summary_of(store, manifest, 0, [])
 
 
 def _prepare(work: Path) -> None:
@@ -231,67 +212,3 @@ def _predicates(chunks: Sequence[ChunkSummary], translation: Translation) -> Ids
             return np.zeros(0, dtype=np.uint32)
         known.append(translation.of_chunk(position)[list(chunk.predicates)])
     return np.unique(np.concatenate(known))
-
-
-def _summary(store: Path, manifest: Manifest, rejects: int, first: list[Reject]) -> RdfSummary:
-    # The predicates are those terms at which the rows of the second order begin anew.
-    order = manifest.orders[1]
-    starts = np.load(
-        store / manifest.generation / layout.starts_file(order), mmap_mode="r", allow_pickle=False
-    )
-    predicates = int(np.count_nonzero(np.diff(starts)))
-    return RdfSummary(manifest, predicates, rejects, first)
-
-
-def _collect_rejects(work: Path, target: Path | None) -> list[Reject]:
-    first: list[Reject] = []
-    files = sorted((work / "rejects").glob("*.ndjson"))
-    if not files:
-        return first
-    texts = (line for file in files for line in file.read_text(encoding="utf-8").splitlines(True))
-    if target is None:
-        return [Reject(**json.loads(line)) for line, _ in zip(texts, range(20), strict=False)]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", encoding="utf-8") as out:
-        for line in texts:
-            out.write(line)
-            if len(first) < 20:
-                first.append(Reject(**json.loads(line)))
-    return first
-
-
-def load_rdf_local(
-    files: Sequence[Path],
-    store: Path,
-    *,
-    created: datetime,
-    rejects: Path | None = None,
-    strict: bool = False,
-    report: Report | None = None,
-    source: str = "",
-    prefixes: Mapping[str, str] = _NO_PREFIXES,
-) -> RdfSummary:
-    """The same in one process, with every distinct term in memory; see `load_rdf_spark`."""
-    report = report or Silent()
-    indexer = QuadIndexer()
-    known = [prefixes]
-    with staging(store) as work:
-        (work / "rejects").mkdir()
-        pieces = cut(files)
-        report.stage("reading", len(pieces))
-        found = 0
-        for piece in pieces:
-            with RejectLog(piece, work, strict) as log:
-                reader = PieceReader(piece, log.reject)
-                indexer.add(reader.quads())
-            known.append(reader.prefixes)
-            found += log.count
-            report.done(piece.number + 1)
-        report.stage("writing")
-        try:
-            manifest = indexer.write(
-                store, created=created, prefixes=merge_prefixes(known), source=source
-            )
-        except (StoreError, OSError) as error:
-            raise OutputError(str(error)) from error
-        return _summary(store, manifest, found, _collect_rejects(work, rejects))

@@ -111,12 +111,12 @@ def test_static_facts(tmp_path: Path) -> None:
         tmp_path, ["2013-01-01,515,2,UA,1545,EWR,IAH", "2013-07-01,5,,AA,7,EWR,XXX"]
     )
     source = Flights(path)
-    triples = [t for piece in source.pieces(2) for t in source.quads(piece)]
+    triples = [t.triple for piece in source.pieces(2) for t in source.quads(piece)]
     assert len(triples) == len(set(triples)) == 2 * 3 + 2 * 5 + 2 * 8
     base = "<http://example.org/flights/"
     about = {
         (p.rpartition("#")[2] or p)[:-1]: o
-        for s, p, o, _ in triples
+        for s, p, o in triples
         if s == f"{base}2013-01-01/EWR/UA1545>" and T in p
     }
     assert about == {

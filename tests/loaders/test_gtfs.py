@@ -147,7 +147,7 @@ def test_a_span_counts_the_departures_not_the_days(tmp_path: Path) -> None:
 
 def test_stops_routes_and_trips(tmp_path: Path) -> None:
     source = Gtfs(write(tmp_path / "feed"), base="http://agency.example/")
-    triples = set(source.quads(source.pieces(1)[0]))
+    triples = {quad.triple for quad in source.quads(source.pieces(1)[0])}
     base, gtfs = "<http://agency.example/", "<http://vocab.gtfs.org/terms#"
     name = "<http://xmlns.com/foaf/0.1/name>"
     assert (f"{base}stops/A>", name, '"Gent, Dampoort"') in triples

@@ -36,7 +36,7 @@ def test_static_facts_of_every_departure_once(recording: Path) -> None:
     source = Irail(recording)
     triples = [triple for piece in source.pieces(1) for triple in source.quads(piece)]
     assert len(triples) == len(set(triples)) == 3 * 5
-    a = {predicate: term for s, predicate, term in triples if s == subject("a")}
+    a = {predicate: term for s, predicate, term, _ in triples if s == subject("a")}
     assert a == {
         "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>": f"<{T}Departure>",
         f"<{T}routeLabel>": '"IC a"',

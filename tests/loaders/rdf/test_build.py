@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from loaders.errors import InputError, OutputError
-from loaders.rdf.build import RdfSummary, Sizes, load_rdf_local, load_rdf_spark
+from loaders.rdf.build import Sizes, load_rdf_spark
+from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
 from loaders.rdf.staging import staging
+from loaders.rdf.summary import RdfSummary
 from tpf_server.errors import RdfInputError
 from tpf_server.store.indexing import index_files
 from tpf_server.store.manifest import Manifest, read_manifest

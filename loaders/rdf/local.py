@@ -1,0 +1,55 @@
+"""RDF files → static store in one process, with every distinct term in memory."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+
+from loaders.errors import OutputError
+from loaders.progress import Report, Silent
+from loaders.rdf.pieces import PieceReader, cut
+from loaders.rdf.scan import RejectLog
+from loaders.rdf.staging import staging
+from loaders.rdf.summary import RdfSummary, collect_rejects, summary_of
+from tpf_server.errors import StoreError
+from tpf_server.store.indexing import QuadIndexer
+from tpf_server.store.rdf_files import merge_prefixes
+
+_NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
+
+
+def load_rdf_local(
+    files: Sequence[Path],
+    store: Path,
+    *,
+    created: datetime,
+    rejects: Path | None = None,
+    strict: bool = False,
+    report: Report | None = None,
+    source: str = "",
+    prefixes: Mapping[str, str] = _NO_PREFIXES,
+) -> RdfSummary:
+    """Load RDF files by one process; see `loaders.rdf.build.load_rdf_spark`."""
+    report = report or Silent()
+    indexer = QuadIndexer()
+    known = [prefixes]
+    with staging(store) as work:
+        (work / "rejects").mkdir()
+        pieces = cut(files)
+        report.stage("reading", len(pieces))
+        found = 0
+        for piece in pieces:
+            with RejectLog(piece, work, strict) as log:
+                reader = PieceReader(piece, log.reject)
+                indexer.add(reader.quads())
+            known.append(reader.prefixes)
+            found += log.count
+            report.done(piece.number + 1)
+        report.stage("writing")
+        try:
+            manifest = indexer.write(
+                store, created=created, prefixes=merge_prefixes(known), source=source
+            )
+        except (StoreError, OSError) as error:
+            raise OutputError(str(error)) from error
+        return summary_of(store, manifest, found, collect_rejects(work, rejects))
