@@ -117,17 +117,15 @@ SELECT result ?broker ?total
                 stream <http://e/market>
 """
     assert as_text(graph) == before
-    joined = (
-        """\
+    stream_patterns = "?broker <http://e/x#does> ?tx . ?tx <http://e/x#with> ?amount"
+    joined = f"""\
           join
-            graph pattern (static) { ?broker <http://e/b#is_from> ?country }
+            graph pattern (static) {{ ?broker <http://e/b#is_from> ?country }}
               graph of the repository
-            graph pattern (streaming) { %s }
+            graph pattern (streaming) {{ {stream_patterns} }}
               window RANGE 10ms TUMBLING
                 stream <http://e/market>
 """
-        % "?broker <http://e/x#does> ?tx . ?tx <http://e/x#with> ?amount"
-    )
     start = before.index("          join")
     assert as_text(merge_joined_patterns(graph)) == before[:start] + joined
 

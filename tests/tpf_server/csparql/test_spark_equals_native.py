@@ -116,7 +116,7 @@ def test_of_random_timelines(
     [
         (
             "SELECT * FROM STREAM :s1 [RANGE TRIPLES 5] WHERE { ?s ?p ?o }",
-            "line 1, column 30: FROM STREAM",
+            "line 1, column 31: FROM STREAM",
         ),
         ("DESCRIBE ?s FROM STREAM :s1 [RANGE 1s TUMBLING] WHERE { ?s ?p ?o }", "DESCRIBE"),
         ("SELECT * FROM STREAM :s1 [RANGE 1s TUMBLING] WHERE { ?s :p+ ?o }", "a path from ?s"),
