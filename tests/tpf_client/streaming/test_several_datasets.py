@@ -1,0 +1,116 @@
+"""A continuous query over several datasets: on servers of their own, labelled in different ways."""
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import requests
+
+from annotations.labels import Expiration, Fact, Interval
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import BASE, START, LiveServer
+from tests.support.oracle import select, store_of
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_client import Client
+
+EX = "http://example.org/"
+OTHER = "http://other.test/"
+QUERY = f"""PREFIX : <{EX}>
+SELECT * {{ ?train :sign ?sign ; :delay ?delay OPTIONAL {{ ?train :platform ?platform }} }}"""
+TRAINS = range(6)
+STEP = timedelta(seconds=5)
+
+
+def _train(number: int) -> str:
+    return iri(f"{EX}train/{number}")
+
+
+def _open(path: Path, clock: object, page_labels: bool) -> LiveServer:
+    path.mkdir()
+    return LiveServer(
+        path,
+        [Quad(_train(n), iri(EX + "sign"), literal(f"to {path.name} {n}")) for n in TRAINS],
+        clock=clock,  # type: ignore[arg-type]
+        page_labels=page_labels,
+        max_age=2.0,
+        annotation="named-graph",
+    )
+
+
+@pytest.mark.parametrize("first_labels", [True, False])
+@pytest.mark.parametrize("second_labels", [True, False])
+def test_the_answer_is_that_of_all_facts_together(
+    tmp_path: Path, first_labels: bool, second_labels: bool
+) -> None:
+    delays = _open(tmp_path / "delays", None, first_labels)
+    clock = delays.clock
+    platforms = _open(tmp_path / "platforms", clock, second_labels)
+    published: list[Fact] = []
+
+    def publish(step: int) -> None:
+        now = clock.now()
+        facts = [
+            Fact(Quad(_train(n), iri(EX + "delay"), literal(str(n + step))), Expiration(now + STEP))
+            for n in TRAINS
+            if (n + step) % 3
+        ]
+        delays.publish(facts)
+        others = [
+            Fact(Quad(_train(n), iri(EX + "platform"), literal(str(step))),
+                 Interval(now, now + 2 * STEP))
+            for n in TRAINS
+            if step % 2 == 0 and (n + step) % 4
+        ]  # fmt: skip
+        platforms.publish(others)
+        published.extend(facts + others)
+
+    publish(0)
+    for step in range(1, 8):
+        clock.schedule(START + step * STEP, lambda step=step: publish(step))  # type: ignore[misc]
+    session = requests.Session()
+    session.mount(BASE, WsgiAdapter(delays.app))
+    second = _Renamed(platforms)
+    session.mount(OTHER, WsgiAdapter(second))
+    static = [
+        Quad(_train(n), iri(EX + "sign"), literal(f"to {name} {n}"))
+        for n in TRAINS
+        for name in ("delays", "platforms")
+    ]
+    seen: Counter[tuple[str | None, ...]] = Counter()
+    instants = []
+    with Client(
+        delays.url, OTHER + "trains", session=session, clock=clock, parallelism=0
+    ) as client:
+        for update in client.stream(QUERY, until=START + 8 * STEP, quiet=True):
+            assert update.error is None
+            instants.append(update.at)
+            seen.update(tuple(each.row) for each in update.added)
+            seen.subtract(tuple(each.row) for each in update.removed)
+            seen = +seen
+            valid = [fact.quad for fact in published if fact.valid_at(update.at)]
+            rows = select(store_of(dict.fromkeys([*static, *valid])), QUERY)
+            names = [f"?{name}" for name in update.variables]
+            assert seen == Counter(tuple(row.get(name) for name in names) for row in rows)
+    assert {START + step * STEP for step in range(8)} <= set(instants)
+    assert second.asked
+    delays.close()
+    platforms.close()
+
+
+class _Renamed:
+    """The same server under another name, links included."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self._server = server
+        self.asked = 0
+
+    def __call__(self, environ, start):  # type: ignore[no-untyped-def]
+        self.asked += 1
+        environ["HTTP_ACCEPT_ENCODING"] = "identity"
+        environ["QUERY_STRING"] = environ["QUERY_STRING"].replace("other.test", "server.test")
+        answered: list[tuple[str, list[tuple[str, str]]]] = []
+        body = b"".join(self._server.app(environ, lambda *args: answered.append(args[:2])))
+        status, headers = answered[0]
+        start(status, [(n, v) for n, v in headers if n.lower() != "content-length"])
+        return [body.replace(BASE.encode(), OTHER.encode())]
