@@ -1,0 +1,180 @@
+"""Continuous queries and history over annotated files that the reference server hosts."""
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from annotations.labels import Expiration, Fact, Interval
+from annotations.methods import method_named
+from annotations.methods.base import Naming
+from annotations.terms import Quad, iri, literal
+from tests.peers.test_reference_server import _config
+from tests.support.oracle import select, store_of
+from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
+from tests.support.running_server import free_port, n_quads
+from tpf_client import Client, Stream, Update
+from tpf_client.errors import HistoryError
+
+EX = "http://example.org/"
+METHODS = ("singleton-property", "named-graph", "implicit-graph", "reification")
+"""Those whose annotations are quads of RDF 1.1, which is what this server holds."""
+
+STEP = timedelta(seconds=4)
+STATIC = [Quad(iri(f"{EX}t{n}"), iri(EX + "sign"), literal(f"to {n}")) for n in range(8)]
+QUERY = f"""PREFIX : <{EX}>
+SELECT * {{ ?t :sign ?sign ; :delay ?delay OPTIONAL {{ ?t :platform ?platform }}
+FILTER (?delay != "never") }}"""
+PAST = datetime(2015, 12, 8, 10, 20, tzinfo=UTC)
+
+
+def _fact(subject: int, predicate: str, value: str, label: Expiration | Interval) -> Fact:
+    return Fact(Quad(iri(f"{EX}t{subject}"), iri(EX + predicate), literal(value)), label)
+
+
+INTERVALS = [
+    _fact(n, predicate, f"{step}", Interval(PAST + step * STEP, PAST + (step + 1) * STEP))
+    for n in range(8)
+    for predicate in ("delay", "platform")
+    for step in range(6)
+    if (n + step) % 3 and (predicate == "delay" or step % 2)
+]
+
+
+class Reference:
+    """What the server hosts, and where.
+
+    Args:
+        url: of the server.
+        expiring: the facts that expire while the test looks.
+    """
+
+    def __init__(self, url: str, expiring: list[Fact]) -> None:
+        self.url = url
+        self.expiring = expiring
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
+    folder = tmp_path_factory.mktemp("annotated")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/"
+    began = datetime.now(UTC)
+    expiring = [
+        _fact(n, predicate, f"{n}", Expiration(began + timedelta(seconds=16 + 2 * n + k)))
+        for n in range(8)
+        for k, predicate in enumerate(("delay", "platform"))
+    ]
+    files = {}
+    for method in METHODS:
+        for labelling, facts in (("interval", INTERVALS), ("expiration", expiring)):
+            name = f"{method}-{labelling}"
+            naming = Naming(f"{url}facts/", url + name)
+            quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
+            files[name] = folder / f"{name}.nq"
+            files[name].write_text(n_quads([*STATIC, *dict.fromkeys(quads)]), encoding="utf-8")
+    config = json.dumps(_config(port, files)).replace("NTriplesDatasource", "NQuadsDatasource")
+    (folder / "config.json").write_text(config, encoding="utf-8")
+    (folder / "node_modules").mkdir()
+    for name in ("@ldf", "n3"):
+        (folder / "node_modules" / name).symlink_to(NODE_MODULES / name)
+    (folder / "package.json").write_text('{"name": "reference", "version": "1.0.0"}')
+    core = json.dumps(str(NODE_MODULES / "@ldf/core"))
+    (folder / "launch.cjs").write_text(f"require({core}).runCli(__dirname + '/');\n")
+    command = [NODE.command, "launch.cjs", "config.json", str(port), "1"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None, "the reference server ended"
+            time.sleep(0.2)
+        yield Reference(url, expiring)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _expected(facts: list[Fact], update: Update) -> Counter[tuple[str | None, ...]]:
+    quads = [*STATIC, *(fact.quad for fact in facts if fact.valid_at(update.at))]
+    rows = select(store_of(quads), QUERY)
+    return Counter(tuple(row.get(f"?{name}") for name in update.variables) for row in rows)
+
+
+class Follower:
+    """Applies what updates say, and compares each state with the other engine's."""
+
+    def __init__(self, facts: list[Fact]) -> None:
+        self._facts = facts
+        self._seen: Counter[tuple[str | None, ...]] = Counter()
+        self.wrong: list[str] = []
+        self.states: list[int] = []
+
+    def __call__(self, update: Update) -> None:
+        self._seen.update(tuple(solution.row) for solution in update.added)
+        self._seen.subtract(tuple(solution.row) for solution in update.removed)
+        self._seen = +self._seen
+        expected = _expected(self._facts, update)
+        if update.error is not None or self._seen != expected:
+            self.wrong.append(f"{update.at}: {update.error} {self._seen} instead of {expected}")
+        self.states.append(self._seen.total())
+
+
+@LDF_SERVER.needed
+@pytest.mark.parametrize("method", METHODS)
+def test_history_is_replayed_from_intervals(reference: Reference, method: str) -> None:
+    follower = Follower(INTERVALS)
+    with Client(f"{reference.url}{method}-interval") as client:
+        for update in client.stream(QUERY, start=PAST - STEP, until=PAST + 7 * STEP, quiet=True):
+            follower(update)
+        assert follower.wrong == []
+        # Before, six states, after.
+        assert len(follower.states) == 8
+        assert follower.states[0] == follower.states[-1] == 0
+        assert min(follower.states[1:-1]) > 0
+        at = PAST + STEP / 2
+        assert len(list(client.select(QUERY, at=at))) == follower.states[1]
+
+
+def _follow(stream: Stream, follower: Follower) -> None:
+    for update in stream:
+        follower(update)
+
+
+@LDF_SERVER.needed
+def test_facts_go_when_they_expire(reference: Reference) -> None:
+    followers = {method: Follower(reference.expiring) for method in METHODS}
+    until = max(fact.label.end for fact in reference.expiring if fact.label) + STEP
+    clients, threads = [], []
+    for method, follower in followers.items():
+        client = Client(f"{reference.url}{method}-expiration")
+        clients.append(client)
+        stream = client.stream(QUERY, until=until)
+        threads.append(threading.Thread(target=_follow, args=(stream, follower)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    for client in clients:
+        client.close()
+    for method, follower in followers.items():
+        assert follower.wrong == [], method
+        assert len(follower.states) >= 3, method
+        assert follower.states[-1] == 0, method
+
+
+@LDF_SERVER.needed
+def test_expirations_tell_no_history(reference: Reference) -> None:
+    with (
+        Client(f"{reference.url}named-graph-expiration") as client,
+        pytest.raises(HistoryError, match="since when"),
+    ):
+        client.query(QUERY, at=PAST)
