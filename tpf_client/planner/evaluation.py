@@ -49,6 +49,7 @@ class LiveFragment:
         fresh_until: the instant until which it may be reused.
         expires: the first instant at which a label ends; ``None``: nobody says.
         dynamic: whether its matches change over time.
+        pages: how many pages with matches its first reading took.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class LiveFragment:
         self.block = block
         self.loaded = False
         self.loading = False
+        self.pages = 0
         self.evaluated_at = _NEVER
         self.fresh_until = _NEVER
         self.expires: datetime | None = None
@@ -79,7 +81,8 @@ class LiveFragment:
         return iter(self._quads)
 
     def grow(self, facts: Iterable[Fact]) -> None:
-        """Some facts of the first reading."""
+        """Some facts of the first reading: those of a page."""
+        self.pages += 1
         fresh = [fact.quad for fact in facts if fact.quad not in self._quads]
         if fresh:
             fresh = list(dict.fromkeys(fresh))

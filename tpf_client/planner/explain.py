@@ -6,23 +6,32 @@ from tpf_client.planner.leaves import Step
 
 
 def explain_plan(steps: Iterable[Step]) -> str:
-    """The steps of a plan, one per line: what, how, and what was expected and done.
+    """The steps of a plan, one per line: what, how, what was expected, and what was done.
+
+    Expected are the matches of the whole pattern and the pages that they fill; done are the pages
+    read or the requests for keys (the first page of each pattern, which tells the counts, is
+    among the pages), and the solutions that came out.
 
     Args:
         steps: in the order in which they feed each other.
     """
-    lines = []
-    for number, step in enumerate(steps, 1):
-        estimate = step.estimate
-        count = "unknown" if estimate.count is None else str(estimate.count)
-        line = f"{number}. {step.how} {' '.join(step.pattern).strip()}  matches: {count}"
-        if estimate.dynamic:
-            line += f" ({estimate.dynamic} labelled)"
-        if step.lookup is not None:
-            done = step.lookup
-            way = "whole fragment" if done.whole else f"{done.asked} requests"
-            line += f"  keys: {done.keys} by {way}"
-        if step.output is not None:
-            line += f"  rows: {step.output.rows}"
-        lines.append(line)
-    return "\n".join(lines)
+    return "\n".join(f"{number}. {_line(step)}" for number, step in enumerate(steps, 1))
+
+
+def _line(step: Step) -> str:
+    estimate = step.estimate
+    count = "unknown" if estimate.count is None else str(estimate.count)
+    pages = "unknown" if estimate.pages is None else str(estimate.pages + 1)
+    line = f"{step.how} {' '.join(step.pattern).strip()}  expected: {count} matches"
+    if estimate.dynamic:
+        line += f" ({estimate.dynamic} labelled)"
+    line += f" on {pages} pages  done:"
+    whole = step.fragment
+    if step.lookup is not None:
+        whole = step.lookup.whole
+        line += f" {step.lookup.keys} keys by {step.lookup.asked} requests"
+    if whole is not None:
+        line += f" {'and ' if step.lookup is not None else ''}{whole.pages} pages"
+    if step.output is not None:
+        line += f", {step.output.rows} rows"
+    return line

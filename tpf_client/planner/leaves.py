@@ -14,7 +14,13 @@ from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.lookup_join import LookupJoin
 from tpf_client.dataflow.node import Condition, Input, Meter, Node
 from tpf_client.planner.driver import Task
-from tpf_client.planner.evaluation import Evaluation, Lookups, QuadChanges, canonical
+from tpf_client.planner.evaluation import (
+    Evaluation,
+    LiveFragment,
+    Lookups,
+    QuadChanges,
+    canonical,
+)
 from tpf_client.planner.lookup import FragmentLookup, LookupReport, Star, extractor
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.sparql.algebra import variables_of_quad
@@ -32,6 +38,7 @@ class Step:
         estimate: what its first page told.
         lookup: what the lookup did, where it is one.
         output: counts what came out.
+        fragment: what a scan reads, as soon as it does.
     """
 
     pattern: QuadPattern
@@ -39,6 +46,7 @@ class Step:
     estimate: Estimate
     lookup: LookupReport | None
     output: Meter | None
+    fragment: LiveFragment | None = None
 
 
 class FragmentLeaves:
@@ -163,12 +171,15 @@ class FragmentLeaves:
                 if row is not None:
                     emit(row, count)
 
-        evaluation.when_running(
-            lambda: evaluation.subscribe(
+        step = Step(pattern, "scan", estimate, None, None)
+
+        def begin() -> None:
+            step.fragment = evaluation.subscribe(
                 pattern, receive, dynamic=bool(estimate.dynamic), source=self._source
             )
-        )
-        return self._add(node, Step(pattern, "scan", estimate, None, None))
+
+        evaluation.when_running(begin)
+        return self._add(node, step)
 
     def _lookup(self, pattern: QuadPattern, left: Node, after: Iterable[Lookups]) -> Node:
         evaluation, estimate = self._evaluation, self.estimate(pattern)

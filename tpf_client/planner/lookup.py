@@ -84,7 +84,7 @@ class LookupReport:
     estimate: Estimate
     keys: int = 0
     asked: int = 0
-    whole: bool = False
+    whole: LiveFragment | None = None
     rows: int = 0
 
 
@@ -215,7 +215,9 @@ class FragmentLookup:
             self._read_whole()
             return
         pages = self._whole_cost()
-        asked, eager = self.report.asked, self._evaluation.eager
+        eager = self._evaluation.eager
+        # What a continuous query asked for long ago costs nothing; what it holds is asked again.
+        asked = len(self._batches) if self._evaluation.live else self.report.asked
         if pages is not None:
             next_ones = self._requests(len(self._waiting))
             if eager:
@@ -386,7 +388,6 @@ class FragmentLookup:
 
     def _read_whole(self) -> None:
         """Answer all keys from the whole fragment from now on."""
-        self.report.whole = True
         self._waiting.clear()
         if self._star is not None:
             self._star.members.pop(self._pattern, None)
@@ -400,7 +401,7 @@ class FragmentLookup:
                 entry.rows = {}
             elif entry.rows:
                 index[key] = entry.rows
-        self._evaluation.subscribe(
+        self.report.whole = self._evaluation.subscribe(
             self._pattern,
             self._receive,
             dynamic=bool(self._estimate.dynamic),

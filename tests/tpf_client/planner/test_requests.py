@@ -11,10 +11,13 @@ import pyoxigraph
 import pytest
 
 from annotations.clock import ManualClock
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
 from tests.support.live_server import START, LiveServer
 from tests.support.oracle import select, store_of
 from tests.support.shop import PREFIX, QUERIES, TARGETED, shop
 from tpf_client import Client, Solutions
+from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 
 PLAIN = {"max_values": 0, "max_page_size": 100}
@@ -165,3 +168,61 @@ def test_filters_run_before_lookups(
     expected = select(oracle, f"{PREFIX} SELECT * {{ {query} }}")
     assert rows(found) == Counter(frozenset(row.items()) for row in expected)
     assert sent <= most[server.settings.max_values > 0]
+
+
+def test_the_plan_says_what_was_expected_and_done(server: LiveServer) -> None:
+    plan: list[Step] = []
+    _, sent = ask(server, QUERIES["chain"], plan)
+    lines = explain_plan(plan).splitlines()
+    assert [line.partition(" <")[0] for line in lines] == [
+        "1. scan ?o", "2. lookup ?o", "3. lookup ?p", "4. lookup ?r",
+    ]  # fmt: skip
+    assert "expected: 156 matches on 2 pages  done: 2 pages, 156 rows" in lines[0]
+    if server.settings.max_values:
+        assert lines[1].endswith(
+            "expected: 7000 matches on 8 pages  done: 156 keys by 4 requests, 156 rows"
+        )
+    else:
+        assert lines[1].endswith("done: 156 keys by 0 requests and 70 pages, 156 rows")
+        pages = [each.fragment or (each.lookup and each.lookup.whole) for each in plan]
+        assert 1 + sum(each.pages for each in pages if each) == sent
+
+
+def test_a_continuous_query_packs_its_blocks_anew(tmp_path: Path) -> None:
+    """However often the trains on the board change, they are asked for in few blocks."""
+    server = LiveServer(
+        tmp_path, live=True, page_size=20, server={"max_values": 5, "max_page_size": 20}, max_age=30
+    )
+    t, minute = "http://example.org/", timedelta(minutes=1)
+
+    def publish(now: int) -> None:
+        """Trains now … now + 11 stand on the board; every train has a delay."""
+        end = Expiration(START + (now + 1) * minute)
+        late = Expiration(START + 1000 * minute)
+        facts = [
+            Fact(Quad(iri(f"{t}{now + n}"), iri(t + "board"), literal("1")), end) for n in range(12)
+        ]
+        if now == 0:
+            facts += [
+                Fact(Quad(iri(f"{t}{n}"), iri(t + "delay"), literal(f"late {n}")), late)
+                for n in range(500)
+            ]
+        server.publish(facts)
+
+    for now in range(30):
+        server.clock.schedule(START + now * minute, lambda now=now: publish(now))
+    server.clock.advance_to(START)
+    sent = []
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        query = f"SELECT ?s ?d {{ ?s <{t}board> ?b ; <{t}delay> ?d }}"
+        for number, update in enumerate(client.stream(query, until=START + 25 * minute)):
+            now = round((update.at - START) / minute)
+            names = {str(row["d"]) for row in update.results}
+            assert names == {f"late {now + n}" for n in range(12)}
+            assert number == now
+            sent.append(len(server.log))
+            del server.log[:]
+    server.close()
+    assert len(sent) >= 20
+    # The board, and its twelve trains twice a minute, in twice as many blocks as there must be.
+    assert max(sent[1:]) <= 2 * (1 + 2 * 3) + 2
