@@ -39,6 +39,7 @@ def main(master: str, directory: Path, lives: int) -> None:
     with continuous_session(master, directory / "spark", memory="512m", partitions=1) as session:
         session.sparkContext.setLogLevel("ERROR")
         session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         execution = SparkExecution(
             session,
             QUERY,

@@ -1,0 +1,347 @@
+"""``csparql``: periodic queries: time per evaluation, what each rule brings, and Spark by cores."""
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from experiments.estimates import percentile
+from experiments.experiment import (
+    Figure,
+    Finding,
+    Group,
+    Item,
+    Measurement,
+    Row,
+    Run,
+    Table,
+    Target,
+)
+from experiments.results import Results
+from experiments.workloads.conference import STREAM, Conference, write
+from tpf_server.cqels.static_data import MemoryGraph
+from tpf_server.csparql.answers import Answer
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.rules import RULES, Rule
+
+# Milliseconds per evaluation of the original engine with 10^4 and 10^5 static triples, step 1 s.
+_ORIGINAL = {
+    ("Q1", 10_000): 39.0, ("Q1", 100_000): 231.0, ("Q3", 10_000): 44.0, ("Q3", 100_000): 257.0,
+    ("Q2", 10_000): 21.0, ("stream", 10_000): 10.0,
+}  # fmt: skip
+_FROM = f"FROM STREAM <{STREAM}> [RANGE 3s STEP 1s]"
+_PREFIXES = """PREFIX lv: <http://example.org/floorplan#>
+PREFIX dc: <http://purl.org/dc/elements/1.1/> PREFIX foaf: <http://xmlns.com/foaf/0.1/>
+"""
+_QUERIES = {
+    "Q1": "SELECT ?person ?locName ?locDesc {0} WHERE {{ ?person lv:detectedAt ?loc . "
+    "?loc lv:name ?locName . ?loc lv:desc ?locDesc . ?person foaf:name ?name }}",
+    "Q2": "CONSTRUCT {{ ?person1 lv:reachable ?person2 }} {0} WHERE {{ "
+    "?person1 lv:detectedAt ?loc1 . ?person2 lv:detectedAt ?loc2 . ?loc1 lv:connected ?loc2 }}",
+    "Q3": "SELECT ?coAuth ?coAuthName {0} WHERE {{ ?auth lv:detectedAt ?loc . "
+    "?coAuth lv:detectedAt ?loc . ?paper dc:creator ?auth . ?paper dc:creator ?coAuth . "
+    "?coAuth foaf:name ?coAuthName FILTER(?auth != ?coAuth) }}",
+    "stream": "SELECT ?person ?loc {0} WHERE {{ ?person lv:detectedAt ?loc }}",
+}
+_MARKETS = ("http://example.org/milan", "http://example.org/zurich")
+_B, _X = "http://example.org/brokers#", "http://example.org/exchange#"
+_FILTERED = """PREFIX b: <{b}> PREFIX x: <{x}>
+SELECT DISTINCT ?broker ?total FROM STREAM <{first}> [RANGE {window}s STEP 1s]
+WHERE {{ ?broker b:is_from ?country . ?broker x:does ?tx . ?tx x:with ?amount
+FILTER (?country = 'C1' && ?amount >= 90) }} AGGREGATE {{ (?total, SUM(?amount), ?broker) }}"""
+_DISTRIBUTED = """PREFIX x: <{x}> SELECT DISTINCT ?broker {market} ?total
+FROM NAMED STREAM <{first}> [RANGE {window}s STEP 1s]
+FROM NAMED STREAM <{second}> [RANGE {window}s STEP 1s]
+WHERE {{ GRAPH ?market {{ ?broker x:does ?tx . ?tx x:with ?amount }} }}
+AGGREGATE {{ (?total, SUM(?amount), {{?broker {comma_market}}}) }}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the experiment.
+
+    Args:
+        static: triples of the bibliography.
+        seconds: of the stream that are measured.
+        windows: ranges of windows in seconds, for the rules.
+        brokers: static triples, for the rules.
+        spark_events: transactions that Spark replays.
+        cores: of Spark.
+    """
+
+    static: tuple[int, ...] = (10_000, 100_000)
+    seconds: int = 40
+    windows: tuple[int, ...] = (5, 20, 60)
+    brokers: tuple[int, ...] = (1_000, 10_000)
+    spark_events: int = 200_000
+    cores: tuple[int, ...] = (1, 2)
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Fewer of everything."""
+        return cls(seconds=10, windows=(5, 20), brokers=(1_000,), spark_events=20_000, cores=(1, 2))
+
+
+class PeriodicQueries:
+    """The experiment."""
+
+    name = "csparql"
+    question = (
+        "How long does one evaluation of a C-SPARQL query take, what does each rewriting rule "
+        "bring, and how does Spark grow with its cores?"
+    )
+    settings = Sizes
+    keys = ("part", "query", "static", "window", "rules", "cores")
+    values = ("ms_mean", "ms_p99", "rows", "events_per_second")
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+        """Native by static size, the rules, and Spark."""
+        for size in settings.static:
+            yield Group(
+                f"native, {size} static triples",
+                partial(_conference, settings, run, size),
+                [
+                    Measurement(
+                        _key("native", query=name, static=size), partial(_evaluations, name)
+                    )
+                    for name in _QUERIES
+                ],
+            )
+        for size in settings.brokers:
+            measurements = [
+                Measurement(
+                    _key("rules", query=query, static=size, window=window, rules=label),
+                    partial(_with_rules, settings, run, size, query, window, rules),
+                )
+                for window in settings.windows
+                for query in ("filters", "by market", "over markets")
+                for label, rules in _RULES.items()
+            ]
+            yield Group(f"rules, {size} brokers", _nothing, measurements)
+        yield Group(
+            "Spark",
+            partial(_market_files, settings, run),
+            [
+                Measurement(
+                    _key("spark", query="over markets", window=5, cores=cores),
+                    partial(_on_spark, settings, cores),
+                    repetitions=1,
+                )
+                for cores in settings.cores
+            ],
+        )
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """Figures, tables and targets."""
+        native = results.where(part="native")
+        columns = ("query", "static", *self.values[:3])
+        yield Table(
+            "Milliseconds of CPU per evaluation on the native engine, intake included",
+            columns,
+            [[row[name] for name in columns] for row in native.rows],
+        )
+        for (name, size), original in _ORIGINAL.items():
+            measured = native.mean("ms_mean", query=name, static=size)
+            compared = f"original engine: {original:g} ms"
+            yield Target(
+                f"{name}, {size} static triples: CPU ms per evaluation", measured, original,
+                compared=compared,
+            )  # fmt: skip
+            if measured:
+                yield Finding(
+                    f"{name} with {size} static triples: {original / measured:.0f} times the "
+                    "original's speed."
+                )
+        rules = results.where(part="rules")
+        for query in rules.distinct("query"):
+            for brokers in rules.distinct("static"):
+                chosen = rules.where(query=query, static=brokers)
+                yield Figure(
+                    f"rules-{query.replace(' ', '-')}-{brokers}",
+                    f"Rewriting rules: {query}, {brokers} brokers",
+                    "range of the window (s)",
+                    "CPU time per evaluation (ms)",
+                    dict(chosen.series("rules", "window", "ms_mean")),
+                )
+        for row in results.where(part="spark").rows:
+            rate = float(row["events_per_second"] or 0)
+            yield Finding(f"Spark on {row['cores']} core(s): {rate:.0f} events per second.")
+
+
+def _key(
+    part: str,
+    *,
+    query: str,
+    static: int = 0,
+    window: int = 3,
+    rules: str = "all",
+    cores: int = 1,
+) -> dict[str, str | int | float]:
+    return {
+        "part": part, "query": query, "static": static, "window": window, "rules": rules,
+        "cores": cores,
+    }  # fmt: skip
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "none": (),
+    **{rule.__name__.replace("_", " "): (rule,) for rule in RULES},
+    "all": RULES,
+}
+# Partial sums need whole groups first.
+_RULES["distribute partially"] = tuple(
+    rule for rule in RULES if rule.__name__ in ("collapse_groups", "distribute_partially")
+)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield None
+
+
+@contextmanager
+def _conference(
+    settings: Sizes, run: Run, size: int
+) -> Iterator[tuple[list[MemoryGraph], Sequence[tuple[int, tuple[str, str, str]]]]]:
+    conference = Conference(run.seed)
+    graphs = []
+    for name, triples in (
+        ("floorplan", conference.floorplan()),
+        ("bibliography", conference.bibliography(size)),
+    ):
+        path = run.folder / f"{name}.nt"
+        write(triples, path)
+        graph = MemoryGraph()
+        graph.load(path)
+        graphs.append(graph)
+    yield graphs, list(conference.badges(100 * settings.seconds))
+
+
+class _Stopwatch:
+    """Times what lies between evaluations, and counts rows."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+        self.rows = 0
+        self._last: float | None = None
+
+    def __call__(self, answer: Answer) -> None:
+        # Of the processor: what else the machine does is not counted.
+        now = time.process_time()
+        if self._last is not None:
+            self.taken.append((now - self._last) * 1e3)
+        self._last = now
+        self.rows += len(answer.rows)
+
+    def row(self) -> Row:
+        """What was measured."""
+        ordered = sorted(self.taken)
+        return {
+            "ms_mean": sum(ordered) / len(ordered),
+            "ms_p99": percentile(ordered, 99),
+            "rows": self.rows,
+        }
+
+
+def _evaluations(name: str, opened: Any) -> Iterable[Row]:
+    graphs, events = opened
+    engine = CsparqlEngine()
+    for graph in graphs:
+        engine.attach(graph)
+    # Says that people and rooms do not come from the stream.
+    engine.declare(STREAM, [str(events[0][1][1])])
+    watch = _Stopwatch()
+    engine.register(_PREFIXES + _QUERIES[name].format(_FROM), watch)
+    for at, triple in events:
+        engine.push(STREAM, triple, at)
+    engine.finish()
+    engine.close()
+    yield watch.row()
+
+
+def _transactions(
+    seed: int, brokers: int, count: int
+) -> Iterator[tuple[int, int, list[list[str]]]]:
+    """Markets, instants in milliseconds and triples: a hundred transactions a second."""
+    chance = random.Random(seed)
+    for number in range(count):
+        tx = f"<{_X}tx{number}>"
+        broker = f"<{_B}{chance.randrange(brokers)}>"
+        amount = f'"{chance.randrange(100)}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        triples = [[broker, f"<{_X}does>", tx], [tx, f"<{_X}with>", amount]]
+        yield chance.randrange(2), 10 * number, triples
+
+
+def _market_query(query: str, window: int) -> str:
+    common = {"b": _B, "x": _X, "first": _MARKETS[0], "second": _MARKETS[1], "window": window}
+    if query == "filters":
+        return _FILTERED.format(**common)
+    by_market = query == "by market"
+    return _DISTRIBUTED.format(
+        market="?market" if by_market else "",
+        comma_market=", ?market" if by_market else "",
+        **common,
+    )
+
+
+def _with_rules(
+    settings: Sizes,
+    run: Run,
+    size: int,
+    query: str,
+    window: int,
+    rules: tuple[Rule, ...],
+    _opened: Any,
+) -> Iterable[Row]:
+    engine = CsparqlEngine(rules=rules)
+    engine.add([f"<{_B}{n}>", f"<{_B}is_from>", f'"C{n % 20}"'] for n in range(size))
+    for name in _MARKETS:
+        engine.declare(name, [f"{_X}does", f"{_X}with"])
+    watch = _Stopwatch()
+    engine.register(_market_query(query, window), watch)
+    seconds = window + settings.seconds // 2
+    for market, at, triples in _transactions(run.seed, size, 100 * seconds):
+        engine.push(_MARKETS[market], triples, at)
+    engine.finish()
+    # The window is full in the second half.
+    watch.taken = watch.taken[window:] or watch.taken
+    yield watch.row()
+
+
+@contextmanager
+def _market_files(settings: Sizes, run: Run) -> Iterator[tuple[Path, dict[str, Path], int]]:
+    directories = {market: run.folder / f"market{n}" for n, market in enumerate(_MARKETS)}
+    lines: tuple[list[str], list[str]] = ([], [])
+    end = 0
+    for market, at, triples in _transactions(run.seed, 1000, settings.spark_events // 2):
+        lines[market].extend(f"{at}\t" + "\t".join(each) + "\n" for each in triples)
+        end = at
+    for number, directory in enumerate(directories.values()):
+        directory.mkdir()
+        (directory / "elements.tsv").write_text("".join(lines[number]))
+    yield run.folder, directories, end // 1000 * 1000
+
+
+def _on_spark(settings: Sizes, cores: int, opened: Any) -> Iterable[Row]:
+    from tpf_server.csparql.spark.execution import SparkExecution, punctuate
+    from tpf_server.csparql.spark.session import continuous_session
+
+    folder, directories, end = opened
+    for directory in directories.values():
+        punctuate(directory, end)
+    work = folder / f"spark{cores}"
+    with continuous_session(f"local[{cores}]", work, partitions=cores) as session:
+        session.sparkContext.setLogLevel("ERROR")
+        static = CsparqlEngine().static
+        started = time.perf_counter()
+        execution = SparkExecution(
+            session, _market_query("over markets", 5), static, directories, work / "out"
+        )
+        execution.replay()
+        seconds = time.perf_counter() - started
+        rows = sum(len(answer.rows) for answer in execution.results.read())
+    yield {"events_per_second": settings.spark_events / seconds, "rows": rows}
