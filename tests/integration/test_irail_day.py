@@ -22,7 +22,10 @@ from tests.support.served import Served
 from tests.support.streams import ticks
 from tpf_client.streaming.streamer import Row, Tick
 
-pytestmark = needs_recording
+pytestmark = [
+    needs_recording,
+    pytest.mark.timeout(3600 if "IRAIL_WHOLE_DAY" in os.environ else 300),
+]
 
 TRAINS = """
 PREFIX t: <http://example.org/train#>
@@ -106,9 +109,9 @@ def test_every_answer_of_the_day_is_right(day: Day, labelling: Labelling, tmp_pa
 def test_every_answer_over_a_foreign_server_is_right(
     day: Day, method: str, labelling: Labelling, tmp_path: Path
 ) -> None:
-    """By rewritten patterns, the pages having no labels: many requests, so not the whole day."""
+    """By rewritten patterns, the pages having no labels: more requests, so not the whole day."""
     settings = {"annotation": method, "max_age": 3600, "page_labels": False}
-    polls = len(day.batches) - 1 if WHOLE_DAY else 20
+    polls = len(day.batches) - 1 if WHOLE_DAY else 100
     with Served(tmp_path, day.static, dataset=settings, start=day.batches[0].at) as served:
         play(day, served, labelling)
         served.clock.advance_to(day.batches[0].at)
