@@ -3,6 +3,7 @@
 from experiments.annotation_methods import AnnotationMethods
 from experiments.client import Clients
 from experiments.conference import ConferenceQueries
+from experiments.csparql import PeriodicQueries
 from experiments.experiment import Experiment
 from experiments.fragments import Fragments
 from experiments.load import Load
@@ -16,6 +17,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Clients(),
     Load(),
     ConferenceQueries(),
+    PeriodicQueries(),
     TaxiQueries(),
 )
 

@@ -9,6 +9,9 @@ from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.csparql.spark.execution import SparkExecution, punctuate
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for a Java that does not live long enough for its second compiler to pay."""
+
 Element = tuple[str, int, tuple[str, str, str]]
 
 

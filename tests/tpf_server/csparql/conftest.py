@@ -9,6 +9,7 @@ import pytest
 from loaders.errors import JavaNotFoundError
 from loaders.java import find_java
 from loaders.session import SparkSettings, spark_session
+from tests.support.csparql_spark import SHORT_LIVED
 
 
 @pytest.fixture(scope="module")
@@ -24,5 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip(str(error))
     work = tmp_path_factory.mktemp("spark")
     settings = SparkSettings(master="local[2]", memory="1g", local_dir=str(work))
-    with spark_session(settings, name="tests") as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+        with spark_session(settings, name="tests") as session:
+            yield session

@@ -1,5 +1,6 @@
 """Runs on Spark that die, and runs on a cluster."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from tests.loaders.test_cluster import master  # noqa: F401 - a fixture
 from tests.support.csparql_program import PREDICATE, QUERY, STREAM, engine
-from tests.support.csparql_spark import Element, by_instant, native
+from tests.support.csparql_spark import SHORT_LIVED, Element, by_instant, native
 from tpf_server.csparql.spark.execution import punctuate
 from tpf_server.csparql.spark.results import ResultFiles
 
@@ -45,6 +46,7 @@ def run(master: str, directory: Path, lives: int) -> int:  # noqa: F811
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.csparql_program", master, directory, str(lives)],
         capture_output=True, text=True, timeout=200, check=False, cwd=Path(__file__).parents[3],
+        env=os.environ | {"JAVA_TOOL_OPTIONS": SHORT_LIVED},
     )  # fmt: skip
     assert done.returncode in (0, 9), done.stderr[-3000:]
     return done.returncode
