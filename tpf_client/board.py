@@ -1,13 +1,12 @@
 """Answers on a terminal: tables, and the board that updates in place."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from annotations.instants import format_instant
 from annotations.terms import is_iri, is_literal, literal_parts
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Row, Solution
@@ -71,9 +70,10 @@ class Board:
         footer = Text(style="dim")
         if len(results) > self._height:
             footer.append(f"{len(results) - self._height} more rows · ")
-        footer.append(f"{len(results)} rows at {_time(update.at)}")
-        footer.append(f" · valid until {_time(update.valid_until)}")
-        footer.append(f" · next look {_time(wakes_at)}")
+        footer.append(f"{len(results)} rows at {_time(update.at, update.at)} UTC")
+        footer.append(f" · valid until {_time(update.valid_until, update.at)}")
+        if wakes_at != update.valid_until:
+            footer.append(f" · next look {_time(wakes_at, update.at)}")
         footer.append(f" · {statistics.requests} requests, {statistics.cache_hits} from cache")
         lines: list[RenderableType] = [table, footer]
         lines += [Text(f"warning: {each}", style="yellow") for each in update.warnings]
@@ -104,5 +104,9 @@ def _style(row: Row, place: int, before: Row | None, new: set[Row]) -> str:
     return "green" if row in new else ""
 
 
-def _time(instant: datetime | None) -> str:
-    return "—" if instant is None else format_instant(instant)
+def _time(instant: datetime | None, now: datetime) -> str:
+    """An instant for people: to the second, in UTC; with its date where that is not today."""
+    if instant is None:
+        return "—"
+    utc = instant.astimezone(UTC)
+    return f"{utc:%H:%M:%S}" if utc.date() == now.astimezone(UTC).date() else f"{utc:%F %H:%M:%S}"

@@ -40,14 +40,14 @@ def test_new_changed_and_gone_rows_look_different(server: LiveServer) -> None:
         updates = iter(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"))
         board = Board(10)
         console.print(board.render(next(updates), client.statistics, None))
-        assert "2 rows at 2015-12-08T10:20:00Z" in console.export_text(clear=True)
+        assert "2 rows at 10:20:00 UTC" in console.export_text(clear=True)
         update = next(updates)
         console.print(board.render(update, client.statistics, update.valid_until))
         text = console.export_text(styles=True)
     assert "\x1b[1;33m9 [x]" in text
     assert f"\x1b[32m{EX}c" in text
     assert f"\x1b[2;9m{EX}b" in text
-    assert "valid until 2015-12-08T10:20:10Z" in text
+    assert "valid until 10:20:10" in text
 
 
 def test_pairs_are_rows_that_agree_in_half_of_their_cells() -> None:

@@ -86,6 +86,18 @@ def test_watch_prints_json_lines_and_ends_after_its_seconds(url: str, tmp_path: 
     assert first["at"] < first["valid_until"]
 
 
+def test_the_answer_as_of_another_instant(url: str) -> None:
+    query = f"SELECT ?o {{ ?s <{EX}p> ?o }}"
+    past = _run(url, "-q", query, "--format", "json", "--at", "2001-02-03T04:05:06+07:00")
+    assert len(json.loads(past.stdout)["results"]["bindings"]) == 1
+    future = _run(url, "-q", query, "--at", "2100-01-01T00:00:00Z")
+    assert future.returncode == 1
+    assert "instead of the instant" in future.stderr
+    wrong = _run(url, "-q", query, "--at", "yesterday")
+    assert wrong.returncode == 2
+    assert "yesterday" in wrong.stderr
+
+
 def test_errors_are_one_line_and_wrong_use_is_2(url: str) -> None:
     broken = _run(url, "-q", "SELECT * {\n ?s ?p }")
     assert broken.returncode == 1

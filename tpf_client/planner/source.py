@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from annotations.clock import Clock
+from annotations.instants import format_instant
 from annotations.labels import Fact
 from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variable
-from tpf_client.errors import PageError
+from tpf_client.errors import HistoryError, PageError
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.form import Block, Form
@@ -224,6 +225,9 @@ class FragmentSource:
         at = at or self._since
         content = yield from read_pages(url, at, tell, strict=self._strict)
         if self._past is not None:
+            if content.evaluated_at != at:
+                shown = format_instant(content.evaluated_at)
+                raise HistoryError(url, f"it shows {shown} instead of the instant that was asked")
             # What holds now says nothing of how soon it changed then.
             content = replace(content, fresh_until=content.evaluated_at + PAST_STEP)
         return replace(
