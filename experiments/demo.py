@@ -14,35 +14,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from annotations.instants import format_instant
+from experiments.workloads.trains import train_query
 from loaders.errors import LoaderError
 from loaders.sources.irail import Irail
 from tpf_client import Client
 
 _FIRST_FACTS_SECONDS = 60
 _STOP_SECONDS = 10
-
-_QUERY = """\
-PREFIX t: <http://example.org/train#>
-PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
-SELECT ?departureTime ?routeLabel ?headSign ?platform ?delay
-WHERE {{
-  _:id t:delay ?delay .
-  _:id t:platform ?platform .
-  _:id t:departureTime ?departureTime .
-  _:id t:headSign ?headSign .
-  _:id t:routeLabel ?routeLabel .
-  FILTER (?departureTime > "{start}"^^xsd:dateTime)
-  FILTER (?departureTime < "{until}"^^xsd:dateTime)
-}}
-ORDER BY ?departureTime ?routeLabel
-"""
+_SHOWN = timedelta(hours=1, minutes=30)
 
 
 class DemoError(Exception):
@@ -56,15 +42,15 @@ class Recording:
     Args:
         source: name of the source for ``tpf-load`` and ``tpf-replay``.
         inputs: where the recording lies, as arguments of these commands.
-        start: first instant of the feed that is played, in ISO 8601.
+        start: first instant of the feed that is played, and of the shown departures.
         until: instant at which the shown departures end.
         speed: seconds of the feed per second.
     """
 
     source: str
     inputs: tuple[str, ...]
-    start: str
-    until: str
+    start: datetime
+    until: datetime
     speed: float
 
 
@@ -76,12 +62,12 @@ def recording(data: str) -> Recording:
     """
     if data == "flights":
         # A summer evening with thunderstorms: many delays that grow.
-        return Recording(data, (), "2013-07-22T21:00:00Z", "2013-07-22T22:30:00Z", 60)
+        start = datetime(2013, 7, 22, 21, tzinfo=UTC)
+        return Recording(data, (), start, start + _SHOWN, 60)
     span = Irail(Path(data)).span(None, None)
     if span is None:
         raise DemoError(f"{data}: there is no liveboard in it")
-    until = span.start + timedelta(hours=1, minutes=30)
-    return Recording("irail", (data,), format_instant(span.start), format_instant(until), 60)
+    return Recording("irail", (data,), span.start, span.start + _SHOWN, 60)
 
 
 def run(data: str, seconds: float | None) -> None:
@@ -117,9 +103,11 @@ def run(data: str, seconds: float | None) -> None:
         _say(f"serving {url} (open it in a browser)")
         replay = stack.enter_context(_process(_replay_command(chosen, url), environment))
         _await_first_facts(url, replay)
-        _say(f"replaying from {chosen.start}, {chosen.speed:g} times as fast; Ctrl-C ends it")
+        start = format_instant(chosen.start)
+        _say(f"replaying from {start}, {chosen.speed:g} times as fast; Ctrl-C ends it")
         query = folder / "board.rq"
-        query.write_text(_QUERY.format(start=chosen.start, until=chosen.until), encoding="utf-8")
+        board = train_query(chosen.start, chosen.until) + "ORDER BY ?departureTime ?routeLabel\n"
+        query.write_text(board, encoding="utf-8")
         watch = ["tpf-query", url, "--watch", "-f", str(query)]
         if seconds is not None:
             watch += ["--seconds", f"{seconds:g}"]
@@ -142,7 +130,11 @@ def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
 
 
 def _load(chosen: Recording, output: Path) -> None:
-    span = ("--from", chosen.start, "--until", chosen.until) if chosen.source == "flights" else ()
+    span = (
+        ("--from", format_instant(chosen.start), "--until", format_instant(chosen.until))
+        if chosen.source == "flights"
+        else ()
+    )
     command = ("tpf-load", chosen.source, *chosen.inputs, "--output", str(output), *span)
     if subprocess.run(_resolved(command), check=False).returncode:  # noqa: S603
         raise DemoError("the static facts could not be loaded")
@@ -150,7 +142,7 @@ def _load(chosen: Recording, output: Path) -> None:
 
 def _replay_command(chosen: Recording, url: str) -> tuple[str, ...]:
     return (
-        "tpf-replay", chosen.source, *chosen.inputs, url, "--from", chosen.start,
+        "tpf-replay", chosen.source, *chosen.inputs, url, "--from", format_instant(chosen.start),
         "--speed", f"{chosen.speed:g}", "--quiet",
     )  # fmt: skip
 
@@ -210,8 +202,10 @@ def main(
     ] = "flights",
 ) -> None:
     """Show a live departure board, computed by the client from time-labelled fragments."""
-    # A terminated demo ends its processes like an interrupted one.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # A demo that is terminated, or whose terminal is closed, ends its processes like an interrupted
+    # one.
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         run(data, seconds)
     except (DemoError, LoaderError, OSError) as error:

@@ -1,5 +1,6 @@
 """The application: `create_app` for tests and embedding, `factory` for the workers of a server."""
 
+import multiprocessing
 import os
 from collections.abc import Iterable
 
@@ -41,5 +42,9 @@ def factory() -> Flask:
     Raises:
         StoreError: a store cannot be opened.
     """
+    if multiprocessing.parent_process() is not None:
+        # Ctrl-C in a terminal reaches every process of the group. The one that watches over the
+        # workers ends them; a worker that is told twice would hang in granian's shutdown.
+        os.setpgid(0, 0)
     configuration = Configuration.from_json(os.environ[WORKER_VARIABLE])
     return create_app(configuration.server, open_datasets(configuration), SystemClock())

@@ -29,6 +29,7 @@ _THREADS_PER_WORKER = MOST_AT_ONCE + 1  # one at least is left for readers
 # Everybody who follows the results of a continuous query keeps a thread.
 _THREADS_WITH_FOLLOWERS = 256
 _START_SECONDS = 120
+_STOP_SECONDS = 30
 
 
 def _options() -> list[click.Parameter]:
@@ -124,6 +125,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         log_dictconfig=_LOGGING,
         websockets=False,
         respawn_interval=2.0,
+        workers_kill_timeout=_STOP_SECONDS,
     )
     server.on_reload(reload)
     names = ", ".join(dataset.name for dataset in configuration.datasets)

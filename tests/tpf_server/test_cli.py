@@ -31,6 +31,7 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Po
         env=environment | {"PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     assert process.stdout is not None
     try:
@@ -81,6 +82,17 @@ def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) 
         assert 'dynamicTriples> "5"' in page.text
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None:
+    """It reaches the whole group; and whoever started the server may end it once more."""
+    (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
+    with running(tmp_path, "trains.nt", "--workers", "2") as (url, process):
+        os.killpg(process.pid, signal.SIGINT)
+        process.terminate()
+        assert process.wait(30) == 0
+        with pytest.raises(requests.ConnectionError):
+            requests.get(url, timeout=30)
 
 
 def test_help_settings_lists_the_table() -> None:
