@@ -111,7 +111,7 @@ def test_every_answer_over_a_foreign_server_is_right(
 ) -> None:
     """By rewritten patterns, the pages having no labels: more requests, so not the whole day."""
     settings = {"annotation": method, "max_age": 3600, "page_labels": False}
-    polls = len(day.batches) - 1 if WHOLE_DAY else 100
+    polls = len(day.batches) - 1 if WHOLE_DAY else 60
     with Served(tmp_path, day.static, dataset=settings, start=day.batches[0].at) as served:
         play(day, served, labelling)
         served.clock.advance_to(day.batches[0].at)
