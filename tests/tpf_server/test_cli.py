@@ -87,7 +87,7 @@ def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) 
 def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None:
     """It reaches the whole group; and whoever started the server may end it once more."""
     (tmp_path / "trains.nt").write_text("<http://example.org/t1> <http://example.org/p> <x:y> .\n")
-    with running(tmp_path, "trains.nt", "--workers", "2") as (url, process):
+    with running(tmp_path, "trains.nt") as (url, process):
         os.killpg(process.pid, signal.SIGINT)
         process.terminate()
         assert process.wait(30) == 0

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.csparql_spark import Element, by_instant, native, on_spark
-from tpf_server.cqels.errors import UnsupportedContinuousQueryError
+from tests.support.csparql_spark import Element, by_instant, native, on_spark, write
+from tests.support.csparql_spark import settings as session_settings
+from tpf_server.cqels.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.spark.execution import SparkExecution
+from tpf_server.csparql.spark.execution import SparkExecution, punctuate
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -129,3 +130,28 @@ def test_what_spark_cannot_do_is_refused(tmp_path: Path, query: str, message: st
     with pytest.raises(UnsupportedContinuousQueryError) as caught:
         SparkExecution(session, PREFIX + query, static, {"http://e/s1": tmp_path}, tmp_path)
     assert message in str(caught.value)
+
+
+def test_late_and_malformed_lines(spark: Any, tmp_path: Path) -> None:
+    session_settings(spark)
+    text = PREFIX + "SELECT ?v FROM STREAM :s1 [RANGE 4ms STEP 2ms] WHERE { ?s :value ?v }"
+    streams = write(tmp_path, ["http://e/s1"], [each for each in FIXED if each[1] <= 14])
+    (directory,) = streams.values()
+    punctuate(directory, 16)
+    static = _engine().static
+    lenient = SparkExecution(spark, text, static, streams, tmp_path / "out", strict=False)
+    assert lenient.replay().late == 0
+    before = list(lenient.results.read())
+    assert before[-1].at == 16
+    # 15 belongs to 16 and 18: the first is answered already, the second is not.
+    more = '15\t<http://e/a>\t<http://e/value>\t"late"\nthis is no line\n'
+    (directory / "more.tsv").write_text(more)
+    punctuate(directory, 18)
+    assert lenient.replay().late > 0
+    after = list(lenient.results.read())
+    assert after[: len(before)] == before
+    assert [answer.at for answer in after[len(before) :]] == [18]
+    assert ('"late"',) in after[-1].rows
+    strict = SparkExecution(spark, text, static, streams, tmp_path / "strict")
+    with pytest.raises(ContinuousError, match="malformed line: this is no line"):
+        strict.replay()

@@ -8,6 +8,7 @@ and no limit; over complete contents all of SPARQL's operators are available, an
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -183,7 +184,8 @@ class SparkExecution:
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
-            reason = str(error).strip().splitlines()[0]
+            malformed = re.search(r"malformed line: [^\n]*", str(error))
+            reason = malformed.group() if malformed else str(error).strip().splitlines()[0]
             raise ContinuousError(f"the run on Spark failed: {reason}") from error
         return self.progress(query)
 
