@@ -21,7 +21,6 @@ from tpf_client.sparql.expressions.values import (
     decimal_of_float,
 )
 
-
 # Queries that run for long meet new values for ever.
 _REMEMBERED = 100_000
 
