@@ -196,9 +196,10 @@ class SparkExecution:
         watermark = self._watermark(batch)
         data = data.persist()
         try:
+            # In any case the windows must be read: that is what writes their state.
+            (row,) = data.agg(sql.unix_millis(sql.min(KEY))).collect()
             last = self.results.last_before(batch)
             if last is None:
-                (row,) = data.agg(sql.unix_millis(sql.min(KEY))).collect()
                 if row[0] is None:
                     return
                 # The instant before the first one that anything belongs to.

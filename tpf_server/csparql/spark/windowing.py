@@ -78,7 +78,7 @@ def content(
         text = text.where(well)
     parts = sql.split(sql.col("value"), "\t", 4)
     elements = text.select(
-        parts[0].cast("long").alias("ts"),
+        sql.get(parts, sql.lit(0)).try_cast("long").alias("ts"),
         sql.get(parts, sql.lit(1)).alias("s"),
         sql.get(parts, sql.lit(2)).alias("p"),
         sql.get(parts, sql.lit(3)).alias("o"),
