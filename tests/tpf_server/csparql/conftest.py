@@ -14,10 +14,11 @@ from tests.support.csparql_spark import SHORT_LIVED
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pyspark = pytest.importorskip("pyspark")
     sql = pytest.importorskip("pyspark.sql")
-    present = sql.SparkSession.getActiveSession()
+    present = pyspark.SparkContext._active_spark_context
     if present is not None:
-        yield present
+        yield sql.SparkSession(present)
         return
     try:
         find_java(None, os.environ)
