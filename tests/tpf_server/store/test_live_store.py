@@ -1,7 +1,7 @@
 """The live store against a naive model on random timelines, and its rules one by one."""
 
 import itertools
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from unittest.mock import patch
 
@@ -177,22 +177,20 @@ def test_any_snapshot_shows_what_the_model_shows(
     model = LiveModel(key, accept_past)
     with sized(*size):
         address = addresses.new()
-        one, two = address.open(settings), address.open(settings)
-        for now, facts in batches:
-            publish_both(data.draw(st.sampled_from([one, two])), model, facts, at(now))
-            # The newest state is seen at once through either, now and at some other instant.
-            for store in (one, two):
-                snapshot = store.snapshot(at(now))
-                assert snapshot == Snapshot(to_micros(at(now)), model.sequence)
-                agree(store, model, snapshot, at(now))
-        for _ in range(3):
-            instant = at(data.draw(st.integers(-15, 90)))
-            sequence = data.draw(st.integers(0, model.sequence))
-            for store in (one, two):
-                agree(store, model, Snapshot(to_micros(instant), sequence), instant)
-        one.close()
-        two.close()
-        again = address.open(settings)
-        agree(again, model, Snapshot(to_micros(instant), sequence), instant)
-        agree(again, model, again.snapshot(instant), instant)
-        again.close()
+        # An example that runs out of data is left by an exception.
+        with closing(address.open(settings)) as one, closing(address.open(settings)) as two:
+            for now, facts in batches:
+                publish_both(data.draw(st.sampled_from([one, two])), model, facts, at(now))
+                # The newest state is seen at once through either, now and at some other instant.
+                for store in (one, two):
+                    snapshot = store.snapshot(at(now))
+                    assert snapshot == Snapshot(to_micros(at(now)), model.sequence)
+                    agree(store, model, snapshot, at(now))
+            for _ in range(3):
+                instant = at(data.draw(st.integers(-15, 90)))
+                sequence = data.draw(st.integers(0, model.sequence))
+                for store in (one, two):
+                    agree(store, model, Snapshot(to_micros(instant), sequence), instant)
+        with closing(address.open(settings)) as again:
+            agree(again, model, Snapshot(to_micros(instant), sequence), instant)
+            agree(again, model, again.snapshot(instant), instant)
