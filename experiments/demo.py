@@ -6,6 +6,7 @@ publishes what changes, and ``tpf-query --watch`` keeps the answer up to date on
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from threading import Thread
+from typing import IO, Annotated
 
 import typer
 
@@ -96,7 +98,7 @@ def run(data: str, seconds: float | None) -> None:
             _process(
                 ("tpf-server", str(folder / "departures"), "--port", "0"),
                 environment,
-                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
         )
         url = _url(server) + "departures"
@@ -148,13 +150,20 @@ def _replay_command(chosen: Recording, url: str) -> tuple[str, ...]:
 
 
 def _url(server: "subprocess.Popen[str]") -> str:
-    """The URL in the line that the server prints as soon as it answers."""
-    assert server.stdout is not None
-    line = server.stdout.readline()
-    for word in line.split():
-        if word.startswith("http://"):
-            return word
+    """The URL in the line that the server writes as soon as it answers; others are passed on."""
+    assert server.stderr is not None
+    for line in server.stderr:
+        for word in line.split():
+            if word.startswith("http://"):
+                Thread(target=_pass_on, args=(server.stderr,), daemon=True).start()
+                return word
+        sys.stderr.write(line)
     raise DemoError("tpf-server did not start")
+
+
+def _pass_on(said: IO[str]) -> None:
+    with said:
+        shutil.copyfileobj(said, sys.stderr)
 
 
 def _resolved(command: Sequence[str]) -> list[str]:
@@ -165,11 +174,11 @@ def _resolved(command: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _process(
-    command: Sequence[str], environment: dict[str, str], stdout: int | None = None
+    command: Sequence[str], environment: dict[str, str], stderr: int | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
     """A process that is ended when the block is left."""
     process = subprocess.Popen(  # noqa: S603
-        _resolved(command), env=environment, stdout=stdout, text=True
+        _resolved(command), env=environment, stderr=stderr, text=True
     )
     try:
         yield process
@@ -181,8 +190,6 @@ def _process(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 def _say(text: str) -> None:

@@ -10,7 +10,6 @@ import logging
 import multiprocessing
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -155,7 +154,7 @@ def _free_port(host: str) -> int:
 
 
 def _announce(host: str, port: int, line: str) -> None:
-    """Print the line once the server answers."""
+    """Say so once the server answers, on standard error: what a script writes is not mixed up."""
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:
@@ -163,8 +162,7 @@ def _announce(host: str, port: int, line: str) -> None:
         try:
             connection.request("GET", "/readyz")
             if connection.getresponse().status == 200:
-                click.echo(line)
-                sys.stdout.flush()
+                click.echo(line, err=True)
                 return
         except OSError:
             time.sleep(0.05)

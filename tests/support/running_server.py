@@ -2,10 +2,10 @@
 
 import os
 import re
-import select
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -30,6 +30,32 @@ def free_port() -> int:
         return port
 
 
+def announced_url(server: "subprocess.Popen[str]") -> str:
+    """The URL in the line that a server writes once it answers; whatever else it says is passed on.
+
+    Args:
+        server: the process, its standard error a pipe, which is read until it ends.
+    """
+    found: list[str] = []
+    answers = threading.Event()
+
+    def listen() -> None:
+        assert server.stderr is not None
+        with server.stderr:
+            for line in server.stderr:
+                if ready := _READY.fullmatch(line):
+                    found.append(ready[1])
+                    answers.set()
+                else:
+                    sys.stderr.write(line)
+        answers.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    answers.wait(_START_SECONDS)
+    assert found, "the server never became ready"
+    return found[0]
+
+
 class RunningServer:
     """A server process; a context manager that ends it.
 
@@ -49,21 +75,14 @@ class RunningServer:
             [*_COMMAND, "--config", "server.toml", "--port", str(self.port), *arguments],
             cwd=folder,
             env=environment | {"PYTHONPATH": str(PROJECT)},
-            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
-        self.url = self._ready()
-
-    def _ready(self) -> str:
-        """The URL that the server says that it is known under, once it answers."""
-        output = self.process.stdout
-        assert output is not None
-        ready = select.select([output], [], [], _START_SECONDS)[0]
-        found = _READY.fullmatch(output.readline()) if ready else None
-        if found is None:
+        try:
+            self.url = announced_url(self.process)
+        except AssertionError:
             self.close()
-            raise AssertionError("the server never became ready")
-        return found[1]
+            raise
 
     def __enter__(self) -> "RunningServer":
         return self
@@ -75,8 +94,6 @@ class RunningServer:
         """End the process."""
         self.process.terminate()
         self.process.wait(30)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
     def publish(self, dataset: str, quads: Iterable[Quad], label: Label) -> None:
         """Publish facts with one label, over HTTP."""

@@ -1,8 +1,6 @@
 """The real ``tpf-server`` over loopback."""
 
 import os
-import re
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +13,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
+from tests.support.running_server import announced_url
 from tpf_server.cli import main
 from tpf_server.settings import describe
 
@@ -29,21 +28,15 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Po
         [*COMMAND, *arguments, "--port", "0"],
         cwd=folder,
         env=environment | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    assert process.stdout is not None
     try:
-        assert select.select([process.stdout], [], [], 60)[0], "the server never became ready"
-        line = process.stdout.readline()
-        found = re.fullmatch(r"tpf-server: (http://127\.0\.0\.1:\d+/) \(datasets: trains\)\n", line)
-        assert found, line
-        yield found[1], process
+        yield announced_url(process), process
     finally:
         process.terminate()
         process.wait(30)
-        process.stdout.close()
 
 
 def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) -> None:
