@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from experiments.cpu_time import cpu_time
 from experiments.errors import ProcessFailedError
 
 LOOPBACK = "127.0.0.1"
@@ -59,7 +60,7 @@ class Process:
         self.popen = popen
         self._errors = errors
         self._process = psutil.Process(popen.pid)
-        self._ended: dict[int, float] = {}
+        self._seen: dict[int, float] = {}
         self._orders = 0
 
     @property
@@ -77,11 +78,10 @@ class Process:
         """
         for process in self._family():
             try:
-                times = process.cpu_times()
+                self._seen[process.pid] = cpu_time(process)
             except psutil.NoSuchProcess:
                 continue
-            self._ended[process.pid] = times.user + times.system
-        return Usage(sum(self._ended.values()), time.perf_counter())
+        return Usage(sum(self._seen.values()), time.perf_counter())
 
     def resident(self) -> int:
         """Bytes of memory of the process and its children; shared pages count for each."""
