@@ -145,9 +145,22 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 groups = st.recursive(_bgps, _grow, max_leaves=4)
 
-_aggregates = st.tuples(
-    st.sampled_from(["COUNT", "SUM", "MIN", "MAX", "AVG"]), st.sampled_from(["", "DISTINCT "])
-)
+# MIN and MAX go by the order of ORDER BY (section 18.5.1.5), which section 15.1 leaves open between
+# literals that ``<`` does not compare. There pyoxigraph has no order to agree with: of 9, 10 and "2"
+# each is smaller than the next, so its answer hangs on which of them comes first. So the arguments
+# of MIN and MAX are of one kind here: texts, numbers, or IRIs.
+_distinct = st.sampled_from(["", "DISTINCT "])
+_aggregates = st.one_of(
+    st.tuples(st.sampled_from(["COUNT", "SUM", "AVG"]), _distinct, variables),
+    st.tuples(
+        st.sampled_from(["MIN", "MAX"]),
+        _distinct,
+        st.tuples(
+            st.sampled_from(["STR({0})", "IF(ISNUMERIC({0}), {0}, -1)", "IF(ISIRI({0}), {0}, :a)"]),
+            variables,
+        ).map(lambda parts: parts[0].format(parts[1])),
+    ),
+).map(lambda parts: f"{parts[0]}({parts[1]}{parts[2]})")
 
 queries = st.one_of(
     groups.map(lambda g: f"{PREFIX} SELECT * WHERE {{ {g} }}"),
@@ -156,16 +169,10 @@ queries = st.one_of(
     st.tuples(groups, variables).map(
         lambda p: f"{PREFIX} SELECT DISTINCT {p[1]} WHERE {{ {p[0]} }}"
     ),
-    st.tuples(groups, _aggregates, variables, variables).map(
-        lambda p: (
-            f"{PREFIX} SELECT {p[2]} ({p[1][0]}({p[1][1]}{p[3]}) AS ?agg)"
-            f" WHERE {{ {p[0]} }} GROUP BY {p[2]}"
-        )
-    ),
     st.tuples(groups, _aggregates, variables).map(
-        lambda p: (
-            f"{PREFIX} SELECT ({p[1][0]}({p[1][1]}{p[2]}) AS ?agg) (COUNT(*) AS ?all)"
-            f" WHERE {{ {p[0]} }}"
-        )
+        lambda p: f"{PREFIX} SELECT {p[2]} ({p[1]} AS ?agg) WHERE {{ {p[0]} }} GROUP BY {p[2]}"
+    ),
+    st.tuples(groups, _aggregates).map(
+        lambda p: f"{PREFIX} SELECT ({p[1]} AS ?agg) (COUNT(*) AS ?all) WHERE {{ {p[0]} }}"
     ),
 )

@@ -26,10 +26,10 @@ def window(rows: Iterator[tuple[Solution, int]], offset: int, limit: int | None)
 
 
 class Slice(Node):
-    """Some `limit` solutions after some `offset` others, in the order of their first arrival.
+    """Some `limit` solutions after some `offset` others, in the order of their arrival.
 
-    While solutions only arrive they pass at once; a solution that vanishes is replaced at the next
-    flush.
+    While solutions only arrive they pass at once and stay; a solution that vanishes is replaced at
+    the next flush.
 
     Args:
         upstream: where the solutions come from.
@@ -63,16 +63,15 @@ class Slice(Node):
 
     def _push(self, solution: Solution, count: int) -> None:
         total = self._rows.get(solution, 0) + count
-        repeated = solution in self._rows and next(reversed(self._rows)) != solution
         if total:
             self._rows[solution] = total
         else:
             self._rows.pop(solution, None)
         before = self._total
         self._total += count
-        # A further copy of an earlier solution moves all later ones; where the window ends behind
-        # them that does not matter.
-        if count < 0 or total < 0 or (repeated and (self._offset or self._limit is not None)):
+        # Which copies are shown is free (section 15.5), only their number is not: a further copy of
+        # an earlier solution moves nothing, so that what has come out need not be taken back.
+        if count < 0 or total < count:
             self._stale = True
         if not self._stale:
             low = max(before, self._offset)

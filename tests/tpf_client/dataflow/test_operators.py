@@ -12,6 +12,7 @@ from annotations.terms import Term, Variable, literal
 from tpf_client.dataflow.aggregates import accumulator
 from tpf_client.dataflow.changes import (
     UNBOUND,
+    Change,
     Multiset,
     Schema,
     Solution,
@@ -307,6 +308,25 @@ def test_slice(ticks: list[Tick], offset: int, limit: int | None) -> None:
         return made <= current and made.total() == plain_slice(current, offset, limit)
 
     check([one], Slice(one, offset, limit), twin, ticks, same)
+
+
+@pytest.mark.parametrize(("offset", "limit"), [(0, 2), (1, 3), (2, None), (0, 0), (0, None)])
+@few
+@given(arrivals=st.lists(st.tuples(rows(1), st.integers(1, 2)), max_size=8))
+def test_slice_takes_nothing_back(arrivals: list[Change], offset: int, limit: int | None) -> None:
+    """While solutions only arrive, what came out stays: answers are handed out as they come."""
+    one = source((A,))
+    node = Slice(one, offset, limit)
+    output = Output(node, (A,))
+    present: Multiset = Multiset()
+    for row, count in arrivals:
+        present[row] += count
+        one.push(row, count)
+        shown = output.multiset()
+        assert shown.total() == plain_slice(present, offset, limit)
+        node.flush()
+        assert output.multiset() == shown
+        assert all(change > 0 for _, change in output.take_changes())
 
 
 @pytest.mark.parametrize(("offset", "limit"), [(0, 2), (1, 3), (2, None), (0, 0), (0, None)])
