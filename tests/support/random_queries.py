@@ -146,9 +146,9 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 groups = st.recursive(_bgps, _grow, max_leaves=4)
 
 # MIN and MAX go by the order of ORDER BY (section 18.5.1.5), which section 15.1 leaves open between
-# literals that ``<`` does not compare. There pyoxigraph has no order to agree with: of 9, 10 and "2"
-# each is smaller than the next, so its answer hangs on which of them comes first. So the arguments
-# of MIN and MAX are of one kind here: texts, numbers, or IRIs.
+# literals that ``<`` does not compare. There pyoxigraph has no order to agree with: each of 9, 10
+# and "2" is smaller than the next, so its answer hangs on which of them comes first. So the
+# arguments of MIN and MAX are of one kind here: texts, numbers, or IRIs.
 _distinct = st.sampled_from(["", "DISTINCT "])
 _aggregates = st.one_of(
     st.tuples(st.sampled_from(["COUNT", "SUM", "AVG"]), _distinct, variables),
