@@ -25,8 +25,6 @@ from tpf_server.settings import Configuration, Settings, describe, read_configur
 from tpf_server.workers import MOST_AT_ONCE, MULTIPROCESS_VARIABLE, WORKER_VARIABLE
 
 _THREADS_PER_WORKER = MOST_AT_ONCE + 1  # one at least is left for readers
-# Everybody who follows the results of a continuous query keeps a thread.
-_THREADS_WITH_FOLLOWERS = 256
 _START_SECONDS = 120
 _STOP_SECONDS = 30
 
@@ -118,7 +116,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         address=settings.host,
         port=port,
         workers=settings.workers,
-        blocking_threads=_THREADS_WITH_FOLLOWERS if settings.continuous else _THREADS_PER_WORKER,
+        blocking_threads=_THREADS_PER_WORKER + settings.followers * settings.continuous,
         log_level=LogLevels.warning,
         log_access=settings.access_log,
         log_dictconfig=_LOGGING,

@@ -112,6 +112,9 @@ class Settings:
     continuous: bool = _setting(
         False, "continuous queries over streams, at /streams and /queries; needs workers = 1"
     )
+    followers: int = _setting(
+        256, "most connections that follow results of continuous queries; each holds a thread"
+    )
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
@@ -125,7 +128,7 @@ class Settings:
             raise SettingsError(f"base_url is not an http(s) URL: {self.base_url!r}")
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
-        for name in ("workers", "page_size", "max_page_size", "max_body"):
+        for name in ("workers", "page_size", "max_page_size", "max_body", "followers"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1")
         if self.continuous and self.workers > 1:
