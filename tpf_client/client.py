@@ -254,7 +254,9 @@ class Client:
                 every=_seconds(every),
                 jitter=timedelta(seconds=jitter),
             ),
-            freshness=Freshness(static_recheck=recheck),
+            freshness=Freshness(
+                static_recheck=recheck, replay=start is not None, every=_seconds(every)
+            ),
             until=until,
             keep_checking=_seconds(keep_checking),
             quiet=quiet,

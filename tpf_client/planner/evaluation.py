@@ -106,6 +106,13 @@ class LiveFragment:
 
     def due(self, freshness: "Freshness") -> datetime:
         """The instant at which it should be read again."""
+        if freshness.replay:
+            ends = [self.fresh_until]
+            if self.expires is not None and self.expires > self.evaluated_at:
+                ends.append(self.expires)
+            if freshness.every is not None:
+                ends.append(self.evaluated_at + freshness.every)
+            return min(ends)
         if self.dynamic:
             if self.expires is not None and self.expires > self.evaluated_at:
                 end = min(self.expires, self.fresh_until)
@@ -141,11 +148,15 @@ class Freshness:
         poll: the least time for fragments of changing facts none of which holds.
         static_recheck: the least time for fragments of which no match is labelled; ``None``: for
             ever. One without any match is read again when its freshness by HTTP ends.
+        replay: whether history is replayed: no time is saved then, every state is to be shown.
+        every: the most time, in a replay.
     """
 
     floor: timedelta = timedelta(milliseconds=100)
     poll: timedelta = timedelta(seconds=1)
     static_recheck: timedelta | None = None
+    replay: bool = False
+    every: timedelta | None = None
 
 
 class Lookups(Protocol):

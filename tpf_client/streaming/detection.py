@@ -38,17 +38,14 @@ class Detected:
             but only HTTP tells for how long a page holds) or ``static``.
         annotations: the ways of annotation that were found, for ``rewriting``.
         parts: the same for each of several datasets that are read as one.
+        settled: whether looking again, at a later instant, cannot find anything else.
     """
 
     source: Source
     how: Literal["labels", "rewriting", "freshness", "static"]
     annotations: tuple[Annotation, ...] = ()
     parts: tuple["Detected", ...] = ()
-
-    @property
-    def settled(self) -> bool:
-        """Whether looking again cannot find anything else."""
-        return all(each.how == "labels" for each in self.parts or (self,))
+    settled: bool = False
 
     def extended(self, other: "Detected") -> "Detected":
         """This with the further ways of annotation that were found later.
@@ -90,7 +87,12 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
         return parts[0]
     order = ("freshness", "rewriting", "labels", "static")
     how = min((part.how for part in parts), key=order.index)
-    return Detected(UnionSource([part.source for part in parts]), how, parts=tuple(parts))
+    return Detected(
+        UnionSource([part.source for part in parts]),
+        how,
+        parts=tuple(parts),
+        settled=all(part.settled for part in parts),
+    )
 
 
 def detect(
@@ -118,28 +120,31 @@ def detect(
         raise PageError(url, "the page has no form to search a dataset with")
     # A server that keeps history is asked for it; else the intervals in the data may tell.
     asked = past if about.form.at is not None else None
+    # Intervals in the data are there whatever the instant; a server's history shows one instant.
+    whole = past is not None and asked is None
     if about.plain_view is not None:
         (plain,) = yield [Request(about.plain_view)]
         form = plain.metadata.form
         if form is not None and plain.metadata.method == "plain":
             source = FragmentSource(fetcher, about.plain_view, form, past=asked)
-            return Detected(_unless_lost(source, past, asked), "labels")
+            return Detected(_unless_lost(source, past, asked), "labels", settled=True)
     if about.method == "plain":
         source = FragmentSource(fetcher, url, about.form, past=asked)
-        return Detected(_unless_lost(source, past, asked), "labels")
+        return Detected(_unless_lost(source, past, asked), "labels", settled=True)
     base = FragmentSource(
         fetcher, url, about.form, strict=past is None, once=past is not None, past=asked
     )
     annotations = yield from _annotations(base, vocabulary, graphs=about.form.graph is not None)
     if annotations:
-        told = None if asked is not None else past
+        told = past if whole else None
         if told is not None and not any(each.labelling == "interval" for each in annotations):
             raise HistoryError(url, "its labels do not tell since when facts held")
-        return Detected(AnnotatedSource(base, annotations, told), "rewriting", annotations)
+        annotated = AnnotatedSource(base, annotations, told)
+        return Detected(annotated, "rewriting", annotations, settled=whole)
     if about.evaluated_at is not None:
         source = FragmentSource(fetcher, url, about.form, changing=True, past=asked)
         return Detected(_unless_lost(source, past, asked), "freshness")
-    return Detected(FragmentSource(fetcher, url, about.form), "static")
+    return Detected(FragmentSource(fetcher, url, about.form), "static", settled=whole)
 
 
 def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None) -> FragmentSource:

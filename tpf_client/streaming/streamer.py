@@ -204,10 +204,10 @@ class Streamer:
         return self.running
 
     def _should_check(self, running: "_Running", checked_at: datetime) -> bool:
-        if running.detected.settled or self._past is not None:
+        if running.detected.settled:
             return False
-        if running.detected.how == "freshness":
-            # There may just be no labelled fact at the moment.
+        if running.detected.how == "freshness" or self._past is not None:
+            # There may just be no labelled fact at the moment; a replay is to show every state.
             return True
         period = self._keep_checking or self._freshness.static_recheck
         return period is not None and running.now() >= checked_at + period
