@@ -1,14 +1,22 @@
 """A process with some of the clients of a board: query streamers, or readers of a server's results.
 
-It follows one order per line of standard input, for so many seconds, and answers with a line:
-``arrivals`` holds ``[query, renewal, instant, rows]`` for whatever reached an answer.
+It follows orders, a line of JSON each, and answers each with a line that repeats its ``id``:
+
+=================  ==========================================================================
+``start``          starts the queries; answered when each has its first answer (or failed, or is
+                   followed, where the server evaluates it)
+``mark``           answered with what was received so far
+``stop``           ends them; ``arrivals`` holds ``[query, renewal, instant, rows]`` for whatever
+                   reached an answer
+=================  ==========================================================================
 """
 
 import json
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,24 +24,40 @@ from urllib.parse import urljoin
 
 import requests
 
+from experiments.wire import WireBytes
 from experiments.workloads.board import number_of
 from tpf_client import Client
 from tpf_client.errors import ClientError
 from tpf_client.stream import Update
 
 _REQUEST_SECONDS = 60.0
+_PARALLELISM = 2
 
 
 @dataclass(slots=True)
 class Seen:
-    """What reached the answers."""
+    """What reached the answers.
 
+    Args:
+        queries: how many there are.
+        whole: whether each answer is a whole one; otherwise rows of a renewal add up.
+    """
+
+    queries: int
+    whole: bool = False
     arrivals: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
-    requests: int = 0
-    bytes: int = 0
     updates: int = 0
+    ready: threading.Event = field(default_factory=threading.Event)
+    _begun: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, query: int) -> None:
+        """A query has its first answer, or will never have one."""
+        with self._lock:
+            self._begun.add(query)
+            if len(self._begun) >= self.queries:
+                self.ready.set()
 
     def add(self, query: int, delays: list[str]) -> None:
         """An answer got rows with these delays."""
@@ -43,15 +67,17 @@ class Seen:
             self.updates += 1
             for number in set(numbers):
                 at, rows = self.arrivals.get((query, number), (now, 0))
-                self.arrivals[query, number] = (at, rows + numbers.count(number))
+                more = numbers.count(number)
+                self.arrivals[query, number] = (at, max(rows, more) if self.whole else rows + more)
 
-    def fail(self, reason: str) -> None:
-        """Something went wrong."""
+    def fail(self, query: int, reason: str) -> None:
+        """Something went wrong with a query."""
         with self._lock:
             self.errors.append(reason)
+        self.begin(query)
 
     def to_json(self) -> dict[str, Any]:
-        """What the process answers with."""
+        """What the process answers with in the end."""
         with self._lock:
             return {
                 "arrivals": [
@@ -60,47 +86,71 @@ class Seen:
                 ],
                 "errors": self.errors[:3],
                 "failed": len(self.errors),
-                "requests": self.requests,
-                "bytes": self.bytes,
                 "updates": self.updates,
             }
 
 
-def stream(order: Mapping[str, Any], seen: Seen) -> None:
-    """Keep answers up to date over fragments: one client with many continuous queries."""
-    until = time.monotonic() + order["seconds"]
-    with Client(order["url"]) as client:
-        streams = []
-        for number, query in enumerate(order["queries"]):
-            found = client.stream(query, jitter=order["jitter"])
-            streams.append(found.start(partial(_updated, seen, number)))
-        time.sleep(max(0.0, until - time.monotonic()))
-        for each in streams:
-            each.close()
-        statistics = client.statistics
-    seen.requests, seen.bytes = statistics.requests, statistics.bytes
+class Streamers:
+    """Query streamers over fragments.
+
+    Each query has a client of its own, as users far from each other have, or all share one, as
+    those of one application do.
+    """
+
+    def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
+        self._seen = seen
+        self._open = ExitStack()
+        queries = order["queries"]
+        if order["shared"]:
+            self._clients = [self._open.enter_context(Client(order["url"]))] * len(queries)
+        else:
+            self._clients = [
+                self._open.enter_context(Client(order["url"], parallelism=_PARALLELISM))
+                for _ in queries
+            ]
+        for number, (client, query) in enumerate(zip(self._clients, queries, strict=True)):
+            stream = client.stream(query, jitter=order["jitter"])
+            stream.start(partial(self._updated, number))
+            self._open.callback(stream.close)
+
+    def _updated(self, query: int, update: Update) -> None:
+        if update.error is not None:
+            self._seen.fail(query, str(update.error))
+            return
+        place = update.variables.index("delay")
+        rows = [solution.row[place] for solution in update.added]
+        self._seen.add(query, [delay for delay in rows if delay is not None])
+        self._seen.begin(query)
+
+    @property
+    def requests(self) -> int:
+        """How many were sent so far."""
+        return sum(client.statistics.requests for client in set(self._clients))
+
+    def close(self) -> None:
+        """End them."""
+        self._open.close()
 
 
-def _updated(seen: Seen, query: int, update: Update) -> None:
-    if update.error is not None:
-        seen.fail(str(update.error))
-        return
-    place = update.variables.index("delay")
-    rows = [solution.row[place] for solution in update.added]
-    seen.add(query, [delay for delay in rows if delay is not None])
+class Readers:
+    """Registers queries at the server, and reads their results as they come."""
 
+    def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
+        self._each = [_Reader(order, number, seen) for number in range(len(order["queries"]))]
+        for reader in self._each:
+            reader.start()
 
-def read(order: Mapping[str, Any], seen: Seen) -> None:
-    """Register queries at the server and read their results as they come."""
-    until = time.monotonic() + order["seconds"]
-    readers = [_Reader(order, number, seen) for number in range(len(order["queries"]))]
-    for reader in readers:
-        reader.start()
-    time.sleep(max(0.0, until - time.monotonic()))
-    for reader in readers:
-        reader.stop()
-    for reader in readers:
-        reader.join(_REQUEST_SECONDS)
+    @property
+    def requests(self) -> int:
+        """How many were sent so far."""
+        return sum(reader.requests for reader in self._each)
+
+    def close(self) -> None:
+        """Have the server stop the queries."""
+        for reader in self._each:
+            reader.stop()
+        for reader in self._each:
+            reader.join(_REQUEST_SECONDS)
 
 
 class _Reader(threading.Thread):
@@ -108,6 +158,7 @@ class _Reader(threading.Thread):
 
     def __init__(self, order: Mapping[str, Any], number: int, seen: Seen) -> None:
         super().__init__(daemon=True)
+        self.requests = 0
         self._order, self._number, self._seen = order, number, seen
         self._authorization = {"Authorization": f"Bearer {order['token']}"}
         self._url: str | None = None
@@ -119,7 +170,7 @@ class _Reader(threading.Thread):
             if self._url is not None:
                 self._follow(self._url)
         except requests.RequestException as error:
-            self._seen.fail(str(error))
+            self._fail(str(error))
 
     def stop(self) -> None:
         """Have the server stop the query, which ends its results; it says so to its reader."""
@@ -128,9 +179,14 @@ class _Reader(threading.Thread):
             try:
                 requests.delete(self._url, headers=self._authorization, timeout=_REQUEST_SECONDS)
             except requests.RequestException as error:
-                self._seen.fail(str(error))
+                self._seen.fail(self._number, str(error))
+
+    def _fail(self, reason: str) -> None:
+        if not self._stopping:
+            self._seen.fail(self._number, reason)
 
     def _register(self) -> str | None:
+        self.requests += 1
         made = requests.post(
             f"{self._order['url']}queries",
             data=self._order["queries"][self._number].encode(),
@@ -138,41 +194,74 @@ class _Reader(threading.Thread):
             timeout=_REQUEST_SECONDS,
         )
         if made.status_code != 201:
-            self._seen.fail(f"{made.status_code}: {made.text[:200]}")
+            self._fail(f"{made.status_code}: {made.text[:200]}")
             return None
         return urljoin(str(self._order["url"]), made.headers["Location"])
 
     def _follow(self, url: str) -> None:
+        self.requests += 1
         headers = {"Accept": "application/x-ndjson"}
         with requests.get(
             f"{url}/results", stream=True, headers=headers, timeout=_REQUEST_SECONDS
         ) as results:
+            self._seen.begin(self._number)
             for line in results.iter_lines(chunk_size=None):
                 if line and not self._stopping:
-                    self._seen.bytes += len(line)
-                    _emitted(self._seen, self._number, json.loads(line))
+                    self._emitted(json.loads(line))
+
+    def _emitted(self, emission: Mapping[str, Any]) -> None:
+        if "error" in emission:
+            self._fail(str(emission["error"]))
+            return
+        rows = emission.get("result", emission.get("added", []))
+        delays = [row.get("delay") for row in rows]
+        self._seen.add(self._number, [delay for delay in delays if delay is not None])
 
 
-def _emitted(seen: Seen, query: int, emission: Mapping[str, Any]) -> None:
-    if "error" in emission:
-        seen.fail(str(emission["error"]))
-        return
-    rows = emission.get("added", [])
-    delays = [row.get("delay", row.get("?delay")) for row in rows]
-    seen.add(query, [delay for delay in delays if delay is not None])
+def follow(read: Callable[[], str], write: Callable[[Mapping[str, Any]], None]) -> None:
+    """Follow orders until there are none any more."""
+    wire = WireBytes()
+    wire.install()
+    running: Streamers | Readers | None = None
+    seen = Seen(0)
+    before = 0
+    while line := read():
+        order = json.loads(line)
+        answer: dict[str, Any] = {"id": order["id"]}
+        match order["do"]:
+            case "start":
+                seen = Seen(len(order["queries"]), order["whole"])
+                before = wire.received
+                running = None
+                try:
+                    running = (Streamers if order["mode"] == "facts" else Readers)(order, seen)
+                    answer["ready"] = not order["queries"] or seen.ready.wait(order["patience"])
+                except (ClientError, OSError) as error:
+                    seen.fail(0, f"{type(error).__name__}: {error}")
+            case "stop":
+                answer |= _counts(running, wire, before)
+                if running is not None:
+                    running.close()
+                answer |= seen.to_json()
+                running = None
+            case _:
+                answer |= _counts(running, wire, before)
+        write(answer)
+
+
+def _counts(running: Streamers | Readers | None, wire: WireBytes, before: int) -> dict[str, int]:
+    requests = 0 if running is None else running.requests
+    return {"requests": requests, "bytes": wire.received - before}
 
 
 def main() -> None:
     """Follow orders until standard input ends."""
-    for line in sys.stdin:
-        order = json.loads(line)
-        seen = Seen()
-        try:
-            (stream if order["mode"] == "facts" else read)(order, seen)
-        except (ClientError, OSError) as error:
-            seen.fail(f"{type(error).__name__}: {error}")
-        sys.stdout.write(json.dumps({**seen.to_json(), "id": order["id"]}) + "\n")
+
+    def write(answer: Mapping[str, Any]) -> None:
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+
+    follow(sys.stdin.readline, write)
 
 
 if __name__ == "__main__":

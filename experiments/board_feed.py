@@ -1,7 +1,7 @@
 """A process that renews a board in a fixed period: labelled facts, or elements of a stream.
 
-It follows one order per line of standard input, says ``{"id": …, "started": true}`` when the first
-renewal is published, and in the end when each was sent: ``{"id": …, "sent": [instant, …]}``.
+It follows orders, a line of JSON each. ``start`` is answered when the first renewal is published,
+``stop`` with the instants at which each was sent.
 """
 
 import json
@@ -21,6 +21,8 @@ from experiments.errors import MeasurementError
 from experiments.workloads.board import renewal
 from loaders.errors import LoaderError
 from loaders.publisher import Publisher
+
+_FAILURES = (LoaderError, MeasurementError, OSError)
 
 
 def publish_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, number: int) -> None:
@@ -55,47 +57,73 @@ def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> 
         raise MeasurementError(f"elements are refused: {response.status_code} {response.text}")
 
 
-def follow(order: Mapping[str, Any]) -> dict[str, Any]:
-    """Renew the board until the time is over.
+class Feed(threading.Thread):
+    """Renews the board until it is stopped, at the longest for so many seconds.
 
-    Raises:
-        LoaderError: the server refuses a renewal.
-        MeasurementError: the same, for a stream.
-        OSError: it cannot be reached.
+    Args:
+        order: what to do.
+
+    Attributes:
+        sent: when each renewal was sent, in seconds since 1970.
+        error: why it ended too early.
     """
-    clock = SystemClock()
-    period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
-    begin = clock.now()
-    until = begin + timedelta(seconds=order["seconds"])
-    stop = threading.Event()
-    sent: list[float] = []
-    for number in range(1 + int(order["seconds"] / order["period"])):
-        due = begin + number * period - (lead if number else timedelta(0))
-        if due > until:
-            break
-        clock.wait_until(due, stop)
-        quads = list(renewal(order["departures"], number))
-        now = clock.now()
-        if order["mode"] == "facts":
-            publish_facts(order, quads, begin + (number + 1) * period, number)
-        else:
-            push_elements(order, quads, now)
-        sent.append(now.timestamp())
-        if number == 0:
-            sys.stdout.write(json.dumps({"id": order["id"], "started": True}) + "\n")
-            sys.stdout.flush()
-    return {"sent": sent}
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        super().__init__(daemon=True)
+        self.sent: list[float] = []
+        self.error: str | None = None
+        self.started = threading.Event()
+        self._order = order
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Renew the board until stopped."""
+        try:
+            self._renew()
+        except _FAILURES as error:
+            self.error = f"{type(error).__name__}: {error}"
+        self.started.set()
+
+    def end(self) -> None:
+        """Stop it."""
+        self._stopping.set()
+        self.join()
+
+    def _renew(self) -> None:
+        order, clock = self._order, SystemClock()
+        period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
+        begin = clock.now()
+        for number in range(1 + int(order["seconds"] / order["period"])):
+            due = begin + number * period - (lead if number else timedelta(0))
+            clock.wait_until(due, self._stopping)
+            if self._stopping.is_set():
+                return
+            quads = list(renewal(order["departures"], number))
+            now = clock.now()
+            if order["mode"] == "facts":
+                publish_facts(order, quads, begin + (number + 1) * period, number)
+            else:
+                push_elements(order, quads, now)
+            self.sent.append(now.timestamp())
+            self.started.set()
 
 
 def main() -> None:
     """Follow orders until standard input ends."""
+    feed: Feed | None = None
     for line in sys.stdin:
         order = json.loads(line)
-        try:
-            answer = follow(order)
-        except (LoaderError, MeasurementError, OSError) as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        sys.stdout.write(json.dumps({**answer, "id": order["id"]}) + "\n")
+        answer: dict[str, Any] = {"id": order["id"]}
+        if order["do"] == "start":
+            feed = Feed(order)
+            feed.start()
+            feed.started.wait()
+        elif feed is not None:
+            feed.end()
+            answer["sent"] = feed.sent
+        if feed is not None and feed.error is not None:
+            answer["error"] = feed.error
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

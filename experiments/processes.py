@@ -135,6 +135,11 @@ class Process:
             self.check()
         return line.decode("utf-8", "replace")
 
+    def has_said(self) -> bool:
+        """Whether something waits on its standard output, be it the end."""
+        assert self.popen.stdout is not None
+        return bool(select.select([self.popen.stdout], [], [], 0)[0])
+
     def order(self, order: Mapping[str, Any]) -> int:
         """Send an order to a process that follows orders, a line of JSON each.
 

@@ -144,3 +144,10 @@ def sentence_list(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def times_less(ratio: float) -> str:
+    """How much less we need of something than another, who needs `ratio` times as much."""
+    if ratio > 1:
+        return f"{ratio:.1f} times less"
+    return f"{1 / ratio:.1f} times more" if ratio < 1 else "not less"

@@ -18,12 +18,28 @@ from loaders import vocabulary as v
 
 _POLLS = 400
 _FEWEST = 5
-_STREAM_QUERY = """\
+_CQELS_QUERY = """\
 PREFIX t: <http://example.org/train#>
 PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
 SELECT ?delay ?platform ?headSign ?routeLabel ?departureTime
 WHERE {{
   STREAM <{stream}> [RANGE {milliseconds}ms] {{ ?id t:delay ?delay ; t:platform ?platform }}
+  ?id t:departureTime ?departureTime .
+  ?id t:headSign ?headSign .
+  ?id t:routeLabel ?routeLabel .
+  FILTER (?departureTime > "{start}"^^xsd:dateTime)
+  FILTER (?departureTime < "{until}"^^xsd:dateTime)
+}}
+"""
+_CSPARQL_QUERY = """\
+REGISTER QUERY Board{number} AS
+PREFIX t: <http://example.org/train#>
+PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
+SELECT ?delay ?platform ?headSign ?routeLabel ?departureTime
+FROM STREAM <{stream}> [RANGE {milliseconds}ms STEP {step}ms]
+WHERE {{
+  ?id t:delay ?delay .
+  ?id t:platform ?platform .
   ?id t:departureTime ?departureTime .
   ?id t:headSign ?headSign .
   ?id t:routeLabel ?routeLabel .
@@ -45,11 +61,25 @@ class Window:
         """The train query, for the query streamer."""
         return train_query(parse_instant(self.start), parse_instant(self.until))
 
-    def stream_query(self, stream: str, milliseconds: int) -> str:
+    def cqels_query(self, stream: str, milliseconds: int) -> str:
         """The train query over a stream, in CQELS-QL."""
-        return _STREAM_QUERY.format(
+        return _CQELS_QUERY.format(
             stream=stream, milliseconds=milliseconds, start=self.start, until=self.until
         )
+
+    def csparql_query(self, stream: str, milliseconds: int, step: int, number: int) -> str:
+        """The train query over a stream, in C-SPARQL.
+
+        Args:
+            stream: the IRI of the stream.
+            milliseconds: what the window holds.
+            step: milliseconds between two evaluations.
+            number: makes the name of the query.
+        """
+        return _CSPARQL_QUERY.format(
+            stream=stream, milliseconds=milliseconds, step=step, number=number,
+            start=self.start, until=self.until,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

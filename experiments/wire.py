@@ -1,0 +1,34 @@
+"""Counts the bytes that a process receives from its peers, headers included."""
+
+import socket
+import threading
+from typing import Any
+
+
+class WireBytes:
+    """Counts what all sockets that are opened from now on receive.
+
+    Bodies are what libraries tell of, decompressed as a rule; what a network carries is more or
+    less than that. Sockets of Python read by `socket.socket.recv_into`, which is replaced.
+    """
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._lock = threading.Lock()
+
+    def install(self) -> None:
+        """Count from now on, in this process."""
+        counts = self
+
+        class CountingSocket(socket.socket):
+            def recv_into(self, *arguments: Any, **named: Any) -> int:
+                size = super().recv_into(*arguments, **named)
+                counts.add(size)
+                return size
+
+        socket.socket = CountingSocket  # type: ignore[misc]
+
+    def add(self, size: int) -> None:
+        """So many bytes came."""
+        with self._lock:
+            self.received += size
