@@ -29,9 +29,11 @@ def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) ->
     app.extensions["tpf_server"] = site
     if settings.continuous:
         # A plain server does not load the engine.
-        from tpf_server.continuous import continuous_queries
+        from tpf_server.continuous.blueprint import continuous_queries, continuous_service
 
-        app.register_blueprint(continuous_queries(settings, datasets, clock))
+        service = continuous_service(settings, datasets, clock)
+        app.extensions["tpf_server.continuous"] = service
+        app.register_blueprint(continuous_queries(settings, service, site.bodies))
     routes(app, site)
     return app
 
@@ -47,4 +49,10 @@ def factory() -> Flask:
         # workers ends them; a worker that is told twice would hang in granian's shutdown.
         os.setpgid(0, 0)
     configuration = Configuration.from_json(os.environ[WORKER_VARIABLE])
-    return create_app(configuration.server, open_datasets(configuration), SystemClock())
+    clock = SystemClock()
+    app = create_app(configuration.server, open_datasets(configuration), clock)
+    if configuration.server.continuous:
+        from tpf_server.continuous.ticker import Ticker
+
+        Ticker(app.extensions["tpf_server.continuous"], clock).start()
+    return app

@@ -115,6 +115,23 @@ class Settings:
     followers: int = _setting(
         256, "most connections that follow results of continuous queries; each holds a thread"
     )
+    stream_time: str = _setting(
+        "clock", "what moves the time of streams: the clock (and elements), or elements only"
+    )
+    stream_delay: int = _setting(
+        500, "milliseconds by which the time of streams stays behind the clock"
+    )
+    stream_lateness: int = _setting(
+        0, "milliseconds that elements of streams wait, to be put in order"
+    )
+    skip_malformed: bool = _setting(
+        False, "leave malformed elements of streams out, instead of refusing their batch"
+    )
+    create_streams: bool = _setting(True, "whether a push or a query makes a stream that is new")
+    max_queries: int = _setting(10_000, "most continuous queries, of each language")
+    max_window: int = _setting(10_000_000, "most elements in the windows of one continuous query")
+    max_results: int = _setting(10_000, "most emissions of one continuous query that are kept")
+    max_result_rows: int = _setting(100_000, "most rows that these have together")
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
@@ -128,9 +145,16 @@ class Settings:
             raise SettingsError(f"base_url is not an http(s) URL: {self.base_url!r}")
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
-        for name in ("workers", "page_size", "max_page_size", "max_body", "followers"):
+        for name in (
+            "workers", "page_size", "max_page_size", "max_body", "followers",
+            "max_queries", "max_window", "max_results", "max_result_rows",
+        ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1")
+        if self.stream_time not in ("clock", "elements"):
+            raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
+        if min(self.stream_delay, self.stream_lateness) < 0:
+            raise SettingsError("stream_delay and stream_lateness cannot be negative")
         if self.continuous and self.workers > 1:
             raise SettingsError("continuous needs workers = 1: its streams live in one process")
 

@@ -7,9 +7,7 @@ of time, and at the same instant a registered stream before those that read it.
 The engine has one thread and no clock: time is what elements say, and what `advance` says.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -40,115 +38,11 @@ from tpf_server.csparql.native.evaluation import Evaluation
 from tpf_server.csparql.native.leaves import has_static
 from tpf_server.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.csparql.parser import BASE, CsparqlQuery, parse
+from tpf_server.csparql.registered_query import Callback, Limits, RegisteredQuery
 from tpf_server.csparql.rules import RULES, Rule, optimised
-from tpf_server.csparql.windows import PhysicalWindow
 
-Callback = Callable[[Answer], None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SWEEP: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an engine allows.
-
-    Args:
-        queries: registered at the same time.
-        window_elements: that the windows of one query may hold.
-        backlog: answers that wait for a reader.
-    """
-
-    queries: int = 1_000
-    window_elements: int = 10_000_000
-    backlog: int = 10_000
-
-
-class RegisteredQuery:
-    """A query that runs.
-
-    Attributes:
-        name: what it was registered as.
-        query: what was parsed.
-        graph: its operators.
-        stream: the IRI of the stream that it makes, if it makes one.
-        state: ``running``, ``stopped`` (by a limit) or ``closed``.
-        error: why it was stopped.
-        answers: how many it gave.
-        late: how many elements came after an evaluation that should have seen them.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        query: CsparqlQuery,
-        evaluation: Evaluation,
-        callback: Callback | None,
-        backlog: int,
-        close: Callable[["RegisteredQuery"], None],
-    ) -> None:
-        self.name = name
-        self.query = query
-        self.evaluation = evaluation
-        self.state = "running"
-        self.error: ContinuousError | None = None
-        self.answers = 0
-        self.late = 0
-        self.next: int | None = None
-        self.last: int | None = None
-        self.rank = 0
-        self._arrived = 0
-        self._waiting: deque[Answer] = deque()
-        self._backlog = backlog
-        self._callback = callback
-        self._close = close
-        registration = query.registration
-        self.stream = None if registration is None else registration.stream
-        self.counts = bool(query.streams) and not query.instants.periods
-
-    @property
-    def graph(self) -> OperatorGraph:
-        """Its operators, as they run."""
-        return self.evaluation.graph
-
-    @property
-    def reads(self) -> frozenset[Term]:
-        """The streams that it reads."""
-        return frozenset(self.evaluation.windows)
-
-    def __iter__(self) -> Iterator[Answer]:
-        """The answers that wait; each is given once.
-
-        Raises:
-            LimitError: it was stopped; after the answers that it gave before.
-        """
-        while self._waiting:
-            yield self._waiting.popleft()
-        if self.error is not None:
-            raise self.error
-
-    def close(self) -> None:
-        """Unregister the query and let go of what it holds."""
-        self._close(self)
-
-    def deliver(self, answer: Answer) -> None:
-        """Give an answer to whoever reads."""
-        self.answers += 1
-        if self._callback is not None:
-            self._callback(answer)
-            return
-        if len(self._waiting) >= self._backlog:
-            raise BacklogError(f"{self.name}: {self._backlog} answers wait for a reader")
-        self._waiting.append(answer)
-
-    def arrived(self) -> bool:
-        """One more triple came; whether a query over counted windows must be evaluated now."""
-        self._arrived += 1
-        steps = [
-            clause.window.step
-            for clause in self.query.streams
-            if isinstance(clause.window, PhysicalWindow)
-        ]
-        return any(self._arrived % step == 0 for step in steps)
 
 
 class CsparqlEngine:
@@ -159,6 +53,8 @@ class CsparqlEngine:
         limits: what is allowed.
         lateness: how long evaluations wait for late elements, in milliseconds of stream time.
         skip_idle: whether instants are left out at which nothing is in the windows of a query.
+        eager: whether queries over streams are evaluated from the first `advance` on, which says
+            what time it is, and not only from their first element on.
         require_graphs: whether a query may only name static graphs that are there.
         strict: whether a malformed element is an error; otherwise it is counted in `refused`.
         rules: that rewrite the operators of a query.
@@ -177,6 +73,7 @@ class CsparqlEngine:
         limits: Limits | None = None,
         lateness: int = 0,
         skip_idle: bool = False,
+        eager: bool = False,
         require_graphs: bool = False,
         strict: bool = True,
         rules: tuple[Rule, ...] = RULES,
@@ -189,9 +86,10 @@ class CsparqlEngine:
         self.static = StaticData()
         self.dictionary = InliningDictionary()
         self.queries: dict[str, RegisteredQuery] = {}
-        self._base = base
+        self.base = base
         self._lateness = lateness
         self._skip_idle = skip_idle
+        self._eager = eager
         self._require_graphs = require_graphs
         self._strict = strict
         self._rules = rules
@@ -205,6 +103,8 @@ class CsparqlEngine:
         self._environment = Environment(InliningTypedTerms(self.dictionary), value)
         self._predicates: dict[Term, frozenset[Term]] = {}
         self._readers: dict[Term, list[RegisteredQuery]] = {}
+        self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
+        self._done: int | None = None
         self._swept = 0
         self._closed = False
         self.static.on_change(self._refresh)
@@ -278,7 +178,7 @@ class CsparqlEngine:
             LimitError: there are as many queries as allowed, or there is one of this name.
         """
         self._check_open()
-        query = parse(text, self._base)
+        query = parse(text, self.base)
         if not query.continuous:
             raise UnsupportedContinuousQueryError(
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
@@ -309,12 +209,12 @@ class CsparqlEngine:
     def ask(self, text: str) -> Answer:
         """The answer of a query without streams, once."""
         self._check_open()
-        query = parse(text, self._base)
+        query = parse(text, self.base)
         return self._evaluation("", query).at(0 if self.time is None else self.time)
 
     def explain(self, text: str) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query: as it is written, and after the rules."""
-        initial = operator_graph(parse(text, self._base), self.static.names, self._knowledge())
+        initial = operator_graph(parse(text, self.base), self.static.names, self._knowledge())
         return initial, optimised(initial, self._rules)
 
     def _evaluation(self, name: str, query: CsparqlQuery) -> Evaluation:
@@ -335,6 +235,39 @@ class CsparqlEngine:
 
         return Knowledge(dict(self._predicates), static)
 
+    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
+        """Say that somebody else makes a stream from others, so that order and cycles are known.
+
+        Args:
+            name: of who makes it, for `unlink`.
+            made: the IRI of the stream.
+            reads: the IRIs of the streams that it is made from.
+
+        Raises:
+            UnsupportedContinuousQueryError: a query would feed itself.
+        """
+        self._links[name] = (made, frozenset(reads))
+        try:
+            self._rank()
+        except UnsupportedContinuousQueryError:
+            self.unlink(name)
+            raise
+
+    def unlink(self, name: str) -> None:
+        """Forget what `link` said; nothing happens where it said nothing."""
+        self._links.pop(name, None)
+
+    def _origins(self, stream: Term) -> set[Term]:
+        """The stream, and those that somebody else makes it from."""
+        found: set[Term] = set()
+        asked = [stream]
+        while asked:
+            each = asked.pop()
+            if each not in found:
+                found.add(each)
+                asked += (s for made, reads in self._links.values() if made == each for s in reads)
+        return found
+
     def _rank(self) -> None:
         """Put the makers of streams before their readers."""
         makers = {each.stream: each for each in self.queries.values() if each.stream is not None}
@@ -347,7 +280,8 @@ class CsparqlEngine:
                 )
             if registered.name not in ranks:
                 path = (*above, registered.name)
-                below = [rank(makers[s], path) for s in registered.reads if s in makers]
+                origins = {s for each in registered.reads for s in self._origins(each)}
+                below = [rank(makers[s], path) for s in origins if s in makers]
                 ranks[registered.name] = 1 + max(below, default=0)
             return ranks[registered.name]
 
@@ -469,7 +403,7 @@ class CsparqlEngine:
                 registered.late += 1
                 late = True
             if registered.next is None:
-                first = registered.query.instants.first(at)
+                first = registered.query.instants.first(self._not_passed(at))
                 last = registered.last
                 registered.next = (
                     first if last is None or first > last else registered.query.instants.after(last)
@@ -491,13 +425,21 @@ class CsparqlEngine:
         self._check_open()
         at = milliseconds(timestamp)
         if self.time is None:
-            # Queries without streams begin now.
             self.time = at
         for registered in self.queries.values():
-            if registered.next is None and not registered.query.streams:
-                registered.next = registered.query.instants.first(at)
+            idle = registered.next is None and registered.query.instants.periods
+            if idle and (self._eager or not registered.query.streams):
+                begin = self._not_passed(at - self._lateness)
+                registered.next = registered.query.instants.first(begin)
         self._evaluate(at - self._lateness)
         self.time = max(self.time, at)
+
+    def _not_passed(self, at: int) -> int:
+        """An instant, or the first one that was not evaluated yet.
+
+        So an element that is much too late does not make a query count from its time on.
+        """
+        return at if self._done is None else max(at, self._done + 1)
 
     def finish(self) -> None:
         """No more elements will come: evaluate until every query has seen the last one."""
@@ -536,9 +478,12 @@ class CsparqlEngine:
             assert at is not None
             registered.last = at
             registered.next = registered.query.instants.after(at)
+            self._done = at - 1 if self._done is None else max(self._done, at - 1)
             self._answer(registered, at)
             if self._skip_idle and registered.query.streams and not registered.evaluation.held:
                 registered.next = None
+        if ends is None:
+            self._done = until if self._done is None else max(self._done, until)
         if self.dictionary.passing > 2 * self._swept + _SWEEP:
             self._sweep()
 

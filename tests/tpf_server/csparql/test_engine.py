@@ -14,8 +14,9 @@ from tpf_server.cqels.errors import (
     WindowLimitError,
 )
 from tpf_server.csparql.answers import Answer
-from tpf_server.csparql.engine import CsparqlEngine, Limits
+from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.csparql.files import play
+from tpf_server.csparql.registered_query import Limits
 
 P = "<http://e/p>"
 ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"

@@ -5,7 +5,7 @@
 ``PUT /streams/{name}``      make a stream; with a body also push it
 ``POST /streams/{name}``     push elements: NDJSON, TSV lines, or RDF with ``?timestamp=``
 ``GET /queries``             the queries
-``POST /queries``            start a query: CQELS-QL, or JSON with ``query``, ``name``,
+``POST /queries``            start a query: CQELS-QL or C-SPARQL, or JSON with ``query``, ``name``,
                              ``semantics``, ``into``; ``Location`` says where it is
 ``GET /queries/{id}``        state and plan, with live counts
 ``GET …/{id}/results``       server-sent events or NDJSON; ``Last-Event-ID`` or ``?after=`` resumes
@@ -17,12 +17,13 @@ A stream's name is an IRI (percent-encoded) or relative to the base of the engin
 
 import hmac
 import json
-from collections.abc import Iterator
-from typing import Any
+import threading
+from typing import Any, Final
 
 from flask import Blueprint, Response, request, url_for
 
-from tpf_server.cqels.delivery import Emission
+from tpf_server.continuous.emissions import EVENTS, NDJSON, as_events, as_lines
+from tpf_server.continuous.service import ContinuousService
 from tpf_server.cqels.elements import (
     RDF_TYPES,
     Element,
@@ -31,12 +32,9 @@ from tpf_server.cqels.elements import (
     read_ndjson,
     read_rdf,
 )
-from tpf_server.cqels.errors import ContinuousError, ContinuousSyntaxError, ElementError
-from tpf_server.cqels.result_log import ResultLog
-from tpf_server.cqels.service import ContinuousService
-from tpf_server.cqels.timestamps import iso
+from tpf_server.cqels.errors import ContinuousSyntaxError, ElementError
 from tpf_server.errors import (
-    BodyTooLargeError,
+    BusyError,
     ForbiddenError,
     MediaTypeError,
     NotAcceptableError,
@@ -44,32 +42,39 @@ from tpf_server.errors import (
     ServerError,
     UnauthorizedError,
 )
+from tpf_server.web.bodies import BodyReader
 
-_NDJSON = "application/x-ndjson"
-_EVENTS = "text/event-stream"
-_HEARTBEAT = 15.0
+_OPTIONS: Final = frozenset({"name", "semantics", "into"})
 
 
 def continuous_blueprint(
-    service: ContinuousService, *, token: str | None = None, max_body: int = 16_000_000
+    service: ContinuousService,
+    bodies: BodyReader,
+    *,
+    token: str | None = None,
+    followers: int = 256,
 ) -> Blueprint:
     """The rules of continuous queries, for `Flask.register_blueprint`.
 
     Args:
         service: what they work on.
+        bodies: reads the bodies of requests.
         token: what callers must show to register, delete and push (``Authorization: Bearer``);
             without one these are off.
-        max_body: the longest body that is read, in bytes.
+        followers: how many readers may follow results at the same time; each holds a thread.
     """
-    views = _Views(service, token, max_body)
+    views = _Views(service, bodies, token, followers)
     blueprint = Blueprint("continuous", __name__)
-    blueprint.add_url_rule("/streams", "streams", views.streams, methods=["GET"])
-    blueprint.add_url_rule("/streams/<path:name>", "stream", views.stream, methods=["PUT", "POST"])
-    blueprint.add_url_rule("/queries", "queries", views.queries, methods=["GET"])
-    blueprint.add_url_rule("/queries", "register", views.register, methods=["POST"])
-    blueprint.add_url_rule("/queries/<name>", "query", views.query, methods=["GET"])
-    blueprint.add_url_rule("/queries/<name>", "delete", views.delete, methods=["DELETE"])
-    blueprint.add_url_rule("/queries/<name>/results", "results", views.results, methods=["GET"])
+    for rule, view, methods in (
+        ("/streams", views.streams, ["GET"]),
+        ("/streams/<path:name>", views.stream, ["PUT", "POST"]),
+        ("/queries", views.queries, ["GET"]),
+        ("/queries", views.register, ["POST"]),
+        ("/queries/<name>", views.query, ["GET"]),
+        ("/queries/<name>", views.delete, ["DELETE"]),
+        ("/queries/<name>/results", views.results, ["GET"]),
+    ):
+        blueprint.add_url_rule(rule, view.__name__, view, methods=methods)
     blueprint.register_error_handler(ServerError, _problem)
     return blueprint
 
@@ -95,10 +100,14 @@ def _json(value: Any, status: int = 200, media_type: str = "application/json") -
 
 
 class _Views:
-    def __init__(self, service: ContinuousService, token: str | None, max_body: int) -> None:
+    def __init__(
+        self, service: ContinuousService, bodies: BodyReader, token: str | None, followers: int
+    ) -> None:
         self._service = service
+        self._bodies = bodies
         self._token = token
-        self._max_body = max_body
+        self._followers = followers
+        self._free = threading.BoundedSemaphore(followers)
 
     def _authorize(self) -> None:
         if self._token is None:
@@ -110,12 +119,10 @@ class _Views:
             raise UnauthorizedError("a bearer token is needed")
 
     def _body(self) -> bytes:
-        if (request.content_length or 0) > self._max_body:
-            raise BodyTooLargeError(f"the body is longer than {self._max_body} bytes")
-        body = request.stream.read(self._max_body + 1)
-        if len(body) > self._max_body:
-            raise BodyTooLargeError(f"the body is longer than {self._max_body} bytes")
-        return body
+        coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding != "identity":
+            raise MediaTypeError(f"a body cannot be encoded ({coding}) here: send it as it is")
+        return self._bodies.read(request)
 
     # ---------------------------------------------------------------------------- streams
 
@@ -126,15 +133,20 @@ class _Views:
     def stream(self, name: str) -> Response:
         """Make a stream, push a batch."""
         self._authorize()
-        body = self._body()
+        # A PUT that only makes the stream needs no body, and no length of it.
+        bare = request.method == "PUT" and not (
+            request.content_length or "Transfer-Encoding" in request.headers
+        )
+        body = b"" if bare else self._body()
         created = self._service.create_stream(name) if request.method == "PUT" else False
-        if not body and request.method == "PUT":
+        if bare:
             return Response(status=201 if created else 204)
         receipt = self._service.push(name, self._elements(body))
         return _json(
             {
                 "accepted": receipt.accepted,
                 "dropped": receipt.dropped,
+                "late": receipt.late,
                 "refused": [{"line": each.line, "reason": str(each)} for each in receipt.refused],
             },
             201 if created else 200,
@@ -146,23 +158,28 @@ class _Views:
             stamp = request.args.get("timestamp")
             at = self._service.now if stamp is None else instant(stamp)
             return list(read_rdf(body, RDF_TYPES[media_type], at))
-        try:
-            text = body.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ElementError(f"not UTF-8 at byte {error.start}") from None
-        if media_type in (_NDJSON, "application/json"):
+        text = _text(body)
+        if media_type in (NDJSON, "application/json"):
             return list(read_ndjson(text))
         if media_type in ("text/tab-separated-values", "text/plain"):
             return list(read_lines(text.splitlines()))
-        known = ", ".join((_NDJSON, "text/tab-separated-values", *RDF_TYPES))
+        known = ", ".join((NDJSON, "text/tab-separated-values", *RDF_TYPES))
         raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {known}")
 
     # ---------------------------------------------------------------------------- queries
 
     def queries(self) -> Response:
         """The queries."""
-        names = self._service.names()
-        return _json({"queries": [{"name": n, "url": self._url(n)} for n in names]})
+        found = [
+            {
+                "name": each.id,
+                "language": each.language,
+                "state": each.running.state,
+                "url": self._url(each.id),
+            }
+            for each in self._service.queries()
+        ]
+        return _json({"queries": found})
 
     def _url(self, name: str) -> str:
         return url_for("continuous.query", name=name)
@@ -170,7 +187,7 @@ class _Views:
     def register(self) -> Response:
         """Start a query."""
         self._authorize()
-        text = self._body().decode("utf-8", "replace")
+        text = _text(self._body())
         options: dict[str, Any] = dict(request.args)
         if request.mimetype == "application/json":
             try:
@@ -180,17 +197,12 @@ class _Views:
             if not isinstance(options, dict) or not isinstance(options.get("query"), str):
                 raise RequestError('expected an object with "query"')
             text = options.pop("query")
-        unknown = options.keys() - {"name", "semantics", "into"}
+        unknown = options.keys() - _OPTIONS
         if unknown or not all(isinstance(value, str) for value in options.values()):
             raise RequestError(f"unknown or malformed: {', '.join(sorted(unknown or options))}")
-        query = self._service.register(
-            text,
-            name=options.get("name"),
-            semantics=options.get("semantics"),
-            into=options.get("into"),
-        )
-        response = _json(self._service.explain(query.name), 201)
-        response.headers["Location"] = self._url(query.name)
+        hosted = self._service.register(text, **options)
+        response = _json(self._service.explain(hosted.id), 201)
+        response.headers["Location"] = self._url(hosted.id)
         return response
 
     def query(self, name: str) -> Response:
@@ -207,63 +219,32 @@ class _Views:
 
     def results(self, name: str) -> Response:
         """The emissions, as they come."""
-        log = self._service.log(name)
-        variables = self._service.variables(name)
+        hosted = self._service.query(name)
         last = request.headers.get("Last-Event-ID") or request.args.get("after") or "0"
         if not last.isdecimal():
             raise RequestError(f"not the number of an event: {last!r}")
         follow = request.args.get("follow", "true") != "false"
-        accepted = request.accept_mimetypes.best_match([_EVENTS, _NDJSON])
+        accepted = request.accept_mimetypes.best_match([EVENTS, NDJSON])
         if accepted is None:
-            raise NotAcceptableError(f"results come as {_EVENTS} or {_NDJSON}")
-        chunks = _as_events if accepted == _EVENTS else _as_lines
-        response = Response(chunks(log, int(last), variables, follow), content_type=accepted)
+            raise NotAcceptableError(f"results come as {EVENTS} or {NDJSON}")
+        if follow and not self._free.acquire(blocking=False):
+            raise BusyError(
+                f"{self._followers} readers follow results already; "
+                "try again, or ask from time to time with ?follow=false"
+            )
+        # What an earlier process numbered is not known here; such a reader gets what comes now.
+        after = min(int(last), hosted.log.last)
+        chunks = (as_events if accepted == EVENTS else as_lines)(hosted, after, follow=follow)
+        response = Response(chunks, content_type=accepted)
+        if follow:
+            response.call_on_close(self._free.release)
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         return response
 
 
-def _event(emission: Emission, variables: list[str] | None) -> str:
-    value: dict[str, Any] = {"sequence": emission.sequence, "at": iso(emission.at)}
-    rows: list[Any]
-    if variables is None:
-        rows = [list(row) for row in emission.rows]
-    else:
-        rows = [
-            {name: term for name, term in zip(variables, row, strict=True) if term is not None}
-            for row in emission.rows
-        ]
-    value["removed" if emission.removed else "added"] = rows
-    return json.dumps(value)
-
-
-def _as_events(
-    log: ResultLog, after: int, variables: list[str] | None, follow: bool
-) -> Iterator[str]:
+def _text(body: bytes) -> str:
     try:
-        while (found := log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
-            if not found:
-                if not follow:
-                    return
-                yield ": still here\n\n"
-            for number, emission in found:
-                yield f"id: {number}\ndata: {_event(emission, variables)}\n\n"
-                after = number
-    except ContinuousError as error:
-        yield f"event: error\ndata: {json.dumps({'error': str(error)})}\n\n"
-
-
-def _as_lines(
-    log: ResultLog, after: int, variables: list[str] | None, follow: bool
-) -> Iterator[str]:
-    try:
-        while (found := log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
-            if not found:
-                if not follow:
-                    return
-                yield "\n"
-            for number, emission in found:
-                yield f'{{"id": {number}, {_event(emission, variables)[1:]}\n'
-                after = number
-    except ContinuousError as error:
-        yield json.dumps({"error": str(error)}) + "\n"
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"not UTF-8 at byte {error.start}") from None

@@ -2,10 +2,12 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from itertools import islice
 
 from tpf_server.cqels.delivery import Emission
 from tpf_server.cqels.errors import BacklogError, ContinuousError
+
+_PORTION = 1_000
 
 
 class ResultLog:
@@ -16,10 +18,14 @@ class ResultLog:
 
     Args:
         limit: how many emissions are kept.
+        rows: how many rows these may have together; the last emission is kept whatever it has.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._kept: deque[Emission] = deque(maxlen=limit)
+    def __init__(self, limit: int, rows: int) -> None:
+        self._kept: deque[Emission] = deque()
+        self._limit = limit
+        self._most_rows = rows
+        self._rows = 0
         self._last = 0
         self._error: ContinuousError | None = None
         self._closed = False
@@ -33,7 +39,11 @@ class ResultLog:
     def append(self, emission: Emission) -> None:
         """Keep an emission, and wake the readers."""
         with self._changed:
-            self._kept.append(emission)
+            kept = self._kept
+            kept.append(emission)
+            self._rows += len(emission.rows)
+            while len(kept) > self._limit or (self._rows > self._most_rows and len(kept) > 1):
+                self._rows -= len(kept.popleft().rows)
             self._last += 1
             self._changed.notify_all()
 
@@ -44,10 +54,8 @@ class ResultLog:
             self._error = self._error or error
             self._changed.notify_all()
 
-    def read(
-        self, after: int, seconds: float, cancelled: Callable[[], bool] = lambda: False
-    ) -> list[tuple[int, Emission]] | None:
-        """The emissions after this number, waiting for the first one.
+    def read(self, after: int, seconds: float) -> list[tuple[int, Emission]] | None:
+        """The emissions after this number (at most a thousand), waiting for the first one.
 
         Returns:
             Them with their numbers; nothing where none came in time; ``None`` at the end.
@@ -57,14 +65,13 @@ class ResultLog:
             ContinuousError: the query was stopped.
         """
         with self._changed:
-            if after > self._last:
-                after = self._last
-            if after == self._last and not self._closed and not cancelled():
+            if after >= self._last and not self._closed:
                 self._changed.wait(seconds)
             first = self._last - len(self._kept) + 1
             if after + 1 < first:
                 raise BacklogError(f"results {after + 1} to {first - 1} are no longer kept")
-            found = list(self._kept)[after + 1 - first :]
+            start = after + 1 - first
+            found = list(islice(self._kept, start, start + _PORTION))
             if found:
                 return list(enumerate(found, after + 1))
             if self._error is not None:

@@ -10,9 +10,12 @@ from flask import Flask
 
 from annotations.clock import ManualClock
 from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.continuous.service import ContinuousService, Policies
+from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.cqels.engine import Engine, Limits
-from tpf_server.cqels.service import ContinuousService
-from tpf_server.cqels.web import continuous_blueprint
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.registered_query import Limits as PeriodicLimits
+from tpf_server.web.bodies import BodyReader
 
 ROOT = "http://server.test"
 TOKEN = {"Authorization": "Bearer secret"}
@@ -21,15 +24,21 @@ QUERY = "SELECT ?a ?b { STREAM <http://localhost/s> [RANGE 10ms] { ?a <urn:p> ?b
 
 
 class Site:
-    def __init__(self, **settings):
+    def __init__(self, *, followers=10, periodic=None, policies=None, **settings):
         self.clock = ManualClock(datetime(2020, 1, 1, tzinfo=UTC))
-        backlog = settings.pop("backlog", 100)
-        whole = settings.pop("whole_batches", True)
+        self.periodic = CsparqlEngine(eager=True, **(periodic or {}))
         self.service = ContinuousService(
-            Engine(**settings), self.clock, backlog=backlog, whole_batches=whole
+            Engine(**settings),
+            self.periodic,
+            self.clock,
+            Policies(**{"backlog": 100, **(policies or {})}),
         )
         app = Flask("test")
-        app.register_blueprint(continuous_blueprint(self.service, token="secret", max_body=10_000))
+        app.register_blueprint(
+            continuous_blueprint(
+                self.service, BodyReader(10_000), token="secret", followers=followers
+            )
+        )
         self.session = requests.Session()
         self.session.mount(ROOT, WsgiAdapter(app))
 
@@ -63,7 +72,7 @@ def test_from_push_to_results(site):
     assert created.headers["Location"].endswith("/queries/mine")
     assert created.json()["variables"] == ["a", "b"]
     pushed = site.push(element(1), element(2, b='"2"'))
-    assert pushed.json() == {"accepted": 2, "dropped": 0, "refused": []}
+    assert pushed.json() == {"accepted": 2, "dropped": 0, "late": 0, "refused": []}
     lines = site.results("mine", params={"follow": "false"}).text.splitlines()
     assert [json.loads(line) for line in lines] == [
         {
@@ -120,7 +129,7 @@ def test_a_reader_waits_for_what_comes_and_ends_with_the_query(site):
 
 
 def test_a_slow_reader_is_cut_off():
-    site = Site(backlog=3)
+    site = Site(policies={"backlog": 3})
     site.register()
     site.push(*(element(at) for at in range(1, 6)))
     lines = site.results(params={"after": "1"}).text.splitlines()
@@ -185,7 +194,7 @@ def test_a_malformed_element_refuses_its_batch_with_its_line(site, bad):
 
 @pytest.mark.parametrize("bad", BAD)
 def test_or_only_itself_by_setting(bad):
-    site = Site(whole_batches=False)
+    site = Site(policies={"whole_batches": False})
     site.register()
     receipt = site.push(element(1), bad, element(3)).json()
     assert (receipt["accepted"], receipt["refused"][0]["line"]) == (2, 2)
@@ -245,7 +254,7 @@ def test_a_stopped_query_ends_with_an_error_event():
 def test_without_a_token_nothing_can_be_changed():
     site = Site()
     app = Flask("test")
-    app.register_blueprint(continuous_blueprint(site.service))
+    app.register_blueprint(continuous_blueprint(site.service, BodyReader(10)))
     session = requests.Session()
     session.mount(ROOT, WsgiAdapter(app))
     assert session.post(f"{ROOT}/queries", QUERY.encode(), headers=TOKEN).status_code == 403
@@ -266,3 +275,133 @@ def test_one_query_feeds_another(site):
     (read,) = site.results("reader", params={"follow": "false"}).text.splitlines()
     assert json.loads(made)["added"] == [["<urn:b>", "<urn:q>", "<urn:a>"]]
     assert json.loads(read)["added"] == [{"x": "<urn:b>"}]
+
+
+PERIODIC = """REGISTER QUERY counts COMPUTED EVERY 10ms AS
+SELECT (COUNT(*) AS ?n) FROM STREAM <http://localhost/s> [RANGE 20ms STEP 10ms] { ?a <urn:p> ?b }"""
+
+
+def events(response):
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def counted(number, at, *values):
+    rows = [{"n": f'"{n}"^^<http://www.w3.org/2001/XMLSchema#integer>'} for n in values]
+    return {"id": number, "sequence": number, "at": f"1970-01-01T00:00:00.{at:03}Z", "result": rows}
+
+
+def test_c_sparql_answers_at_its_instants(site):
+    made = site.register(PERIODIC)
+    assert made.status_code == 201
+    assert made.headers["Location"].endswith("/queries/counts")
+    assert made.json()["language"] == "C-SPARQL"
+    assert made.json()["every_ms"] == [10]
+    assert site.push(element(1), element(15, b='"2"'), element(32)).json()["late"] == 0
+    found = events(site.results("counts", params={"follow": "false"}))
+    assert found == [counted(1, 10, 1), counted(2, 20, 2), counted(3, 30, 1)]
+    # 25 should have been seen at 30.
+    assert site.push(element(25)).json()["late"] == 1
+    state = site.session.get(f"{ROOT}/queries/counts").json()
+    assert (state["state"], state["emitted"], state["late"]) == ("running", 3, 1)
+    resumed = site.results("counts", params={"follow": "false", "after": "2"})
+    assert events(resumed) == found[2:]
+    (listed,) = site.session.get(f"{ROOT}/queries").json()["queries"]
+    assert (listed["name"], listed["language"]) == ("counts", "C-SPARQL")
+
+
+def test_forms_of_c_sparql(site):
+    window = "FROM STREAM <http://localhost/s> [RANGE 10ms TUMBLING] { ?a <urn:p> ?b }"
+    site.register(f"ASK {window}", name="ask")
+    site.register(f"CONSTRUCT {{ ?b <urn:q> ?a }} {window}", name="made")
+    site.push(element(1, b="<urn:b>"), element(21))
+    for name, expected in (
+        ("ask", [True, False]),
+        ("made", [[["<urn:b>", "<urn:q>", "<urn:a>"]], []]),
+    ):
+        found = events(site.results(name, params={"follow": "false"}))
+        assert [each["result"] for each in found] == expected
+
+
+def test_a_registered_stream_feeds_queries_of_both_languages(site):
+    site.register(
+        "REGISTER STREAM turned COMPUTED EVERY 10ms AS CONSTRUCT { ?b <urn:q> ?a }"
+        " FROM STREAM <s> [RANGE 10ms TUMBLING] { ?a <urn:p> ?b }"
+    )
+    site.register(
+        "SELECT ?x FROM STREAM <turned> [RANGE 10ms TUMBLING] { ?x <urn:q> ?y }", name="periodic"
+    )
+    site.register(
+        "SELECT ?x { STREAM <http://localhost/turned> [NOW] { ?x <urn:q> ?y } }", name="native"
+    )
+    site.push(element(1, b="<urn:b>"), element(2, b="<urn:c>"), element(13))
+    (answer,) = events(site.results("periodic", params={"follow": "false"}))
+    assert sorted(row["x"] for row in answer["result"]) == ["<urn:b>", "<urn:c>"]
+    emitted = events(site.results("native", params={"follow": "false"}))
+    assert sorted(row["x"] for each in emitted for row in each["added"]) == ["<urn:b>", "<urn:c>"]
+    assert {each["at"] for each in emitted} == {"1970-01-01T00:00:00.010Z"}
+    streams = site.session.get(f"{ROOT}/streams").json()["streams"]
+    assert {"stream": "http://localhost/turned", "elements": 1, "triples": 2} in streams
+    assert site.session.delete(f"{ROOT}/queries/turned", headers=TOKEN).status_code == 204
+    site.push(element(40))
+    assert len(events(site.results("native", params={"follow": "false"}))) == len(emitted)
+
+
+def test_a_stream_made_in_cqels_ql_feeds_c_sparql(site):
+    site.register(
+        "CONSTRUCT { ?b <urn:q> ?a } { STREAM <http://localhost/s> [NOW] { ?a <urn:p> ?b } }",
+        into="http://localhost/turned",
+        name="native",
+    )
+    site.register("SELECT ?x FROM STREAM <turned> [RANGE 10ms TUMBLING] { ?x <urn:q> ?y }")
+    site.push(element(10, b="<urn:b>"), element(11, b="<urn:c>"))
+    (answer,) = events(site.results("1", params={"follow": "false"}))
+    assert answer["result"] == [{"x": "<urn:b>"}]
+    loop = site.register(
+        "REGISTER STREAM s AS CONSTRUCT { ?x <urn:p> ?y }"
+        " FROM STREAM <turned> [RANGE 10ms TUMBLING] { ?x <urn:q> ?y }"
+    )
+    assert loop.status_code == 422
+    assert "feed itself" in loop.json()["detail"]
+    assert site.session.get(f"{ROOT}/queries/s").status_code == 404
+
+
+def test_a_loop_through_both_languages_is_refused(site):
+    site.register(
+        "REGISTER STREAM one AS CONSTRUCT { ?x <urn:p> ?y }"
+        " FROM STREAM <two> [RANGE 10ms TUMBLING] { ?x <urn:q> ?y }"
+    )
+    text = "CONSTRUCT { ?b <urn:q> ?a } { STREAM <http://localhost/one> [NOW] { ?a <urn:p> ?b } }"
+    assert site.register(text, into="http://localhost/two").status_code == 422
+    assert len(site.session.get(f"{ROOT}/queries").json()["queries"]) == 1
+    assert site.register(text, into="http://localhost/three").status_code == 201
+
+
+def test_what_is_refused_of_c_sparql(site):
+    wrong = site.register(PERIODIC.replace("STEP 10ms", "STEP 30ms"))
+    assert wrong.status_code == 400
+    assert (wrong.json()["line"], wrong.json()["pointed"][-1]) == (2, "^")
+    assert site.register("SELECT * { ?s ?p ?o }", semantics="csparql").status_code == 422
+    assert site.register(PERIODIC, into="x").status_code == 400
+    assert site.register(PERIODIC, semantics="paper").status_code == 400
+    assert site.register(PERIODIC, name="other").status_code == 400
+    assert site.register(PERIODIC, name="counts").status_code == 201
+    assert site.register(PERIODIC).status_code == 429
+    assert site.register(QUERY, name="counts").status_code == 429
+    assert site.register(QUERY, name="a/b").status_code == 400
+
+
+def test_a_name_that_is_an_iri_becomes_its_last_segment(site):
+    text = PERIODIC.replace("counts", "<http://example.org/queries#mine>")
+    assert site.register(text).headers["Location"].endswith("/queries/mine")
+
+
+def test_limits_of_c_sparql():
+    site = Site(periodic={"limits": PeriodicLimits(queries=1, window_elements=5)})
+    site.register(PERIODIC)
+    assert site.register(PERIODIC.replace("counts", "more")).status_code == 429
+    site.push(*(element(1, b=f'"{n}"') for n in range(9)))
+    (line,) = events(site.results("counts"))
+    assert "more than 5 elements" in line["error"]
+    assert site.session.get(f"{ROOT}/queries/counts").json()["state"] == "stopped"
+    # The others go on.
+    assert site.register(PERIODIC.replace("counts", "more")).status_code == 201

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from tpf_server.cqels.cli import app
+from tpf_server.continuous.cli import app
 
 QUERY = """SELECT ?a ?c
 FROM NAMED <http://g/>

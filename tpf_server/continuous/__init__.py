@@ -1,0 +1,1 @@
+"""Continuous queries as a service: both engines behind one HTTP interface and one command."""

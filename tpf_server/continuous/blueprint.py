@@ -1,0 +1,78 @@
+"""Puts continuous queries into the server, where the setting ``continuous`` asks for them."""
+
+from collections.abc import Iterable
+
+from flask import Blueprint
+
+from annotations.clock import Clock
+from annotations.terms import Term
+from tpf_server.continuous.service import ContinuousService, Policies
+from tpf_server.continuous.web import continuous_blueprint
+from tpf_server.cqels.engine import Engine, Limits
+from tpf_server.cqels.static_data import StoreGraph
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.registered_query import Limits as PeriodicLimits
+from tpf_server.fragments.dataset import Dataset
+from tpf_server.settings import Settings
+from tpf_server.web.bodies import BodyReader
+
+
+def continuous_service(
+    settings: Settings, datasets: Iterable[Dataset], clock: Clock
+) -> ContinuousService:
+    """Both engines, with the static data of the datasets.
+
+    The static data of a query are the default graphs of all datasets together; ``GRAPH`` names one
+    dataset by its URL.
+
+    Args:
+        settings: the server's settings.
+        datasets: whose static quads queries may use.
+        clock: what the time is.
+    """
+    # So that a stream is called by its URL.
+    base = f"{settings.base}streams/"
+    by_clock = settings.stream_time == "clock"
+    engine = Engine(
+        base=base,
+        limits=Limits(queries=settings.max_queries, window_rows=settings.max_window),
+        create_streams=settings.create_streams,
+    )
+    periodic = CsparqlEngine(
+        base=base,
+        limits=PeriodicLimits(queries=settings.max_queries, window_elements=settings.max_window),
+        # The clock lets queries answer for empty windows, but no replay through years of nothing.
+        eager=by_clock,
+        skip_idle=not by_clock,
+    )
+    for dataset in datasets:
+        if dataset.static is not None:
+            graph = StoreGraph(dataset.static)
+            name = Term(f"<{settings.base}{dataset.settings.name}>")
+            for static in (engine.static, periodic.static):
+                static.attach(graph)
+                static.attach(graph, name)
+    policies = Policies(
+        time="clock" if by_clock else "elements",
+        delay=settings.stream_delay,
+        lateness=settings.stream_lateness,
+        whole_batches=not settings.skip_malformed,
+        backlog=settings.max_results,
+        rows=settings.max_result_rows,
+    )
+    return ContinuousService(engine, periodic, clock, policies)
+
+
+def continuous_queries(
+    settings: Settings, service: ContinuousService, bodies: BodyReader
+) -> Blueprint:
+    """The rules of ``/streams`` and ``/queries``.
+
+    Args:
+        settings: the server's settings.
+        service: what they work on.
+        bodies: reads the bodies of requests.
+    """
+    return continuous_blueprint(
+        service, bodies, token=settings.publish_token or None, followers=settings.followers
+    )

@@ -1,0 +1,92 @@
+"""A query that the server runs, in whatever language it was written."""
+
+from typing import Any, Literal, Protocol
+
+from tpf_client.sparql.algebra import Query
+from tpf_server.continuous.result_log import ResultLog
+from tpf_server.cqels.errors import ContinuousError
+from tpf_server.cqels.semantics import Semantics
+
+Relation = Literal["added", "removed", "result"]
+
+
+class Hosted(Protocol):
+    """A query of one of the engines."""
+
+    @property
+    def state(self) -> str:
+        """``running``, ``stopped`` or ``closed``."""
+
+    @property
+    def error(self) -> ContinuousError | None:
+        """Why it was stopped."""
+
+    def explain(self) -> dict[str, Any]:
+        """State and plan, with live counts."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class HostedQuery:
+    """A query with its results.
+
+    Args:
+        name: what it is called in URLs.
+        language: ``CQELS-QL`` or ``C-SPARQL``.
+        semantics: the name of the policy that says what is emitted.
+        relation: what its emissions are: what was added to the result, what was removed from it,
+            or the whole of it.
+        running: the query in its engine.
+        query: its algebra.
+        text: as it was sent.
+        log: of its emissions.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        language: str,
+        semantics: str,
+        relation: Relation,
+        running: Hosted,
+        query: Query,
+        text: str,
+        log: ResultLog,
+    ) -> None:
+        self.id = name
+        self.language = language
+        self.semantics = semantics
+        self.relation = relation
+        self.running = running
+        self.form = query.form
+        self.text = text
+        self.log = log
+        self.variables: list[str] | None = None
+        """Of its rows; ``None`` where these are triples."""
+        if query.form in ("SELECT", "ASK"):
+            self.variables = [name[1:] for name in query.variables]
+
+    def explain(self) -> dict[str, Any]:
+        """All that is known about it."""
+        running = self.running
+        found = {
+            "id": self.id,
+            **running.explain(),
+            "language": self.language,
+            "semantics": self.semantics,
+            "form": self.form,
+            "text": self.text,
+            "last_event": self.log.last,
+        }
+        if self.variables is not None:
+            found["variables"] = self.variables
+        if running.error is not None:
+            found["error"] = str(running.error)
+        return found
+
+
+def relation_of(semantics: Semantics) -> Relation:
+    """What the emissions of a policy of CQELS are."""
+    relations: dict[str, Relation] = {"istream": "added", "dstream": "removed"}
+    return relations.get(semantics.relation, "result")

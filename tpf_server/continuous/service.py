@@ -1,0 +1,395 @@
+"""Continuous queries for many callers at once: two engines, one lock, a log for each query.
+
+An element goes to both engines, and so does what their queries make of it: a stream that a query of
+one language makes can be read by queries of the other. Elements come to the engines in the order of
+time; C-SPARQL answers for what was before an element are there before it.
+"""
+
+import heapq
+import itertools
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from annotations.clock import Clock
+from annotations.terms import Term
+from tpf_server.continuous.hosted import HostedQuery, relation_of
+from tpf_server.continuous.languages import CSPARQL, is_csparql
+from tpf_server.continuous.result_log import ResultLog
+from tpf_server.cqels.delivery import Emission
+from tpf_server.cqels.elements import Element
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import (
+    ContinuousQueryError,
+    ElementError,
+    LimitError,
+    UnknownQueryError,
+    UnsupportedContinuousQueryError,
+)
+from tpf_server.cqels.semantics import SEMANTICS
+from tpf_server.cqels.timestamps import iso, milliseconds
+from tpf_server.csparql.answers import Answer
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.parser import parse as parse_csparql
+
+StreamTime = Literal["clock", "elements"]
+
+_NAME = re.compile(r"[^/\s?#%]{1,200}")
+_AHEAD: Final = 60_000
+"""Milliseconds that an element may be ahead of the clock: one that is years ahead would make every
+later one late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a batch of elements.
+
+    Args:
+        accepted: how many were taken.
+        refused: those that are malformed.
+        dropped: how many came too late for CQELS-QL.
+        late: how many came after an evaluation in C-SPARQL that should have seen them.
+    """
+
+    accepted: int
+    refused: tuple[ElementError, ...]
+    dropped: int
+    late: int
+
+
+@dataclass(slots=True)
+class StreamCount:
+    """How much came through a stream."""
+
+    elements: int = 0
+    triples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """How the service treats time, elements and readers.
+
+    Args:
+        time: what moves the time of streams: ``elements`` only, or the ``clock`` too, so that
+            windows close and queries are evaluated although nothing comes.
+        delay: milliseconds by which stream time stays behind the clock: how long elements may be
+            under way.
+        lateness: milliseconds that elements wait, to be put in the order of their timestamps.
+        whole_batches: refuse a batch with a malformed element whole, instead of that element alone.
+        backlog: emissions that are kept of each query.
+        rows: rows that these may have together.
+    """
+
+    time: StreamTime = "clock"
+    delay: int = 500
+    lateness: int = 0
+    whole_batches: bool = True
+    backlog: int = 10_000
+    rows: int = 100_000
+
+
+class ContinuousService:
+    """Engines that several threads use.
+
+    Args:
+        engine: for CQELS-QL; not used by anybody else, and without a lateness of its own.
+        periodic: for C-SPARQL; likewise.
+        clock: what the time is.
+        policies: how time, elements and readers are treated.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        periodic: CsparqlEngine,
+        clock: Clock,
+        policies: Policies | None = None,
+    ) -> None:
+        self._engine = engine
+        self._periodic = periodic
+        self._clock = clock
+        self._policies = policies or Policies()
+        self._lock = threading.RLock()
+        self._queries: dict[str, HostedQuery] = {}
+        self._numbers = itertools.count(1)
+        self._counts: dict[Term, StreamCount] = {}
+        self._waiting: list[tuple[int, int, Term, Sequence[Sequence[str]]]] = []
+        self._order = itertools.count()
+        self._latest: int | None = None
+
+    @property
+    def now(self) -> int:
+        """The time of the clock, in milliseconds since 1970."""
+        return milliseconds(self._clock.now())
+
+    # ----------------------------------------------------------------------------- streams
+
+    def create_stream(self, name: str) -> bool:
+        """Make a stream; whether it is new."""
+        with self._lock:
+            known = len(self._engine.streams)
+            self._engine.create_stream(name)
+            return len(self._engine.streams) > known
+
+    def streams(self) -> list[dict[str, Any]]:
+        """The streams, with how much came through them."""
+        with self._lock:
+            none = StreamCount()
+            return [
+                {
+                    "stream": name[1:-1],
+                    "elements": self._counts.get(name, none).elements,
+                    "triples": self._counts.get(name, none).triples,
+                }
+                for name in self._engine.streams
+            ]
+
+    def push(self, stream: str, elements: Sequence[Element | ElementError]) -> Receipt:
+        """A batch of elements arrives.
+
+        Raises:
+            ElementError: by setting, one of them is malformed; then none was taken.
+            UnknownStreamError: by setting, there is no such stream.
+        """
+        checked = [self._checked(each) for each in elements]
+        refused = tuple(each for each in checked if isinstance(each, ElementError))
+        if refused and self._policies.whole_batches:
+            raise refused[0]
+        with self._lock:
+            dropped, late = self._engine.dropped, self._periodic.late
+            name = self._engine.stream(stream).name
+            accepted = 0
+            for each in checked:
+                if isinstance(each, Element):
+                    self._arrive(name, each.triples, each.at)
+                    accepted += 1
+            self._settle()
+            dropped = self._engine.dropped - dropped
+            late = self._periodic.late - late
+            return Receipt(accepted - dropped, refused, dropped, late)
+
+    def _checked(self, element: Element | ElementError) -> Element | ElementError:
+        if (
+            isinstance(element, Element)
+            and self._policies.time == "clock"
+            and element.at > self.now + _AHEAD
+        ):
+            return ElementError(f"{iso(element.at)} is in the future", element.line)
+        return element
+
+    def _arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
+        if not self._policies.lateness:
+            self._deliver(stream, triples, at)
+            return
+        heapq.heappush(self._waiting, (at, next(self._order), stream, triples))
+        self._latest = at if self._latest is None else max(self._latest, at)
+        self._release(self._latest - self._policies.lateness)
+
+    def _release(self, until: int) -> None:
+        while self._waiting and self._waiting[0][0] <= until:
+            at, _, stream, triples = heapq.heappop(self._waiting)
+            self._deliver(stream, triples, at)
+
+    def _deliver(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
+        # First what was before this element, which C-SPARQL makes streams of.
+        self._to_periodic(stream, triples, at)
+        self._to_engine(stream, triples, at)
+        self._count(stream, triples)
+
+    def _to_engine(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
+        # Where nobody asks, nothing is to be encoded.
+        if self._engine.queries:
+            self._engine.push(stream, triples, at)
+
+    def _to_periodic(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
+        if self._periodic.queries:
+            self._periodic.push(stream, triples, at)
+
+    def _count(self, stream: Term, triples: Sequence[Sequence[str]]) -> None:
+        count = self._counts.setdefault(stream, StreamCount())
+        count.elements += 1
+        count.triples += len(triples)
+
+    def advance(self) -> None:
+        """Let the engines know what time it is, where the clock moves the time of streams."""
+        policies = self._policies
+        if policies.time != "clock":
+            return
+        with self._lock:
+            until = self.now - max(policies.delay, policies.lateness)
+            self._release(until)
+            # What C-SPARQL answers for earlier instants, CQELS-QL must see before `until`; and what
+            # that makes of it then, C-SPARQL must see before it answers for `until`.
+            if self._periodic.queries:
+                self._periodic.advance(until - 1)
+            if self._engine.queries:
+                self._engine.advance(until)
+            if self._periodic.queries:
+                self._periodic.advance(until)
+            self._settle()
+
+    # ----------------------------------------------------------------------------- queries
+
+    def register(
+        self,
+        text: str,
+        *,
+        name: str | None = None,
+        semantics: str | None = None,
+        into: str | None = None,
+    ) -> HostedQuery:
+        """Start a query.
+
+        Args:
+            text: CQELS-QL or C-SPARQL.
+            name: what to call it; where neither it nor the text says, it gets a number.
+            semantics: a policy of CQELS-QL, or ``csparql``; where it is not given the text tells.
+            into: for CONSTRUCT in CQELS-QL: the stream that its triples are pushed to.
+
+        Raises:
+            ContinuousError: see `Engine.register` and `CsparqlEngine.register`.
+            ContinuousQueryError: an unknown policy, a name that no URL can hold, or options that
+                the language does not have.
+            LimitError: there is a query of this name.
+        """
+        if semantics is not None and semantics not in (*SEMANTICS, CSPARQL):
+            known = ", ".join((*SEMANTICS, CSPARQL))
+            raise ContinuousQueryError(f"unknown semantics {semantics!r}: {known}")
+        if name is not None and (not _NAME.fullmatch(name) or name in (".", "..")):
+            raise ContinuousQueryError(f"{name!r} cannot name a query: no URL could say it")
+        with self._lock:
+            if semantics == CSPARQL or (semantics is None and is_csparql(text)):
+                if into is not None:
+                    raise ContinuousQueryError("in C-SPARQL, REGISTER STREAM says what is made")
+                hosted = self._register_csparql(text, name)
+            else:
+                hosted = self._register_cqels(text, name, semantics, into)
+            self._queries[hosted.id] = hosted
+            return hosted
+
+    def _free_name(self, wanted: str | None) -> str:
+        if wanted is None:
+            return next(n for n in map(str, self._numbers) if n not in self._queries)
+        if wanted in self._queries:
+            raise LimitError(f"there is a query {wanted!r} already")
+        return wanted
+
+    def _log(self) -> ResultLog:
+        return ResultLog(self._policies.backlog, self._policies.rows)
+
+    def _register_cqels(
+        self, text: str, name: str | None, semantics: str | None, into: str | None
+    ) -> HostedQuery:
+        engine, log = self._engine, self._log()
+        policy = engine.semantics if semantics is None else SEMANTICS[semantics]
+        target: list[Term] = []
+
+        def deliver(emission: Emission) -> None:
+            log.append(emission)
+            for stream in target:
+                if emission.rows:
+                    # The engine itself gives it to its own queries.
+                    rows = [tuple(str(term) for term in row) for row in emission.rows]
+                    self._to_periodic(stream, rows, emission.at)
+                    self._count(stream, rows)
+
+        registered = engine.register(
+            text, deliver, name=self._free_name(name), semantics=policy, into=into
+        )
+        if into is not None:
+            target.append(engine.stream(into).name)
+            try:
+                reads = (clause.stream for clause in registered.query.windows)
+                self._periodic.link(registered.name, target[0], reads)
+            except UnsupportedContinuousQueryError:
+                registered.close()
+                raise
+        return HostedQuery(
+            registered.name, "CQELS-QL", policy.name, relation_of(policy),
+            registered, registered.query.query, text, log,
+        )  # fmt: skip
+
+    def _register_csparql(self, text: str, name: str | None) -> HostedQuery:
+        log = self._log()
+        query = parse_csparql(text, self._periodic.base)
+        said = None if query.registration is None else query.registration.name
+        if said is not None and name not in (None, said):
+            raise ContinuousQueryError(f"the text calls the query {said!r}, and not {name!r}")
+        for clause in query.streams:
+            self._engine.stream(clause.stream)
+        called = self._free_name(name if said is None else _last_segment(said))
+        numbers = itertools.count(1)
+
+        def deliver(answer: Answer) -> None:
+            log.append(Emission(next(numbers), answer.at, answer.rows))
+            if registered.stream is not None and answer.form != "SELECT" and answer.rows:
+                # Its own engine gives it to its own queries.
+                rows = [tuple(str(term) for term in row) for row in answer.rows]
+                self._to_engine(registered.stream, rows, answer.at)
+                self._count(registered.stream, rows)
+
+        registered = self._periodic.register(text, deliver, name=called)
+        if registered.stream is not None:
+            self._engine.create_stream(registered.stream)
+        return HostedQuery(
+            called, "C-SPARQL", CSPARQL, "result", registered, query.query, text, log
+        )
+
+    def query(self, name: str) -> HostedQuery:
+        """The query of this name.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
+        with self._lock:
+            if name not in self._queries:
+                raise UnknownQueryError(f"there is no query {name!r}")
+            return self._queries[name]
+
+    def queries(self) -> list[HostedQuery]:
+        """All queries."""
+        with self._lock:
+            return list(self._queries.values())
+
+    def explain(self, name: str) -> dict[str, Any]:
+        """State, text and plan of a query.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
+        with self._lock:
+            return self.query(name).explain()
+
+    def delete(self, name: str) -> None:
+        """Stop a query.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
+        with self._lock:
+            hosted = self.query(name)
+            hosted.running.close()
+            self._periodic.unlink(name)
+            del self._queries[name]
+            hosted.log.close(UnknownQueryError(f"query {name!r} was deleted"))
+
+    def close(self) -> None:
+        """Stop everything."""
+        with self._lock:
+            self._engine.close()
+            self._periodic.close()
+            for hosted in self._queries.values():
+                hosted.log.close()
+
+    def _settle(self) -> None:
+        for hosted in self._queries.values():
+            if hosted.running.state == "stopped":
+                hosted.log.close(hosted.running.error)
+
+
+def _last_segment(name: str) -> str | None:
+    """What a query with an IRI as its name is called in URLs; ``None``: nothing fits."""
+    last = re.split(r"[/#]", name.rstrip("/#"))[-1]
+    return last if _NAME.fullmatch(last) else None
