@@ -177,6 +177,11 @@ class Plan:
         for join in self.leaves.joins:
             join.adapt()
 
+    @property
+    def unused(self) -> bool:
+        """Whether nothing has come into its windows yet."""
+        return not any(window.used for window, _ in self.leaves.subscriptions)
+
     def add_instance(self, instance: Instance) -> None:
         """One more query that differs in its constants only."""
         self.instances[instance.number] = instance

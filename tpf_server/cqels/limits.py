@@ -1,0 +1,18 @@
+"""What an engine allows."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine allows.
+
+    Args:
+        queries: registered at the same time.
+        window_rows: entries that the windows of one query may hold; looked at every 64 arrivals.
+        backlog: emissions that wait for a reader.
+    """
+
+    queries: int = 10_000
+    window_rows: int = 10_000_000
+    backlog: int = 1_000_000
