@@ -74,6 +74,11 @@ class LookupJoin(Node):
         self._entries: dict[Solution, _Entry] = {}
         left.connect(self._push)
 
+    def left_of(self, key: Solution) -> Iterable[Solution]:
+        """The left solutions that have a key now."""
+        entry = self._entries.get(key)
+        return () if entry is None else entry.left
+
     def _push(self, solution: Solution, count: int) -> None:
         key = self._key(solution)
         entry = self._entries.get(key)

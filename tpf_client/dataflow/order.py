@@ -31,6 +31,8 @@ class TopK(Node):
             once (DISTINCT over fewer variables than the order needs).
 
     Attributes:
+        upstream: see above.
+        key: see above.
         rebuilt: how often the best few were chosen anew, for tests that count work.
     """
 
@@ -44,7 +46,8 @@ class TopK(Node):
     ) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=False)
         self.rebuilt = 0
-        self._key = key
+        self.upstream = upstream
+        self.key = key
         self._offset = offset
         self._limit = limit
         self._distinct = distinct
@@ -85,7 +88,7 @@ class TopK(Node):
             after = before + count
             entry = self._entries.get(solution)
             if entry is None:
-                entry = (self._key(solution), solution)
+                entry = (self.key(solution), solution)
             if not matters and entry <= self._last_shown:  # type: ignore[operator]
                 matters = True
             if after:

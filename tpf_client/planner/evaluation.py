@@ -12,11 +12,13 @@ from typing import Protocol, TypeAlias
 
 from annotations.labels import Fact
 from annotations.terms import Quad, QuadPattern, is_variable
+from tpf_client.dataflow.builder import Watch
 from tpf_client.dataflow.changes import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.driver import Driver
+from tpf_client.planner.held import HeldFacts
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Source
 
@@ -59,10 +61,12 @@ class LiveFragment:
         block: Block | None = None,
         *,
         dynamic: bool = False,
+        held: HeldFacts | None = None,
     ) -> None:
         self.pattern = pattern
         self.source = source
         self.block = block
+        self._held = held
         self.loaded = False
         self.loading = False
         self.pages = 0
@@ -83,10 +87,11 @@ class LiveFragment:
     def grow(self, facts: Iterable[Fact]) -> None:
         """Some facts of the first reading: those of a page."""
         self.pages += 1
-        fresh = [fact.quad for fact in facts if fact.quad not in self._quads]
+        fresh = {fact.quad: fact.label for fact in facts if fact.quad not in self._quads}
         if fresh:
-            fresh = list(dict.fromkeys(fresh))
             self._quads.update(dict.fromkeys(fresh))
+            if self._held is not None and self.subscribers:
+                self._held.update(fresh, (), fresh)
             self._tell([(quad, 1) for quad in fresh])
 
     def replace(self, content: Content) -> None:
@@ -101,6 +106,9 @@ class LiveFragment:
         gone = [(quad, -1) for quad in self._quads if quad not in new]
         come = [(quad, 1) for quad in new if quad not in self._quads]
         self._quads = new
+        if self._held is not None and self.subscribers:
+            labels = {fact.quad: fact.label for fact in content.facts}
+            self._held.update([quad for quad, _ in come], [quad for quad, _ in gone], labels)
         if gone or come:
             self._tell(gone + come)
 
@@ -168,6 +176,10 @@ class Lookups(Protocol):
 
     after: "frozenset[Lookups]"
 
+    @property
+    def patient(self) -> bool:
+        """Whether what others find may spare it requests."""
+
     def pump(self, *, complete: bool) -> bool:
         """Ask for what is worth asking now; whether anything was asked or answered.
 
@@ -203,6 +215,10 @@ class Evaluation:
         self.eager = False
         """Whether a few solutions are wanted soon, rather than all with the fewest requests."""
         self.warnings: dict[str, None] = {}
+        self.held = HeldFacts()
+        """The facts that a continuous query looks at, with their labels."""
+        self.watch: Watch | None = None
+        """Wants to see the solutions of the query's pattern."""
         self.freshness = freshness or Freshness()
         self._fragments: dict[_Name, LiveFragment] = {}
         self._later: deque[Callable[[], None]] = deque()
@@ -238,7 +254,8 @@ class Evaluation:
         name = (source or self.source, canonical(pattern), block)
         fragment = self._fragments.get(name)
         if fragment is None:
-            fragment = LiveFragment(name[1], name[0], block, dynamic=dynamic)
+            held = self.held if self.live else None
+            fragment = LiveFragment(name[1], name[0], block, dynamic=dynamic, held=held)
             self._fragments[name] = fragment
         fragment.subscribers.append(subscriber)
         present = [(quad, 1) for quad in fragment.quads()]
@@ -254,6 +271,8 @@ class Evaluation:
         fragment.subscribers.remove(subscriber)
         if not fragment.subscribers:
             self._fragments.pop((fragment.source, fragment.pattern, fragment.block), None)
+            if self.live:
+                self.held.update((), list(fragment.quads()), {})
 
     def when_running(self, action: Callable[[], object]) -> None:
         """Do this when work begins: not while the dataflow is still being built."""
@@ -295,9 +314,14 @@ class Evaluation:
         # Whoever waits has seen all there is, but for what the answers to these requests bring.
         asked: set[Lookups] = set()
         for lookup in self.lookups:
-            if asked.isdisjoint(lookup.after) and lookup.pump(complete=True):
+            if lookup.patient or not asked.isdisjoint(lookup.after):
+                continue
+            if lookup.pump(complete=True):
                 asked.add(lookup)
-        return bool(asked)
+        if asked:
+            return True
+        patient = [lookup for lookup in reversed(self.lookups) if lookup.patient]
+        return any(lookup.pump(complete=True) for lookup in patient)
 
     def settle(self) -> None:
         """Work and flush until nothing moves any more.

@@ -13,6 +13,7 @@ from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.lookup_join import LookupJoin
 from tpf_client.dataflow.node import Condition, Input, Meter, Node
+from tpf_client.planner.demand import Demand
 from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import (
     Evaluation,
@@ -63,6 +64,8 @@ class FragmentLeaves:
     ) -> None:
         self._source = source or evaluation.source
         self.plan: list[Step] = []
+        self.demand: Demand | None = None
+        """What the answer can do without; ``None``: nothing."""
         self._evaluation = evaluation
         self._explain = explain
         self._estimates: dict[QuadPattern, Estimate] = {}
@@ -135,7 +138,7 @@ class FragmentLeaves:
             else:
                 after += self._evaluation.lookups[before:]
                 before = len(self._evaluation.lookups)
-                current = self._lookup(pattern, current, after)
+                current = self._lookup(pattern, current, after, waiting)
             current = _tested(current, waiting)
         assert current is not None
         return current
@@ -181,7 +184,13 @@ class FragmentLeaves:
         evaluation.when_running(begin)
         return self._add(node, step)
 
-    def _lookup(self, pattern: QuadPattern, left: Node, after: Iterable[Lookups]) -> Node:
+    def _lookup(
+        self,
+        pattern: QuadPattern,
+        left: Node,
+        after: Iterable[Lookups],
+        waiting: Iterable[Condition],
+    ) -> Node:
         evaluation, estimate = self._evaluation, self.estimate(pattern)
         keys = _shared(pattern, left)
         group = (pattern.subject, pattern.graph)
@@ -200,9 +209,14 @@ class FragmentLeaves:
             source=self._source,
             bound=bounds[0] if len(bounds) == 1 else None,
             after=after,
+            filtered=any(
+                each.variables <= {*left.certain, *variables_of_quad(pattern)} for each in waiting
+            ),
         )
         self._bound(pattern)
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
+        if self.demand is not None and not evaluation.live:
+            source.choice = self.demand.choice(left.schema, join.left_of)
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 
     def _bound(self, pattern: QuadPattern) -> None:

@@ -4,9 +4,11 @@ Which takes the fewest requests is known only when the keys are. So keys are hel
 brings them has arrived, unless it is clear before: where those that wait are already more than the
 whole fragment is worth, or where there cannot be so many. A query that wants only a few solutions
 asks for few keys at once, twice as many each time, and gives up on keys after as many requests as
-the whole fragment takes (at most twice the requests of the better choice, as in ski rental).
+the whole fragment takes (at most twice the requests of the better choice, as in ski rental). So
+does one for which some of the keys may turn out not to matter (see `demand`).
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -21,6 +23,7 @@ from tpf_client.dataflow.changes import (
 )
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.planner.demand import Choice
 from tpf_client.planner.evaluation import (
     Evaluation,
     LiveFragment,
@@ -35,6 +38,10 @@ Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 
 WINDOW = 32
 """Requests under way at a time, where only a few solutions are wanted."""
+
+SELECTIVITY = 1 / 3
+"""The part of the solutions that is taken to pass a filter (Selinger et al., *Access Path Selection
+in a Relational Database Management System*, SIGMOD 1979, for open ranges)."""
 
 BLOCK_CHARACTERS = 5000
 """Characters of a block at most: servers and proxies refuse URLs much longer than this."""
@@ -143,6 +150,10 @@ class FragmentLookup:
         source: who answers; by default the source of the query.
         bound: how many keys there will be at most, as far as counts tell; ``None``: unknown.
         after: the lookups whose answers bring keys.
+        filtered: whether a filter looks at what this lookup brings, before anything else is asked.
+
+    Attributes:
+        choice: which keys matter; ``None``: all.
     """
 
     def __init__(
@@ -156,8 +167,11 @@ class FragmentLookup:
         source: Source | None = None,
         bound: int | None = None,
         after: Iterable[Lookups] = (),
+        filtered: bool = False,
     ) -> None:
         self.after = frozenset(after)
+        self.choice: Choice | None = None
+        self._filtered = filtered
         self.schema: Schema = variables_of_quad(pattern)
         self.report = LookupReport(pattern, estimate)
         self._source = source or evaluation.source
@@ -180,6 +194,11 @@ class FragmentLookup:
             if term in keys
         ]
         evaluation.lookups.append(self)
+
+    @property
+    def patient(self) -> bool:
+        """Whether what others find may spare it requests."""
+        return self.choice is not None
 
     def request(self, key: Solution, deliver: Deliver) -> None:
         """Ask for the matches with this key."""
@@ -214,6 +233,11 @@ class FragmentLookup:
         if self._estimate.pages == 0 or self._evaluation.has(self._pattern, self._source):
             self._read_whole()
             return
+        if self.choice is not None:
+            if not complete or self._ask_chosen(self.choice):
+                return
+            # It would not spare much: ask for everything.
+            self.choice = None
         pages = self._whole_cost()
         eager = self._evaluation.eager
         # What a continuous query asked for long ago costs nothing; what it holds is asked again.
@@ -234,6 +258,20 @@ class FragmentLookup:
             full = len(self._waiting) // self._estimate.block * self._estimate.block
             self._ask(list(self._waiting)[:full])
 
+    def _ask_chosen(self, choice: Choice) -> bool:
+        """Ask for some of the keys that matter, if that may be less than asking for all."""
+        keys = choice.needed(self._waiting)
+        if not keys:
+            return True
+        block = self._estimate.block
+        requests = self._requests(choice.enough(keys))
+        pages = self._whole_cost()
+        whole = math.inf if pages is None else max(pages, 1) - self.report.asked
+        if 2 * requests > min(whole, self._requests(len(keys))):
+            return False
+        self._ask(keys[: requests * block])
+        return True
+
     def _requests(self, keys: int) -> int:
         """How many requests it takes to ask for this many keys."""
         return -(-keys // self._estimate.block)
@@ -244,7 +282,12 @@ class FragmentLookup:
         if star is None or not star.worthwhile or not is_variable(self._pattern.object):
             # A pattern with a constant object leaves fewer subjects for the rest of its star.
             return self._estimate.pages
-        return star.whole_cost()
+        whole, own = star.whole_cost(), self._estimate.pages
+        if not self._filtered or whole is None or own is None:
+            return whole
+        # So does one whose values a filter tests: how many is not known.
+        left = self._requests(math.ceil(len(self._waiting) * SELECTIVITY))
+        return own + min(whole - own, left)
 
     def _ask_some(self) -> None:
         """Ask for a few keys, if those asked before have been answered."""

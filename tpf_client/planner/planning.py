@@ -12,6 +12,7 @@ from tpf_client.dataflow.builder import build_query
 from tpf_client.dataflow.changes import Solution, TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.output import Output
+from tpf_client.planner.demand import demand_of
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.pushdown import push_filters
@@ -62,14 +63,19 @@ def plan_query(
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
     environment = Environment(TypedTerms(evaluation.dictionary), _now(now))
-    return build_query(
+    leaves.demand = demand_of(query, environment)
+    output = build_query(
         query,
         leaves,
         evaluation.dataflow,
         environment,
         services=service,
         on_change=on_change,
+        watch=evaluation.watch,
     )
+    if leaves.demand is not None:
+        leaves.demand.attach(output)
+    return output
 
 
 class _NoFragments:

@@ -1,0 +1,226 @@
+"""Which lookups can still change an answer: DISTINCT and ORDER BY with LIMIT need not see all.
+
+A solution of a part of a pattern is as good as any other with the same values of the variables that
+SELECT DISTINCT shows, as soon as one of them is in the answer; and one that comes after the last
+that a LIMIT lets through, in the order of ORDER BY, is of no use at all. So where those variables
+are bound already, a few keys are looked up first, and the others only if they are still needed.
+
+That holds for patterns each of whose solutions comes from one solution of every part: joins,
+unions, filters; not where the absence of a solution means something (OPTIONAL, MINUS, EXISTS) or
+where solutions are counted.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Schema, Solution, projection
+from tpf_client.dataflow.exists_builder import first_exists
+from tpf_client.dataflow.order import TopK
+from tpf_client.dataflow.output import Output
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import Expression, Pattern, Query, variables_in
+from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_client.sparql.ordering import sort_key
+
+RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]
+
+
+class Choice(Protocol):
+    """What of a lookup's keys matters; asked again and again while answers come."""
+
+    def needed(self, keys: Iterable[Solution]) -> list[Solution]:
+        """Those of these keys that can still change the answer, the most promising first."""
+
+    def enough(self, keys: Sequence[Solution]) -> int:
+        """How many of the needed keys, from the first on, are worth a try now."""
+
+
+class Demand(Protocol):
+    """What an answer can do without."""
+
+    def attach(self, output: Output) -> None:
+        """Watch what comes out."""
+
+    def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
+        """The choice among the keys of a lookup; ``None``: all of them matter.
+
+        Args:
+            schema: of the solutions that look up keys.
+            rows_of: those that look up a key.
+        """
+
+
+def demand_of(query: Query, environment: Environment) -> Demand | None:
+    """What the answer to a query can do without; ``None``: nothing.
+
+    Args:
+        query: any.
+        environment: what expressions depend on.
+    """
+    if query.form != "SELECT" or query.dataset:
+        return None
+    pattern: Pattern = query.pattern
+    limit: int | None = None
+    if isinstance(pattern, algebra.Slice):
+        limit = None if pattern.limit is None else pattern.offset + pattern.limit
+        pattern = pattern.input
+    distinct = isinstance(pattern, algebra.Distinct)
+    if isinstance(pattern, algebra.Distinct):
+        pattern = pattern.input
+    if not isinstance(pattern, algebra.Project):
+        return None
+    variables, pattern = pattern.variables, pattern.input
+    if isinstance(pattern, algebra.OrderBy):
+        conditions = pattern.conditions
+        simple = all(_simple(each.expression) for each in conditions)
+        if distinct or not limit or not simple or not _one_by_one(pattern.input):
+            return None
+        return _FirstOnes(conditions, limit, environment)
+    return _Different(variables) if distinct and _one_by_one(pattern) else None
+
+
+def _simple(expression: Expression) -> bool:
+    return first_exists(expression) is None and not is_volatile(expression)
+
+
+def _one_by_one(pattern: Pattern) -> bool:
+    """Whether each solution comes from one solution of every part, and of no absence."""
+    match pattern:
+        case algebra.BGP() | algebra.Values():
+            return True
+        case algebra.Join(left, right) | algebra.Union(left, right):
+            return _one_by_one(left) and _one_by_one(right)
+        case algebra.Filter(inner, expression) | algebra.Extend(inner, _, expression):
+            return _simple(expression) and _one_by_one(inner)
+        case _:
+            return False
+
+
+class _Different:
+    """SELECT DISTINCT: one solution for each combination of values."""
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self._variables = tuple(variables)
+        self._seen: set[Solution] = set()
+
+    def attach(self, output: Output) -> None:
+        """See `Demand`."""
+        see = projection(output.node.schema, self._variables)
+
+        def arrive(solution: Solution, _count: int) -> None:
+            self._seen.add(see(solution))
+
+        output.node.connect(arrive)
+
+    def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
+        """See `Demand`."""
+        if not set(self._variables) <= set(schema):
+            return None
+        return _DifferentChoice(self._seen, projection(schema, self._variables), rows_of)
+
+
+class _DifferentChoice:
+    def __init__(
+        self, seen: set[Solution], project: Callable[[Solution], Solution], rows_of: RowsOf
+    ) -> None:
+        self._seen = seen
+        self._project = project
+        self._rows_of = rows_of
+        self._tries = 1
+
+    def needed(self, keys: Iterable[Solution]) -> list[Solution]:
+        """See `Choice`: one key for every combination, then a second one, and so on."""
+        turns: dict[Solution, int] = {}
+        placed: list[tuple[int, int, Solution]] = []
+        for place, key in enumerate(keys):
+            missing = {self._project(row) for row in self._rows_of(key)} - self._seen
+            if missing:
+                for each in missing:
+                    turns[each] = turns.get(each, 0) + 1
+                placed.append((min(turns[each] for each in missing), place, key))
+        placed.sort()
+        self._missing = len(turns)
+        return [key for _, _, key in placed]
+
+    def enough(self, keys: Sequence[Solution]) -> int:
+        """See `Choice`."""
+        count = min(self._missing * self._tries, len(keys))
+        self._tries *= 2
+        return count
+
+
+class _FirstOnes:
+    """ORDER BY with LIMIT: the first solutions in an order."""
+
+    def __init__(
+        self,
+        conditions: tuple[algebra.OrderCondition, ...],
+        limit: int,
+        environment: Environment,
+    ) -> None:
+        self._conditions = conditions
+        self._limit = limit
+        self._environment = environment
+        self._best: list[Any] = []
+
+    @property
+    def bound(self) -> Any:
+        """The key behind which nothing matters; ``None``: not known yet."""
+        return self._best[-1] if len(self._best) == self._limit else None
+
+    def attach(self, output: Output) -> None:
+        """See `Demand`."""
+        assert isinstance(output.node, TopK)
+        before, order = output.node.upstream, output.node.key
+
+        def arrive(solution: Solution, count: int) -> None:
+            key = order(solution)
+            for _ in range(min(count, self._limit)):
+                if len(self._best) == self._limit:
+                    if not key < self._best[-1]:
+                        return
+                    self._best.pop()
+                insort(self._best, key)
+
+        before.connect(arrive)
+
+    def choice(self, schema: Schema, rows_of: RowsOf) -> Choice | None:
+        """See `Demand`."""
+        used = {name for each in self._conditions for name in variables_in(each.expression)}
+        if not used <= set(schema):
+            return None
+        key = sort_key(Compiler(self._environment, schema), self._conditions)
+        return _FirstChoice(self, key, rows_of, self._limit)
+
+
+class _FirstChoice:
+    def __init__(
+        self,
+        demand: _FirstOnes,
+        key: Callable[[Solution], Any],
+        rows_of: RowsOf,
+        limit: int,
+    ) -> None:
+        self._demand = demand
+        self._key = key
+        self._rows_of = rows_of
+        self._count = limit
+
+    def needed(self, keys: Iterable[Solution]) -> list[Solution]:
+        """See `Choice`: those that come first in the order."""
+        bound = self._demand.bound
+        placed = []
+        for place, key in enumerate(keys):
+            first = min(map(self._key, self._rows_of(key)), default=None)
+            if first is not None and (bound is None or not bound < first):
+                placed.append((first, place, key))
+        placed.sort()
+        return [key for _, _, key in placed]
+
+    def enough(self, keys: Sequence[Solution]) -> int:
+        """See `Choice`."""
+        count = min(self._count, len(keys))
+        self._count *= 2
+        return count
