@@ -5,7 +5,7 @@ from functools import cache
 
 from flask import Flask, Response
 
-_THREADS = 4
+from tpf_server.workers import THREADS
 
 
 @cache
@@ -32,7 +32,7 @@ def main() -> None:
 
     Server(
         "experiments.constant_server:factory", factory=True, interface=Interfaces.WSGI,
-        address="127.0.0.1", port=int(sys.argv[1]), workers=1, blocking_threads=_THREADS,
+        address="127.0.0.1", port=int(sys.argv[1]), workers=1, blocking_threads=THREADS,
         log_level=LogLevels.warning, websockets=False,
     ).serve()  # fmt: skip
 

@@ -22,9 +22,8 @@ import click
 from tpf_server.datasets import dataset_of_path, distinct, open_datasets
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
-from tpf_server.workers import MOST_AT_ONCE, MULTIPROCESS_VARIABLE, WORKER_VARIABLE
+from tpf_server.workers import MULTIPROCESS_VARIABLE, THREADS, WORKER_VARIABLE
 
-_THREADS_PER_WORKER = MOST_AT_ONCE + 1  # one at least is left for readers
 _START_SECONDS = 120
 _STOP_SECONDS = 30
 
@@ -116,7 +115,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         address=settings.host,
         port=port,
         workers=settings.workers,
-        blocking_threads=_THREADS_PER_WORKER + settings.followers * settings.continuous,
+        blocking_threads=THREADS + settings.followers * settings.continuous,
         log_level=LogLevels.warning,
         log_access=settings.access_log,
         log_dictconfig=_LOGGING,

@@ -14,3 +14,7 @@ MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 MOST_AT_ONCE: Final = 3
 """How many bodies a worker receives at the same time. A client that is slow, or that vanished
 without a word, holds a thread until its connection ends; so others must have threads left."""
+
+THREADS: Final = MOST_AT_ONCE + 1
+"""Threads of a worker: one at least is left for readers. They share one interpreter lock, so more
+of them would only hand it over more often."""

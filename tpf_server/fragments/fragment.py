@@ -85,8 +85,9 @@ def evaluate(query: Query) -> Fragment:
     matches = endpoint.view.matches(request.patterns, query.snapshot, query.state)
     offset = (request.page - 1) * request.limit
     rows = matches.slice(offset, request.limit) if offset < matches.total else Rows([], [])
-    rows = Rows(endpoint.skolemizer.quads(rows.quads), rows.labels)
-    dynamic = matches.dynamic
+    static, dynamic = endpoint.dataset.static, matches.dynamic
+    if dynamic or (static is not None and static.has_blank_nodes):
+        rows = Rows(endpoint.skolemizer.quads(rows.quads), rows.labels)
     return Fragment(
         query,
         rows,

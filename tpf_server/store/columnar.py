@@ -138,6 +138,8 @@ class ColumnarStore:
             {p: map_column(folder / layout.equal_file(p)) for p in manifest.orders[0]},
             {},
         )
+        dictionary = self._files.dictionary
+        self.has_blank_nodes = dictionary.has_prefix("_:") or dictionary.has_prefix("<<(")
 
     def count(self, pattern: QuadPattern) -> int:
         """The exact number of quads that match; repeated variables are honoured.

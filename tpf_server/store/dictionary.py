@@ -66,17 +66,25 @@ class Dictionary:
             memo[term] = found
         return found
 
+    def has_prefix(self, prefix: str) -> bool:
+        """Whether a term begins with this text."""
+        key = prefix.encode()
+        found = self._first_from(key)
+        return found < len(self._positions) and self._bytes_of(found).startswith(key)
+
     def _search(self, key: bytes) -> int | None:
-        offsets, text = self._offsets, self._text
+        found = self._first_from(key)
+        return found if found < len(self._positions) and self._bytes_of(found) == key else None
 
-        def bytes_of(position: int) -> bytes:
-            return bytes(text[offsets[position] : offsets[position + 1]])
-
+    def _first_from(self, key: bytes) -> int:
+        """The id of the first term that is not before this one."""
         # The fence begins with the empty text, so that no key lies before it.
         low = (bisect_right(self._fence, key) - 1) * self._stride
         high = min(low + self._stride, len(self._positions))
-        found = bisect_left(self._positions, key, low, high, key=bytes_of)
-        return found if found < high and bytes_of(found) == key else None
+        return bisect_left(self._positions, key, low, high, key=self._bytes_of)
+
+    def _bytes_of(self, position: int) -> bytes:
+        return bytes(self._text[self._offsets[position] : self._offsets[position + 1]])
 
     def terms(self, ids: Ids) -> list[Term]:
         """The terms of these ids, in the same order."""

@@ -19,6 +19,8 @@ class StaticStore(Protocol):
     """When the content was written."""
     prefixes: Mapping[str, str]
     """Prefix to namespace, for display and abbreviation."""
+    has_blank_nodes: bool
+    """Whether a term may be or hold a blank node; if not, nobody needs to look for them."""
 
     def count(self, pattern: QuadPattern) -> int:
         """The exact number of quads that match; repeated variables are honoured.

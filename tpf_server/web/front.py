@@ -70,4 +70,5 @@ class Front:
             return self._rest(environ, start_response)
         start_response(status, headers)
         self._metrics.count(method, status[:3], time.perf_counter() - started)
-        return (body,) if body else ()
+        # A list is sent in one go; another iterable would be a task per chunk, and a thread for it.
+        return [body]

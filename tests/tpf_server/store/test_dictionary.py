@@ -34,6 +34,7 @@ def test_any_term(held: set[str], other: str, fence: tuple[int, int]) -> None:
             for number, term in enumerate(terms):
                 assert dictionary.id_of(term) == number
             assert (dictionary.id_of(other) is not None) == (other in terms)
+        assert dictionary.has_prefix(other) == any(term.startswith(other) for term in terms)
         backwards = np.arange(len(terms), dtype=np.uint32)[::-1].copy()
         assert dictionary.terms(backwards) == terms[::-1]
         assert dictionary.terms(backwards[:0]) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 import brotli
 import pytest
 from pyld import jsonld
+from werkzeug.test import EnvironBuilder
 
 from tests.support.served import BASE, HYDRA, Served, parse
 from tests.tpf_server.conftest import STATIC
@@ -76,3 +77,12 @@ def test_the_api_documentation_is_valid_hydra_without_remote_contexts(served: Se
 def test_every_response_links_to_the_documentation(served: Served) -> None:
     for path in ("trains", "", "nothing", "healthz"):
         assert f"<{BASE}api-doc>" in served.get(path).headers["Link"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_page_is_handed_over_in_one_piece(served: Served, method: str) -> None:
+    """A server that is handed a list sends it at once; it takes any other iterable bit by bit."""
+    environ = EnvironBuilder(path="/trains", method=method).get_environ()
+    body = served.app.wsgi_app(environ, lambda *_: lambda _: None)
+    assert isinstance(body, list)
+    assert len(body) == 1
