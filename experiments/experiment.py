@@ -34,11 +34,13 @@ class Run:
         seed: where chance comes from: the same seed gives the same workload.
         folder: for files that are made on the way; removed afterwards.
         say: shows a line of progress.
+        output: where the results of all experiments are; ``None``: nowhere.
     """
 
     seed: int
     folder: Path
     say: Callable[[str], None]
+    output: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

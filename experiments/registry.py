@@ -3,6 +3,7 @@
 from experiments.annotation_methods import AnnotationMethods
 from experiments.client import Clients
 from experiments.conference import ConferenceQueries
+from experiments.cost_model import CostModel
 from experiments.csparql import PeriodicQueries
 from experiments.experiment import Experiment
 from experiments.fragments import Fragments
@@ -12,6 +13,7 @@ from experiments.taxi import TaxiQueries
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     ServerVsClient(),
+    CostModel(),
     AnnotationMethods(),
     Fragments(),
     Clients(),

@@ -1,8 +1,8 @@
 """The raw data of an experiment: a CSV file to which each measurement is added as it ends.
 
-Beside the columns of the experiment there are ``repetition`` (from 0), ``part`` and ``parts``
+Beside the columns of the experiment there are ``repetition`` (from 0), ``line`` and ``lines``
 (number of this row and how many rows the measurement has) and ``error`` (why it failed). A
-measurement counts only when all of its parts are there, so a run that was killed while it wrote
+measurement counts only when all of its lines are there, so a run that was killed while it wrote
 repeats the last one.
 """
 
@@ -19,7 +19,7 @@ from experiments.estimates import Estimate, estimate
 from experiments.experiment import Experiment, Measurement, Point, Row, Value
 
 Key: TypeAlias = tuple[str, ...]
-_BOOKKEEPING = ("repetition", "part", "parts", "error")
+_BOOKKEEPING = ("repetition", "line", "lines", "error")
 
 
 class RawData:
@@ -34,6 +34,8 @@ class RawData:
     """
 
     def __init__(self, path: Path, experiment: Experiment) -> None:
+        taken = set(_BOOKKEEPING) & {*experiment.keys, *experiment.values}
+        assert not taken, f"{experiment.name} has columns of the raw data's own: {taken}"
         self.path = path
         self._keys = experiment.keys
         self._columns = (*experiment.keys, *_BOOKKEEPING, *experiment.values)
@@ -55,12 +57,12 @@ class RawData:
         found: dict[Key, list[dict[str, str]]] = {}
         for row in reader:
             key = self._key_of(row)
-            if row["part"] == "0":
+            if row["line"] == "0":
                 found[key] = []
             if key in found:
                 found[key].append(row)
         self._measurements = {
-            key: rows for key, rows in found.items() if len(rows) == int(rows[0]["parts"])
+            key: rows for key, rows in found.items() if len(rows) == int(rows[0]["lines"])
         }
         # What does not count leaves the file.
         kept = io.StringIO()
@@ -106,11 +108,11 @@ class RawData:
                 **named,
                 **{column: _text(value) for column, value in row.items()},
                 "repetition": str(repetition),
-                "part": str(part),
-                "parts": str(len(values)),
+                "line": str(line),
+                "lines": str(len(values)),
                 "error": " ".join(error.split()),
             }
-            for part, row in enumerate(values)
+            for line, row in enumerate(values)
         ]
         for row in complete:
             if unknown := row.keys() - set(self._columns):

@@ -69,7 +69,7 @@ class Runner:
         left_out: dict[str, str] = {}
         begin = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix=f"tpf-{experiment.name}-") as scratch:
-            run = Run(self._configuration.seed, Path(scratch), self._say)
+            run = Run(self._configuration.seed, Path(scratch), self._say, self._output)
             groups = list(experiment.groups(settings, run))
             planned = {id(group): self._planned(group, raw) for group in groups}
             total = sum(len(each) for each in planned.values())

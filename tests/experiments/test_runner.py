@@ -140,7 +140,7 @@ def test_rounds_of_all_measurements_of_a_group_with_one_set_up(tmp_path: Path) -
     rows = raw(tmp_path)
     assert len(rows) == 16
     assert rows[0] == {
-        "kind": "plain", "size": "1", "repetition": "0", "part": "0", "parts": "2", "error": "",
+        "kind": "plain", "size": "1", "repetition": "0", "line": "0", "lines": "2", "error": "",
         "tick": "0", "square": "10",
     }  # fmt: skip
     assert results.numbers("square", kind="plain", size=2, tick=1) == [41.0, 41.0]
