@@ -9,13 +9,36 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from annotations.instants import format_instant
+from annotations.terms import Variable
 from tpf_client.errors import SourceError
-from tpf_client.solutions import Solution, table
+from tpf_client.solutions import Row, Solution, table
 from tpf_client.streaming.scheduler import Deliver, Job, Scheduler
 from tpf_client.streaming.streamer import Streamer, Tick
+from tpf_client.streaming.validity import Span
 
 if TYPE_CHECKING:
     import pandas
+
+
+class TimedSolution(Solution):
+    """A solution of a continuous query, and when it holds.
+
+    It holds at every instant from `valid_from` until `valid_until` (not included), on the server's
+    clock, unless facts are changed before their labels end; where the query asks for the absence of
+    facts, also unless such come. What is derived from static facts alone has neither.
+
+    Attributes:
+        valid_from: the latest start of its facts; the instant of the evaluation where nobody tells
+            a start; ``None``: always, as far as labels tell.
+        valid_until: the earliest end of its facts, or, where these cannot be told (see
+            ``docs/streaming.md``), of all facts that were looked at; ``None``: there is none.
+    """
+
+    __slots__ = ("valid_from", "valid_until")
+
+    def __init__(self, variables: tuple[Variable, ...], row: Row, span: Span) -> None:
+        super().__init__(variables, row)
+        self.valid_from, self.valid_until = span
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +47,7 @@ class Update:
 
     Args:
         at: the instant of the evaluation, on the server's clock.
-        added: solutions that were not there before, each as often as it is new.
+        added: solutions that were not there before, each as often as it is new, and when they hold.
         removed: solutions that are gone.
         valid_until: the instant at which the first fact that was looked at expires; ``None`` where
             none does.
@@ -34,7 +57,7 @@ class Update:
     """
 
     at: datetime
-    added: tuple[Solution, ...]
+    added: tuple[TimedSolution, ...]
     removed: tuple[Solution, ...]
     valid_until: datetime | None
     error: SourceError | None
@@ -48,21 +71,30 @@ class Update:
         return tuple(name[1:] for name in self._tick.variables)
 
     @property
-    def results(self) -> list[Solution]:
-        """The whole answer as of the stream's newest update, with multiplicities."""
-        return [Solution(self._tick.variables, row) for row in self._tick.answer()]
+    def results(self) -> list[TimedSolution]:
+        """The whole answer as of the stream's newest update, with multiplicities.
+
+        When its solutions hold may have changed since they were added: facts are renewed.
+        """
+        variables = self._tick.variables
+        return [TimedSolution(variables, row, span) for row, span in self._tick.timed_answer()]
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The whole answer as a table."""
-        return table(self.variables, self.results)
+        rows = self._tick.answer()
+        return table(self.variables, [Solution(self._tick.variables, row) for row in rows])
 
     def to_json(self) -> dict[str, Any]:
-        """The update as a JSON object: instants in ISO 8601, solutions as SPARQL JSON bindings."""
+        """The update as a JSON object: instants in ISO 8601, solutions as SPARQL JSON bindings.
+
+        ``valid`` has, for each added solution, from when until when it holds.
+        """
         result: dict[str, Any] = {
             "at": format_instant(self.at),
             "added": [solution.to_json() for solution in self.added],
+            "valid": [[_text(each.valid_from), _text(each.valid_until)] for each in self.added],
             "removed": [solution.to_json() for solution in self.removed],
-            "valid_until": None if self.valid_until is None else format_instant(self.valid_until),
+            "valid_until": _text(self.valid_until),
         }
         if self.error is not None:
             result["error"] = str(self.error)
@@ -177,10 +209,15 @@ class Stream:
         return self._job
 
 
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else format_instant(instant)
+
+
 def _update(tick: Tick) -> Update:
+    added = zip(tick.added, tick.spans, strict=True)
     return Update(
         tick.at,
-        tuple(Solution(tick.variables, row) for row in tick.added),
+        tuple(TimedSolution(tick.variables, row, span) for row, span in added),
         tuple(Solution(tick.variables, row) for row in tick.removed),
         tick.valid_until,
         tick.error,

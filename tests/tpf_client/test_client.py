@@ -154,6 +154,7 @@ def test_a_stream_over_labels_gives_changes_and_ends_when_closed(
     assert second.to_json() == {
         "at": "2015-12-08T10:20:05Z",
         "added": [],
+        "valid": [],
         "removed": [
             {
                 "s": {"type": "uri", "value": EX + "a"},

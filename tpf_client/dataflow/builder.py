@@ -9,6 +9,7 @@ Source: SPARQL 1.1 Query Language, section 18.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from annotations.terms import Term, Variable, is_variable
 from tpf_client.dataflow.aggregates import accumulator
@@ -41,6 +42,27 @@ from tpf_client.sparql.ordering import sort_key
 Services = Callable[[Term], Leaves]
 
 
+class Core(NamedTuple):
+    """What a query's answer is made from, before projection and the other solution modifiers.
+
+    Args:
+        pattern: the pattern.
+        node: its solutions, with all their variables.
+        variables: those that the answer shows.
+        distinct: whether the answer shows equal solutions once.
+        offset: how many solutions the answer leaves out.
+    """
+
+    pattern: Pattern
+    node: Node
+    variables: tuple[Variable, ...]
+    distinct: bool
+    offset: int
+
+
+Watch = Callable[[Core], None]
+
+
 def build_query(
     query: algebra.Query,
     leaves: Leaves,
@@ -49,6 +71,7 @@ def build_query(
     *,
     services: Services | None = None,
     on_change: Callable[[Solution, int], None] | None = None,
+    watch: Watch | None = None,
 ) -> Output:
     """The dataflow of a query.
 
@@ -60,6 +83,7 @@ def build_query(
         environment: what expressions depend on.
         services: the leaves of the endpoint of SERVICE.
         on_change: see `Output`.
+        watch: told of the core of a SELECT query, where it has one, while the dataflow is built.
 
     Raises:
         UnsupportedQueryError: something in the query cannot be evaluated; nothing has run yet.
@@ -70,7 +94,7 @@ def build_query(
         pattern = algebra.Slice(pattern, 0, 1)
     if query.form == "DESCRIBE":
         return Output(*build_description(builder, query, pattern), None, on_change)
-    node, variables, order = builder.modified(pattern, None)
+    node, variables, order = builder.modified(pattern, None, watch)
     return Output(node, variables, order, on_change)
 
 
@@ -324,7 +348,7 @@ class Builder:
         return self._correlated(self.project(node, variables))
 
     def modified(
-        self, pattern: Pattern, seed: Node | None
+        self, pattern: Pattern, seed: Node | None, watch: Watch | None = None
     ) -> tuple[Node, tuple[Variable, ...], SortKey | None]:
         """A pattern with its solution modifiers.
 
@@ -349,6 +373,8 @@ class Builder:
         if isinstance(pattern, algebra.OrderBy):
             conditions, pattern = pattern.conditions, pattern.input
         node = self.build(pattern, None if sliced else self.seed(seed, variables))
+        if watch is not None:
+            watch(Core(pattern, node, variables, distinct, offset))
         if not conditions:
             return self._finished(node, variables, distinct, offset, limit)
         prepared = []

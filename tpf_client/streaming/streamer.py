@@ -5,12 +5,13 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeAlias
 
 from annotations.clock import Clock, ManualClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.changes import Change, Solution
+from tpf_client.dataflow.changes import UNBOUND, Change, Solution
 from tpf_client.dataflow.output import Output
 from tpf_client.errors import ClosedError, SourceError
 from tpf_client.fragments.fetcher import Fetcher
@@ -19,6 +20,7 @@ from tpf_client.planner.evaluation import Evaluation, Freshness
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.streaming.detection import Detected, detect_all
 from tpf_client.streaming.schedule import Schedule
+from tpf_client.streaming.validity import Span, Validity
 
 Row: TypeAlias = tuple[Term | None, ...]
 Build: TypeAlias = Callable[[FragmentLeaves, Evaluation], Output]
@@ -33,9 +35,11 @@ class Tick:
         at: its instant, on the server's clock.
         variables: what the rows are made of.
         added: rows that were not there before, repeated by multiplicity.
+        spans: when each of those holds.
         removed: rows that are gone.
         answer: gives the whole answer, in order where the query has one, as it is at the newest
             tick: decoding it takes time that changes do not.
+        timed_answer: gives the same, with when each row holds.
         valid_until: the instant at which the first fact that was looked at expires.
         error: why this evaluation failed; then nothing changed, and it will be tried again.
         warnings: what is wrong in the data; each is said once.
@@ -45,8 +49,10 @@ class Tick:
     at: datetime
     variables: tuple[Variable, ...]
     added: list[Row]
+    spans: list[Span]
     removed: list[Row]
     answer: Callable[[], list[Row]]
+    timed_answer: Callable[[], list[tuple[Row, Span]]]
     valid_until: datetime | None
     error: SourceError | None = None
     warnings: tuple[str, ...] = ()
@@ -200,7 +206,10 @@ class Streamer:
         """Plan the query anew."""
         evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
         leaves = FragmentLeaves(evaluation)
-        self.running = _Running(detected, evaluation, leaves, self._build(leaves, evaluation))
+        parts = detected.parts or (detected,)
+        validity = Validity(evaluation, labelled=all(each.how != "freshness" for each in parts))
+        output = self._build(leaves, evaluation)
+        self.running = _Running(detected, evaluation, leaves, output, validity)
         return self.running
 
     def _should_check(self, running: "_Running", checked_at: datetime) -> bool:
@@ -214,30 +223,43 @@ class Streamer:
 
     def _tick(self, running: "_Running", at: datetime, before: list[Row] | None) -> Tick:
         changes = running.take_changes()
-        if before is None:
-            added = [row for each, n in changes if n > 0 for row in [running.row(each)] * n]
-            removed = [row for each, n in changes if n < 0 for row in [running.row(each)] * -n]
-        else:
+        if before is not None:
             # Planned anew: this dataflow does not know what was there before.
-            then, now = Counter(before), Counter(running.rows())
-            added, removed = list((now - then).elements()), list((then - now).elements())
+            now = running.output.multiset()
+            now.subtract(running.encode(row) for row in before)
+            changes = list(now.items())
+        come = [(each, n) for each, n in changes if n > 0]
+        gone = [(each, -n) for each, n in changes if n < 0]
+        spans = running.validity.spans(come, at)
         warnings = tuple(each for each in running.evaluation.warnings if each not in self._told)
         self._told.update(warnings)
         return Tick(
             at,
             running.output.variables,
-            added,
-            removed,
-            running.rows,
-            running.evaluation.wake_at(),
+            added=running.decode(come),
+            spans=[span for copies in spans for span in copies],
+            removed=running.decode(gone),
+            answer=running.rows,
+            timed_answer=partial(running.timed_rows, at),
+            valid_until=running.evaluation.wake_at(),
             warnings=warnings,
             dynamic=running.detected.how != "static",
         )
 
     def _failure(self, running: "_Running", error: SourceError) -> Tick:
         running.hold_back()
-        rows = running.told_rows
-        return Tick(running.now(), running.output.variables, [], [], rows, None, error)
+        now = running.now()
+        return Tick(
+            now,
+            running.output.variables,
+            added=[],
+            spans=[],
+            removed=[],
+            answer=running.told_rows,
+            timed_answer=lambda: [(row, Span(None, now)) for row in running.told_rows()],
+            valid_until=None,
+            error=error,
+        )
 
 
 @dataclass(slots=True)
@@ -248,6 +270,7 @@ class _Running:
     evaluation: Evaluation
     leaves: FragmentLeaves
     output: Output
+    validity: Validity
     held_back: Counter[Solution] = field(default_factory=Counter)
 
     def now(self) -> datetime:
@@ -258,6 +281,15 @@ class _Running:
         """A solution in terms."""
         decode = self.evaluation.dictionary.decode
         return tuple([decode(each) if each else None for each in solution])
+
+    def encode(self, row: Row) -> Solution:
+        """A row as a solution."""
+        encode = self.evaluation.dictionary.encode
+        return tuple([UNBOUND if term is None else encode(term) for term in row])
+
+    def decode(self, changes: Sequence[Change]) -> list[Row]:
+        """Solutions as rows, as often as there are copies."""
+        return [row for solution, count in changes for row in [self.row(solution)] * count]
 
     def hold_back(self) -> None:
         """Keep what a failed evaluation changed until one succeeds."""
@@ -283,3 +315,10 @@ class _Running:
     def rows(self) -> list[Row]:
         """The whole answer."""
         return [self.row(each) for each in self.output.rows()]
+
+    def timed_rows(self, at: datetime) -> list[tuple[Row, Span]]:
+        """The whole answer with when each row holds."""
+        counts = list(self.output.multiset().items())
+        spans = zip(counts, self.validity.spans(counts, at), strict=True)
+        left = {solution: iter(copies) for (solution, _), copies in spans}
+        return [(self.row(each), next(left[each])) for each in self.output.rows()]

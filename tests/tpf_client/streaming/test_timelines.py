@@ -114,7 +114,7 @@ class Follower:
 
 
 @contextmanager
-def _serve(timeline: Timeline, **options: Any) -> Iterator[tuple[LiveServer, Publications]]:
+def serve(timeline: Timeline, **options: Any) -> Iterator[tuple[LiveServer, Publications]]:
     """A server to which the timeline is published as its clock goes on."""
     model = Publications(timeline.static)
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
@@ -172,7 +172,7 @@ def _play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> 
             for at, facts in timeline.batches
         ],
     )
-    with _serve(timeline, **options) as (server, model):
+    with serve(timeline, **options) as (server, model):
         until = min(timeline.instants()[-1], START + 12 * SECOND)
         _follow(server, view, model, queries, until)
 

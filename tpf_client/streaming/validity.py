@@ -1,0 +1,322 @@
+"""From when until when the solutions of a continuous query hold, as far as labels tell.
+
+A solution holds as long as the facts that it was made from: from the latest of their starts until
+the earliest of their ends. Which facts these are is read off the solution: it is put into the
+patterns of the query. So the dataflow carries no labels, and a fact that is merely renewed causes
+no work.
+
+- Join: the facts of both sides. Union: a solution for each branch whose facts are there.
+- OPTIONAL that matched: the facts of both sides; else, and for MINUS and NOT EXISTS, those of the
+  left side: that facts end can bring no match. Since when there was none, nobody says.
+- DISTINCT: until the last solution that shows the same ends.
+- Everything else (aggregates, OFFSET, subqueries, EXISTS, property paths, SERVICE, data without
+  labels): nothing that was looked at ends before the end that is given.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeAlias
+
+from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
+from tpf_client.dataflow.builder import Core
+from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
+from tpf_client.dataflow.exists_builder import conjuncts, first_exists
+from tpf_client.planner.evaluation import Evaluation
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import Exists, Pattern, in_scope
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+class Span(NamedTuple):
+    """When a solution holds: from `start` (inclusive) until `end` (exclusive), by the server's clock.
+
+    ``None``: no label tells a start, or an end, because all its facts are static.
+    """
+
+    start: datetime | None
+    end: datetime | None
+
+
+_Bounds: TypeAlias = tuple[datetime, datetime]
+_Derive: TypeAlias = Callable[[Solution, datetime], list[_Bounds]]
+"""From a solution and the present instant: the bounds of each way in which it comes about."""
+
+
+class _UnknownError(Exception):
+    """Of this kind of pattern, the facts of a solution cannot be read off."""
+
+
+class Validity:
+    """The spans of the solutions of one planned query.
+
+    Args:
+        evaluation: the query, before its dataflow is built.
+        labelled: whether all that changes carries labels.
+    """
+
+    def __init__(self, evaluation: Evaluation, *, labelled: bool) -> None:
+        self._evaluation = evaluation
+        self._labelled = labelled
+        self._core: _Core | None = None
+        if labelled:
+            evaluation.watch = self._watch
+
+    def spans(self, rows: Sequence[tuple[Solution, int]], at: datetime) -> list[list[Span]]:
+        """For each of these rows of the answer, as many spans as there are copies to tell of.
+
+        Args:
+            rows: rows of the present answer, and how many copies of each.
+            at: the present instant.
+        """
+        horizon = self._horizon(at)
+        fallback = Span(at, None if horizon == _LAST else horizon)
+        result = []
+        for row, count in rows:
+            bounds = None if self._core is None else self._core.bounds(row, count, at)
+            if bounds is None:
+                result.append([fallback] * count)
+            else:
+                result.append([_span(each, at, horizon) for each in bounds])
+        return result
+
+    def _watch(self, core: Core) -> None:
+        try:
+            self._core = _Core(core, self._evaluation)
+        except _UnknownError:
+            self._core = None
+
+    def _horizon(self, at: datetime) -> datetime:
+        """The earliest end of anything that is looked at."""
+        ends = []
+        for fragment in self._evaluation.fragments():
+            ends.append(fragment.expires)
+            if not self._labelled:
+                ends.append(fragment.fresh_until)
+        return min((end for end in ends if end is not None and end > at), default=_LAST)
+
+
+def _span(bounds: _Bounds, at: datetime, horizon: datetime) -> Span:
+    start, end = bounds
+    if end <= at:
+        # Its label lies in the past and its server shows it nevertheless.
+        end = horizon
+    return Span(None if start == _FIRST else start, None if end == _LAST else end)
+
+
+class _Core:
+    """What is shown of which solutions of a query's pattern."""
+
+    def __init__(self, core: Core, evaluation: Evaluation) -> None:
+        if core.offset:
+            raise _UnknownError
+        schema = core.node.schema
+        self._derive = _Compiler(evaluation, schema).derive(core.pattern)
+        self._distinct = core.distinct
+        self._exact = _exact(core.pattern)
+        self._whole: Callable[[Solution], Solution] | None = None
+        self._shown_of: dict[Solution, dict[Solution, int]] = {}
+        if set(schema) <= set(core.variables):
+            self._whole = projection(core.variables, schema)
+        else:
+            self._keep(core)
+
+    def _keep(self, core: Core) -> None:
+        """Remember what solutions are behind what is shown."""
+        shown_of, show = self._shown_of, projection(core.node.schema, core.variables)
+
+        def push(solution: Solution, count: int) -> None:
+            shown = show(solution)
+            solutions = shown_of.setdefault(shown, {})
+            total = solutions.get(solution, 0) + count
+            if total:
+                solutions[solution] = total
+                return
+            del solutions[solution]
+            if not solutions:
+                del shown_of[shown]
+
+        core.node.connect(push)
+
+    def bounds(self, row: Solution, count: int, at: datetime) -> list[_Bounds] | None:
+        """The bounds of that many copies of a row; ``None``: nobody knows.
+
+        Of more copies than are asked for, those that end first.
+        """
+        solutions = {self._whole(row): 1} if self._whole else self._shown_of.get(row, {})
+        found: list[_Bounds] = []
+        for solution, copies in solutions.items():
+            ways = self._derive(solution, at)
+            if self._distinct and ways:
+                starts, ends = zip(*ways, strict=True)
+                found.append((min(starts), max(ends)) if self._exact else (max(starts), min(ends)))
+            elif self._whole:
+                found = ways
+            elif len(ways) >= copies:
+                found += sorted(ways, key=_end)[:copies]
+            else:
+                return None
+        if self._distinct and found:
+            return [(min(start for start, _ in found), max(end for _, end in found))]
+        return sorted(found, key=_end)[:count] if len(found) >= count else None
+
+
+def _end(bounds: _Bounds) -> datetime:
+    return bounds[1]
+
+
+class _Compiler:
+    """Makes functions that tell from what facts a solution of a pattern comes."""
+
+    def __init__(self, evaluation: Evaluation, schema: Schema) -> None:
+        self._held = evaluation.held
+        self._decode = evaluation.dictionary.decode
+        self._schema = schema
+
+    def derive(self, pattern: Pattern) -> _Derive:
+        """The function of a pattern.
+
+        Raises:
+            _UnknownError: it cannot be told.
+        """
+        match pattern:
+            case algebra.BGP(patterns):
+                return self._bgp(tuple(dict.fromkeys(patterns)))
+            case algebra.Values():
+                return _always
+            case algebra.Join(left, right):
+                return _both(self.derive(left), self.derive(right))
+            case algebra.Union(left, right):
+                return _either(self.derive(left), self.derive(right))
+            case algebra.Extend(inner, _, expression):
+                if first_exists(expression) is not None:
+                    raise _UnknownError
+                return self.derive(inner)
+            case algebra.Filter(inner, condition):
+                derive = self.derive(inner)
+                for each in conjuncts(condition):
+                    if isinstance(each, Exists) and each.negated and _shrinks(each.pattern):
+                        derive = _since_now(derive)
+                    elif first_exists(each) is not None:
+                        raise _UnknownError
+                return derive
+            case algebra.Minus(left, right) if _shrinks(right):
+                return _since_now(self.derive(left))
+            case algebra.LeftJoin(left, right, condition) if _shrinks(right):
+                if condition is not None and first_exists(condition) is not None:
+                    raise _UnknownError
+                return _left_join(self.derive(left), self.derive(right))
+            case _:
+                raise _UnknownError
+
+    def _bgp(self, patterns: Sequence[QuadPattern]) -> _Derive:
+        quads = [self._quad(pattern) for pattern in patterns]
+        held = self._held
+
+        def derive(solution: Solution, _at: datetime) -> list[_Bounds]:
+            start, end = _FIRST, _LAST
+            for quad_of in quads:
+                quad = quad_of(solution)
+                if quad is None or quad not in held:
+                    return []
+                label = held.label(quad)
+                if label is not None:
+                    # An expiration does not tell since when a fact holds.
+                    start = max(start, _at if label.start is None else label.start)
+                    end = min(end, label.end)
+            return [(start, end)]
+
+        return derive
+
+    def _quad(self, pattern: QuadPattern) -> Callable[[Solution], Quad | None]:
+        decode = self._decode
+        terms = [Term("") if is_variable(term) else Term(term) for term in pattern]
+        places = [
+            (place, self._schema.index(Variable(term)))
+            for place, term in enumerate(pattern)
+            if is_variable(term)
+        ]
+
+        def quad_of(solution: Solution) -> Quad | None:
+            values = terms.copy()
+            for place, index in places:
+                if solution[index] == UNBOUND:
+                    return None
+                values[place] = decode(solution[index])
+            return Quad(*values)
+
+        return quad_of
+
+
+def _always(_solution: Solution, _at: datetime) -> list[_Bounds]:
+    return [(_FIRST, _LAST)]
+
+
+def _both(left: _Derive, right: _Derive) -> _Derive:
+    def derive(solution: Solution, at: datetime) -> list[_Bounds]:
+        others = right(solution, at)
+        return [
+            (max(start, other_start), min(end, other_end))
+            for start, end in left(solution, at)
+            for other_start, other_end in others
+        ]
+
+    return derive
+
+
+def _either(left: _Derive, right: _Derive) -> _Derive:
+    return lambda solution, at: left(solution, at) + right(solution, at)
+
+
+def _left_join(left: _Derive, right: _Derive) -> _Derive:
+    both, alone = _both(left, right), _since_now(left)
+    return lambda solution, at: both(solution, at) or alone(solution, at)
+
+
+def _since_now(derive: _Derive) -> _Derive:
+    return lambda solution, at: [(at, end) for _, end in derive(solution, at)]
+
+
+def _shrinks(pattern: Pattern) -> bool:
+    """Whether a pattern surely has no new solutions when facts end."""
+    match pattern:
+        case algebra.BGP() | algebra.Values() | algebra.Path():
+            return True
+        case algebra.Join(left, right) | algebra.Union(left, right):
+            return _shrinks(left) and _shrinks(right)
+        case algebra.Filter(inner, condition):
+            return first_exists(condition) is None and _shrinks(inner)
+        case algebra.Extend(inner, _, expression):
+            return first_exists(expression) is None and _shrinks(inner)
+        case _:
+            return False
+
+
+def _exact(pattern: Pattern) -> bool:
+    """Whether every way that is found is one in which a solution really comes about.
+
+    A branch of a union is taken where its facts are there, whatever it computes and tests.
+    """
+    match pattern:
+        case algebra.Union(left, right):
+            same = set(in_scope(left)) == set(in_scope(right))
+            return same and _plain(left) and _plain(right)
+        case algebra.Join(left, right) | algebra.LeftJoin(left, right):
+            return _exact(left) and _exact(right)
+        case algebra.Filter(inner, _) | algebra.Extend(inner, _, _) | algebra.Minus(inner, _, _):
+            return _exact(inner)
+        case _:
+            return True
+
+
+def _plain(pattern: Pattern) -> bool:
+    match pattern:
+        case algebra.BGP():
+            return True
+        case algebra.Join(left, right):
+            return _plain(left) and _plain(right)
+        case algebra.Union():
+            return _exact(pattern)
+        case _:
+            return False
