@@ -282,6 +282,10 @@ class Builder:
                 f"BIND of {pattern.variable} inside EXISTS, which has a value outside"
             )
         schema = inner.schema
+        source = pattern.expression
+        if isinstance(source, VariableRef) and source.variable in schema:
+            copy = {pattern.variable: source.variable}
+            return self.flow.add(Project(inner, (*schema, pattern.variable), copy))
         node, expression = self.without_exists(inner, pattern.expression)
         compute = self.compiler(node, len(schema) - depth).binding(expression)
         extended = Extend(node, pattern.variable, compute, volatile=is_volatile(expression))

@@ -12,6 +12,7 @@ in the order of their arrival.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Protocol, TypeAlias
 
 from annotations.terms import Term, Variable
@@ -80,11 +81,22 @@ class Operator(Protocol):
 
 def projection(source: Schema, target: Sequence[Variable]) -> Callable[[Solution], Solution]:
     """A function from solutions of one schema to another; absent variables become `UNBOUND`."""
-    positions = [source.index(name) if name in source else -1 for name in target]
-    if all(position >= 0 for position in positions):
-        if tuple(positions) == tuple(range(len(source))):
-            return lambda solution: solution
-        if len(positions) == 1:
-            (only,) = positions
+    return selection(places_of(source, target), len(source))
+
+
+def places_of(source: Schema, target: Sequence[Variable]) -> tuple[int, ...]:
+    """Where the variables of one schema are in another; -1 for absent ones."""
+    return tuple([source.index(name) if name in source else -1 for name in target])
+
+
+def selection(places: tuple[int, ...], width: int) -> Callable[[Solution], Solution]:
+    """A function that takes these places of solutions of a width; -1 gives `UNBOUND`."""
+    if places == tuple(range(width)):
+        return lambda solution: solution
+    if all(place >= 0 for place in places):
+        if len(places) > 1:
+            return itemgetter(*places)
+        if places:
+            (only,) = places
             return lambda solution: (solution[only],)
-    return lambda solution: tuple([solution[p] if p >= 0 else UNBOUND for p in positions])
+    return lambda solution: tuple([solution[p] if p >= 0 else UNBOUND for p in places])

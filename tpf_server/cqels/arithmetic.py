@@ -19,6 +19,8 @@ from tpf_server.cqels.dictionary import (
     DATE_TIME,
     DECIMAL,
     INTEGER,
+    MOST_INTEGER,
+    MOST_UNSCALED,
     SCALE_BITS,
     TAG,
     TAG_BITS,
@@ -186,7 +188,7 @@ class _Specialised:
         lines += writer.lines
         whole = f"({', '.join(results)},)" if self._several else results[0]
         lines.append(f"    return {whole}")
-        space = {"choose": self._choose, "slow": self._slow}
+        space = {"choose": self._choose, "slow": self._slow, "without_zeros": without_zeros}
         return compiled("\n".join(lines), "compute", space)
 
 
@@ -210,6 +212,8 @@ class _Writer:
                 format_ = format_of(identifier)
                 shift = _SHIFT if format_ & TAG == DECIMAL else TAG_BITS
                 return self._typed(f"({identifier >> shift})", format_)
+            case Call("ROUND" | "FLOOR" as name, (Call("/", operands),)):
+                return self._rounded_quotient(name, [self.write(each) for each in operands])
             case Call(name, arguments):
                 return self._call(name, [self.write(each) for each in arguments])
             case _:
@@ -232,15 +236,12 @@ class _Writer:
         if tag == BOOLEAN:
             return f"({1 << TAG_BITS | BOOLEAN} if {value} else {BOOLEAN})"
         value = self._keep(value)
-        most = 1 << (60 if tag == INTEGER else 55)
+        most = MOST_INTEGER if tag == INTEGER else MOST_UNSCALED
         if scale:
             places = self._keep(str(scale))
             self.lines += [
-                f"    while {places} and not {value} % 10:",
-                f"        {value} //= 10",
-                f"        {places} -= 1",
-                f"    if {places} > 17:",
-                "        return slow(row)",
+                f"    if not {value} % 10:",
+                f"        {value}, {places} = without_zeros({value}, {places})",
             ]
         self.lines += [f"    if not -{most} < {value} < {most}:", "        return slow(row)"]
         if tag == INTEGER:
@@ -277,6 +278,30 @@ class _Writer:
             return f"({left} {_COMPARISONS[name]} {right})", BOOLEAN, 0
         return self._keep(f"{left} {name} {right}"), tag, scale
 
+    def _rounded_quotient(
+        self, name: str, values: list[tuple[str, int, int]]
+    ) -> tuple[str, int, int]:
+        """The whole number of a quotient, without its 18 digits where they cannot matter.
+
+        They can only where the dividend is negative: to cut off towards zero is then not to round
+        down, and what was cut off may decide.
+        """
+        (left, left_tag, left_scale), (right, right_tag, right_scale) = values
+        positive = right.startswith("(") and right[1:-1].isdecimal() and int(right[1:-1]) > 0
+        power = _MOST_SCALE - left_scale + right_scale
+        if not positive or power < 0 or not {left_tag, right_tag} <= {INTEGER, DECIMAL}:
+            return self._unary(name, *self._call("/", values))
+        up, down = 10 ** max(0, right_scale - left_scale), 10 ** max(0, left_scale - right_scale)
+        divisor = int(right[1:-1]) * down
+        cut = f"-(-{left} * {10**power} // {right})"
+        one = 10**_MOST_SCALE
+        if name == "ROUND":
+            exact = f"({left} * {2 * up} + {divisor}) // {2 * divisor}"
+            careful = f"(2 * {cut} + {one}) // {2 * one}"
+        else:
+            exact, careful = f"{left} * {up} // {divisor}", f"{cut} // {one}"
+        return self._keep(f"{exact} if {left} >= 0 else {careful}"), DECIMAL, 0
+
     def _quotient(
         self, left: str, left_scale: int, right: str, right_scale: int
     ) -> tuple[str, int, int]:
@@ -310,6 +335,19 @@ class _Writer:
                 return self._keep(f"-(-{value} // {one})"), tag, 0
             case _:
                 raise _Unsupported
+
+
+def without_zeros(value: int, places: int) -> tuple[int, int]:
+    """An unscaled decimal and its scale without zeros at its end."""
+    if not value:
+        return 0, 0
+    for step in (16, 8, 4, 2, 1):
+        if places >= step:
+            shorter, rest = divmod(value, 10**step)
+            if not rest:
+                value = shorter
+                places -= step
+    return value, places
 
 
 def _scaled(text: str, power: int) -> str:

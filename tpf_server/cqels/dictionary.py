@@ -13,8 +13,10 @@ The three lowest bits are a tag:
 ===  =======================  ==============================================================
 
 A term is inlined only where its text can be had back exactly (``"042"`` goes through the table),
-and where the integer fits into 64 bits. The same term always has the same integer, so equality of
-terms is equality of integers. Source: paper 000, section 4.2.
+and where the integer fits into 64 bits; decimals may take 104, because quotients have 18 digits
+behind the point, and a longer integer costs far less than an entry of the table. The same term
+always has the same integer, so equality of terms is equality of integers. Source: paper 000,
+section 4.2.
 
 The table forgets. A stream brings new terms for ever; those that came with a stream and were last
 used before the oldest element that any window still holds are dropped by `forget_before`. Every
@@ -48,11 +50,12 @@ SERIAL: Final = 5
 _PREFIX_BITS: Final = 8
 SCALE_BITS: Final = 5
 _SCALE: Final = 0b11111
-_MOST: Final = 1 << 60
-_MOST_UNSCALED: Final = 1 << 55
+MOST_INTEGER: Final = 1 << 60
+MOST_UNSCALED: Final = 1 << 96
+MOST_SCALE: Final = 31
 
 _INTEGER_TEXT = re.compile(r"0|-?[1-9]\d{0,18}")
-_DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,17}))?")
+_DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,28})(?:\.(\d{1,31}))?")
 _DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _SERIAL_TEXT = re.compile(r"<(.*?)(0|[1-9]\d{0,14})>")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,7 +64,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 def inline_integer(value: int) -> TermId | None:
     """The integer of an ``xsd:integer``; ``None`` where it does not fit."""
-    return value << TAG_BITS | INTEGER if -_MOST < value < _MOST else None
+    return value << TAG_BITS | INTEGER if -MOST_INTEGER < value < MOST_INTEGER else None
 
 
 def inline_decimal(value: Decimal) -> TermId | None:
@@ -81,7 +84,7 @@ def inline_decimal(value: Decimal) -> TermId | None:
     if exponent > 0:
         unscaled *= 10**exponent
         exponent = 0
-    if unscaled >= _MOST_UNSCALED or exponent < -17:
+    if unscaled >= MOST_UNSCALED or exponent < -MOST_SCALE:
         return None
     return (((-unscaled if sign else unscaled) << SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
 
@@ -93,7 +96,7 @@ def written_decimal(text: str) -> TermId | None:
         return None
     minus, whole, fraction = match.groups(default="")
     unscaled = int(whole + fraction)
-    if unscaled >= _MOST_UNSCALED or (minus and not unscaled):
+    if unscaled >= MOST_UNSCALED or (minus and not unscaled):
         return None
     signed = -unscaled if minus else unscaled
     return ((signed << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL

@@ -44,6 +44,7 @@ from tpf_server.cqels.timestamps import EPOCH, milliseconds
 from tpf_server.cqels.typed_terms import InliningTypedTerms
 from tpf_server.cqels.window_registry import WindowRegistry
 from tpf_server.cqels.windows.matchers import EncodedTriple
+from tpf_server.cqels.windows.window_input import WindowInput
 
 _HOUSEKEEPING: Final = 64
 _ADAPTATION: Final = 1024
@@ -337,16 +338,31 @@ class Engine(StaticGraphs):
     # -------------------------------------------------------------------------------- tick
 
     def arrive_record(
-        self, stream: Stream, shape: Any, subject: int, objects: Sequence[int], at: int
+        self,
+        stream: Stream,
+        takers: Sequence[WindowInput],
+        subject: int,
+        rows: Sequence[Solution],
+        at: int,
+        triples: int,
     ) -> None:
-        """An encoded record arrives, whose takers are known (see `Stream.shape`)."""
+        """An encoded record arrives, whose takers are known (see `Stream.shape`).
+
+        Args:
+            stream: where.
+            takers: who take a row of it.
+            subject: its subject.
+            rows: one for each taker.
+            at: its time.
+            triples: how many triples it is.
+        """
         if self.time is not None and at < self.time:
             self.dropped += 1
             return
         self._begin(at)
-        stream.record(at, len(objects))
-        for entry, make in shape:
-            entry.arrive_star(at, subject, make(subject, objects))
+        stream.record(at, triples)
+        for taker, row in zip(takers, rows, strict=True):
+            taker.arrive_star(at, subject, row)
         self._end()
 
     def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:

@@ -184,6 +184,8 @@ class MultiwayJoin(Node):
 
     def _generated(self, start: int, order: tuple[int, ...]) -> Callable[[Solution, int], None]:
         each = self.inputs[start]
+        if not order and not self._conditions and each.variables == self.schema:
+            return self.emit
         names: dict[str, Any] = {"emit": self.emit}
         numbers: dict[Variable, int] = {}
         for name in each.variables:

@@ -6,24 +6,35 @@ them, and which of the values, is found out once for all, and only those values 
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 from annotations.terms import Term
-from tpf_client.dataflow.changes import TermId
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_server.cqels.dictionary import (
+    DATE_TIME,
     DECIMAL,
+    INTEGER,
+    MOST_INTEGER,
+    MOST_SCALE,
+    MOST_UNSCALED,
     SCALE_BITS,
     TAG_BITS,
+    InliningDictionary,
     inline_instant,
     inline_integer,
 )
 from tpf_server.cqels.errors import ElementError
+from tpf_server.cqels.row_index import compiled
+from tpf_server.cqels.timestamps import EPOCH
+from tpf_server.cqels.windows.window_input import WindowInput
 
 if TYPE_CHECKING:
     from tpf_server.cqels.engine import Engine
     from tpf_server.cqels.streams import Stream
 
+# No number that is inlined has as many digits.
+_EXACT: Final = Context(prec=100)
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 Value = str | int | Decimal | datetime
 
@@ -55,8 +66,8 @@ class RecordFeed:
         self._prefix = subjects
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._version = -1
-        self._shape: Any = None
-        self._used: list[int] = []
+        self._takers: list[WindowInput] | None = None
+        self._rows: Callable[[TermId, Sequence[Value]], tuple[Solution, ...]] = _unprepared
 
     def push(self, subject: str | int, values: Sequence[Value], timestamp: int) -> None:
         """A record arrives.
@@ -73,36 +84,47 @@ class RecordFeed:
         engine = self._engine
         stream = self._stream
         if self._version != stream.version:
-            self._prepare()
+            self._prepare(values)
         if engine.time is None or timestamp > engine.time:
             self._dictionary.now = timestamp
-        if type(subject) is int:
-            if self._code is None:
-                number = self._encode(f"<{self._prefix}{subject}>")
-            else:
-                number = self._dictionary.serial(self._code, subject)
-        else:
+        if type(subject) is not int:
             number = self._encode(subject)  # type: ignore[arg-type]
-        encode = self.value
-        if self._shape is None or engine.reorders or stream.counting:
+        elif self._code is None:
+            number = self._encode(f"<{self._prefix}{subject}>")
+        else:
+            number = self._dictionary.serial(self._code, subject)
+        if self._takers is None or engine.reorders or stream.counting:
             triples = [
-                (number, predicate, encode(value))
+                (number, predicate, self.value(value))
                 for predicate, value in zip(self._predicates, values, strict=True)
             ]
             engine.arrive(stream, triples, timestamp)
             return
-        objects: list[TermId] = [0] * len(self._predicates)
-        for place in self._used:
-            objects[place] = encode(values[place])
-        engine.arrive_record(stream, self._shape, number, objects, timestamp)
+        if len(values) != len(self._predicates):
+            raise ElementError(f"{len(values)} values for {len(self._predicates)} predicates")
+        rows = self._rows(number, values)
+        engine.arrive_record(stream, self._takers, number, rows, timestamp, len(values))
 
-    def _prepare(self) -> None:
+    def _prepare(self, values: Sequence[Value]) -> None:
+        """Find out who takes which values, and make the code for values that look like these."""
         self._version = self._stream.version
-        self._shape = self._stream.shape(self._predicates)
-        used = set()
-        for entry, _ in self._shape or ():
-            used |= {self._predicates.index(each) for each in entry.matcher.predicates}
-        self._used = sorted(used)
+        shape = self._stream.shape(self._predicates)
+        if shape is None:
+            self._takers = None
+            return
+        self._takers = [entry for entry, _ in shape]
+        columns = [place for _, place in shape]
+        names: dict[str, Any] = {"value": self.value}
+        lines = ["def rows(subject, values):"]
+        for place in sorted({place for places in columns for place in places if place >= 0}):
+            lines.append(f"    v = values[{place}]")
+            lines += column_encoder(f"o{place}", values[place], self._dictionary, names)
+        made = []
+        for places in columns:
+            row = ", ".join("subject" if place < 0 else f"o{place}" for place in places)
+            made.append(f"({row},)")
+        lines.append(f"    return ({''.join(f'{each}, ' for each in made)})")
+        self._rows = compiled("\n".join(lines), "rows", names)
 
     def value(self, value: Value) -> TermId:
         """The integer of a value."""
@@ -111,6 +133,59 @@ class RecordFeed:
             return self._encode(value)  # type: ignore[arg-type]
         found = encoder(value)
         return self._encode(_text(value)) if found is None else found
+
+
+def _unprepared(_subject: TermId, _values: Sequence[Value]) -> tuple[Solution, ...]:
+    raise AssertionError("nobody said yet who takes which values")
+
+
+def column_encoder(
+    target: str, example: Value, dictionary: InliningDictionary, names: dict[str, Any]
+) -> list[str]:
+    """Statements that encode `v`, fast where it looks like an example.
+
+    Args:
+        target: the name of the result.
+        example: another value of the same column.
+        dictionary: the integers of terms.
+        names: takes up what the statements refer to; `value` encodes whatever there is.
+    """
+    careful = f"        {target} = value(v)"
+    kind = type(example)
+    if kind is int:
+        inside = f"type(v) is int and {-MOST_INTEGER} < v < {MOST_INTEGER}"
+        return [f"    {target} = v << {TAG_BITS} | {INTEGER} if {inside} else value(v)"]
+    if kind is str:
+        names["known"] = dictionary.known
+        return [f"    {target} = type(v) is str and known(v) or value(v)"]
+    if isinstance(example, datetime):
+        names.update(datetime=datetime, epoch=EPOCH)
+        return [
+            "    d = v - epoch if type(v) is datetime and v.tzinfo is not None else None",
+            "    if d is None or d.microseconds:",
+            careful,
+            "    else:",
+            "        seconds = d.days * 86400 + d.seconds",
+            f"        {target} = seconds * 1000000 << {TAG_BITS} | {DATE_TIME}",
+        ]
+    scale = -int(example.as_tuple().exponent) if isinstance(example, Decimal) else -1
+    if not 0 <= scale <= MOST_SCALE:
+        return [f"    {target} = value(v)"]
+    names["Decimal"] = Decimal
+    names[f"alike{scale}"] = Decimal((0, (1,), -scale)).same_quantum
+    names[f"power{scale}"] = Decimal(10**scale)
+    names["times"] = _EXACT.multiply
+    tag = scale << TAG_BITS | DECIMAL
+    return [
+        # Nought may have a sign, which its integer has not.
+        f"    if type(v) is Decimal and alike{scale}(v) and v:",
+        f"        n = times(v, power{scale}).__trunc__()",
+        f"        {target} = n << {SCALE_BITS + TAG_BITS} | {tag}",
+        f"        if not -{MOST_UNSCALED} < n < {MOST_UNSCALED}:",
+        f"    {careful}",
+        "    else:",
+        careful,
+    ]
 
 
 def _decimal(value: Decimal) -> TermId | None:

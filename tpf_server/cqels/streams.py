@@ -13,7 +13,7 @@ from tpf_server.cqels.windows.matchers import EncodedTriple, StarMatcher
 from tpf_server.cqels.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
-_Shape = list[tuple[WindowInput, Callable[..., Solution]]]
+_Shape = list[tuple[WindowInput, tuple[int, ...]]]
 _SHAPES = 1024
 _Key = tuple[TermId | None, TermId | None, TermId | None]
 
@@ -95,9 +95,11 @@ class Stream:
         if all(triple[0] == subject for triple in triples):
             shape = self.shape(tuple([triple[1] for triple in triples]))
             if shape is not None:
-                objects = [triple[2] for triple in triples]
-                for entry, make in shape:
-                    entry.arrive_star(at, subject, make(subject, objects))
+                # The subject comes last, so that its place, -1, is the place in this list too.
+                terms = [triple[2] for triple in triples]
+                terms.append(subject)
+                for entry, places in shape:
+                    entry.arrive_star(at, subject, tuple([terms[place] for place in places]))
                 return
         calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]] = []
         for offset, triple in enumerate(triples):
@@ -112,10 +114,10 @@ class Stream:
             entry.arrive(number if entry.by_count else at, matching)
 
     def shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
-        """Who takes an element with one subject and these predicates, and what row of it.
+        """Who takes an element with one subject and these predicates, and where rows come from.
 
-        ``None`` where it is not as simple as that: where some pattern takes single triples of it,
-        or only a part of a star.
+        See `StarMatcher.places`. ``None`` where it is not as simple as that: where some pattern
+        takes single triples of it, or only a part of a star.
         """
         if predicates not in self._shapes:
             if len(self._shapes) >= _SHAPES:
@@ -126,14 +128,14 @@ class Stream:
     def _find_shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
         if self._by_mask or any(each in self._only_predicates for each in predicates):
             return None
-        found: dict[int, tuple[WindowInput, Callable[..., Solution]]] = {}
+        found: dict[int, tuple[WindowInput, tuple[int, ...]]] = {}
         for predicate in predicates:
             for entry in self._stars.get(predicate, ()):
                 assert isinstance(entry.matcher, StarMatcher)
-                make = entry.matcher.shape(predicates)
-                if make is None:
+                places = entry.matcher.places(predicates)
+                if places is None:
                     return None
-                found[entry.number] = (entry, make)
+                found[entry.number] = (entry, places)
         return [found[number] for number in sorted(found)]
 
     def record(self, at: int, triples: int) -> None:

@@ -21,7 +21,7 @@ EXPRESSIONS = [
     "?a + ?b", "?a - ?b", "?a * ?b", "?a / ?b", "1 / ?b", "?a / -0.7", "- ?a",
     "?a > ?b", "?a = ?b", "?a != 2.0", "!(?a <= ?b)",
     "?a > 0 && ?b < 300", "?a > 0 || ?b < 300",
-    "FLOOR(?a / ?b)", "CEIL(?a - 3)", "ROUND(?a)", "(?a + ?b) * (?a - ?b)",
+    "FLOOR(?a / 0.7)", "ROUND(?a / 3)", "ROUND((?a - ?b) / 4.0)", "FLOOR(?a / ?b)", "CEIL(?a - 3)", "ROUND(?a)", "(?a + ?b) * (?a - ?b)",
 ]  # fmt: skip
 
 terms = st.one_of(
@@ -29,6 +29,7 @@ terms = st.one_of(
     st.integers(-30, 30).map(lambda value: f'"{value}"^^<{XSD}integer>'),
     st.decimals(-200, 200, places=6).map(lambda value: f'"{value:f}"^^<{XSD}decimal>'),
     st.decimals(-(10**12), 10**12, places=2).map(lambda value: f'"{value:f}"^^<{XSD}decimal>'),
+    st.decimals(-(10**20), 10**20, places=9).map(lambda value: f'"{value:f}"^^<{XSD}decimal>'),
     st.sampled_from(
         [f'"1.5"^^<{XSD}double>', '"x"', "<urn:x>", f'"true"^^<{XSD}boolean>', None]
         + [f'"2013-01-01T00:0{minute}:00Z"^^<{XSD}dateTime>' for minute in range(3)]

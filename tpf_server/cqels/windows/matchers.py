@@ -6,7 +6,6 @@ from operator import itemgetter
 
 from annotations.terms import Variable, is_variable
 from tpf_client.dataflow.changes import Solution, TermDictionary, TermId
-from tpf_server.cqels.row_index import compiled
 
 EncodedTriple = tuple[TermId, TermId, TermId]
 Place = int  # a column of the row (0 and up), or the complement of a position in the constants
@@ -107,23 +106,20 @@ class StarMatcher:
                 return None
         return tuple([subject if at < 0 else values[at] for at in self._sources])
 
-    def shape(self, predicates: Sequence[TermId]) -> Callable[..., Solution] | None:
-        """How to make the row of an element with one subject and these predicates in this order.
+    def places(self, predicates: Sequence[TermId]) -> tuple[int, ...] | None:
+        """Where the row of an element with one subject and these predicates comes from.
 
         Returns:
-            A function of the subject and the objects; ``None`` where not every pattern has exactly
-            one of the predicates, or where more than variables must be looked at.
+            For each column the place of its predicate, -1 for the subject; ``None`` where not every
+            pattern has exactly one of the predicates, or where more than variables must be looked
+            at.
         """
         if self._same or not self.subject[0] or not all(free for free, _ in self.objects):
             return None
         if any(predicates.count(own) != 1 for own in self.predicates):
             return None
-        places = [predicates.index(own) for own in self.predicates]
-        takes = ", ".join("subject" if at < 0 else f"objects[{places[at]}]" for at in self._sources)
-        make: Callable[..., Solution] = compiled(
-            f"def make(subject, objects):\n    return ({takes},)", "make", {}
-        )
-        return make
+        found = [predicates.index(own) for own in self.predicates]
+        return tuple([-1 if at < 0 else found[at] for at in self._sources])
 
     def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[TermId]]:
         """The objects that these triples of `subject` have for each pattern."""

@@ -33,43 +33,47 @@ class StarContent:
     Args:
         matcher: the patterns.
         emit: is told of each row that comes (1) or goes (-1), or of several copies.
+
+    Attributes:
+        live: by subject: the row of the only element that has anything of it, or all that several
+            elements have. A window may put in and take out rows of the first kind itself.
     """
 
     def __init__(self, matcher: StarMatcher, emit: Emit) -> None:
         self._matcher = matcher
         self._emit = emit
-        self._live: dict[TermId, Solution | _Mixed] = {}
+        self.live: dict[TermId, Solution | _Mixed] = {}
 
     def __len__(self) -> int:
-        return len(self._live)
+        return len(self.live)
 
     def insert(self, subject: TermId, brought: Brought) -> None:
         """What one element brings of `subject`: objects pattern by pattern, or a whole row."""
-        content = self._live.get(subject)
+        content = self.live.get(subject)
         if content is None:
             row = self._single(subject, brought) if isinstance(brought, list) else brought
             if row is not None:
-                self._live[subject] = row
+                self.live[subject] = row
                 self._emit(row, 1)
                 return
-            content = self._live[subject] = _Mixed(len(brought))
+            content = self.live[subject] = _Mixed(len(brought))
         elif isinstance(content, tuple):
             mixed = _Mixed(len(self._matcher.predicates))
             for objects, (value,) in zip(mixed.objects, self._parts(content), strict=True):
                 objects[value] = 1
-            content = self._live[subject] = mixed
+            content = self.live[subject] = mixed
         self._change(subject, content, self._parts(brought), 1)
 
     def expire(self, subject: TermId, brought: Brought) -> None:
         """That goes again."""
-        content = self._live[subject]
+        content = self.live[subject]
         if isinstance(content, tuple):
-            del self._live[subject]
+            del self.live[subject]
             self._emit(content, -1)
             return
         self._change(subject, content, self._parts(brought), -1)
         if not any(content.objects):
-            del self._live[subject]
+            del self.live[subject]
 
     def _parts(self, brought: Brought) -> Parts:
         """Objects pattern by pattern."""

@@ -149,7 +149,22 @@ class WindowInput:
     def arrive_star(self, at: int, subject: TermId, row: Solution) -> None:
         """Take an element that holds the whole star of its subject."""
         self.used = True
-        self._enter(at, (subject, row))
+        star = self._star
+        assert star is not None
+        if self._slide is not None or subject in star.live:
+            self._enter(at, (subject, row))
+            return
+        # What most elements come to, without the steps in between.
+        star.live[subject] = row
+        if self.keeps_log:
+            self._log.append((at, (subject, row)))
+        else:
+            self._rows += 1
+        if self._bag is not None:
+            self._bag.change(row, 1)
+        self.recent.append(row)
+        for consumer in self.consumers:
+            consumer.route(row, 1)
 
     def _enter(self, at: int, item: Any) -> None:
         if self._slide is not None and (self._boundary is None or at > self._boundary):
@@ -190,12 +205,22 @@ class WindowInput:
         else:
             first = now - self._width
         log = self._log
+        bag = self._bag
         star = self._star
         if star is not None:
+            live = star.live
             while log and log[0][0] < first:
-                star.expire(*log.popleft()[1])
+                subject, brought = log.popleft()[1]
+                row = live[subject]
+                if type(row) is not tuple:
+                    star.expire(subject, brought)
+                    continue
+                del live[subject]
+                if bag is not None:
+                    bag.change(row, -1)
+                for consumer in self._leavers:
+                    consumer.route(row, -1)
             return
-        bag = self._bag
         while log and log[0][0] < first:
             row = log.popleft()[1]
             if bag is not None:
