@@ -1,28 +1,49 @@
 """``tpf-continuous``: continuous queries over files, from the command line."""
 
-import heapq
+import json
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
+from tpf_server.continuous.languages import CSPARQL, is_csparql
 from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.elements import Element, read_lines
+from tpf_server.cqels.elements import merged_files
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.errors import ContinuousSyntaxError, ElementError
-from tpf_server.cqels.semantics import SEMANTICS
-from tpf_server.cqels.static_data import StoreGraph
+from tpf_server.cqels.semantics import CQELS, SEMANTICS
+from tpf_server.cqels.static_files import load
+from tpf_server.csparql import command as csparql
+from tpf_server.csparql.command import Drawing, EngineName
+from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.errors import ServerError
-from tpf_server.store.opening import is_store, open_store
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+
+Files = list[tuple[str, Path]]
+_POLICIES = (*SEMANTICS, CSPARQL)
 
 
 @app.callback()
 def _group() -> None:
     """Continuous queries over files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is to be done: texts of queries, static data, streams."""
+
+    queries: Sequence[str]
+    static: Sequence[Path]
+    graphs: Files
+    streams: Files
+    lateness: int
+    skip_malformed: bool
 
 
 @app.command()
@@ -33,29 +54,79 @@ def run(
     ] = None,
     graph: Annotated[list[str] | None, typer.Option(help="IRI=FILE of a named graph")] = None,
     stream: Annotated[list[str] | None, typer.Option(help="IRI=FILE of a stream")] = None,
-    semantics: Annotated[str, typer.Option(help=", ".join(SEMANTICS))] = "cqels",
+    semantics: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(_POLICIES)}; where it is not given the queries tell"),
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="spark: for C-SPARQL only")
+    ] = EngineName.NATIVE,
     lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
     skip_malformed: Annotated[bool, typer.Option(help="leave malformed lines out")] = False,
+    explain: Annotated[bool, typer.Option(help="show how queries are evaluated, and stop")] = False,
+    drawing: Annotated[Drawing, typer.Option(help="how --explain shows C-SPARQL")] = Drawing.TEXT,
+    master: Annotated[str, typer.Option(help="of Spark: local[*], spark://…")] = "local[*]",
+    work: Annotated[
+        Path | None,
+        typer.Option(help="where Spark keeps its checkpoints; the same one again goes on"),
+    ] = None,
 ) -> None:
-    """Play streams through queries; a line ``sequence, query, values`` for each result."""
-    try:
-        if semantics not in SEMANTICS:
-            raise typer.BadParameter(f"{semantics!r} is none of {', '.join(SEMANTICS)}")
-        engine = Engine(semantics=SEMANTICS[semantics], lateness=lateness)
-        _load(engine, static or [], graph or [])
-        files = [_pair(each) for each in stream or []]
-        if output is None:
-            _play(engine, queries, files, sys.stdout, skip_malformed=skip_malformed)
+    """Play streams through queries; a line for each result.
+
+    A line has the number of the arrival (in C-SPARQL: the instant of the evaluation, in
+    milliseconds since 1970), the number of the query and the values, separated by tabulators.
+    """
+    with _errors_in_a_line(), _opened(output) as out:
+        task = _Task(
+            [_text(each) for each in queries],
+            static or [],
+            [_pair(each) for each in graph or []],
+            [_pair(each) for each in stream or []],
+            lateness,
+            skip_malformed,
+        )
+        policy = semantics or _told(task.queries)
+        if policy not in _POLICIES:
+            raise typer.BadParameter(f"{policy!r} is none of {', '.join(_POLICIES)}")
+        if engine is EngineName.SPARK and policy != CSPARQL:
+            raise typer.BadParameter("only C-SPARQL runs on Spark")
+        if policy != CSPARQL:
+            _run_cqels(task, policy, out, explain=explain)
+        elif explain:
+            made = CsparqlEngine()
+            load(made, task.static, task.graphs)
+            for text in task.queries:
+                out.write(csparql.explain(made, text, drawing))
         else:
-            with output.open("w", encoding="utf-8") as file:
-                _play(engine, queries, files, file, skip_malformed=skip_malformed)
+            _run_csparql(task, engine, master, work, out)
+
+
+@contextmanager
+def _errors_in_a_line() -> Iterator[None]:
+    try:
+        yield
     except ContinuousSyntaxError as error:
         typer.echo(f"{error}\n{error.pointed}", err=True)
         raise typer.Exit(2) from None
     except (ServerError, OSError) as error:
         typer.echo(f"tpf-continuous: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[TextIO]:
+    if output is None:
+        yield sys.stdout
+        return
+    with output.open("w", encoding="utf-8") as file:
+        yield file
+
+
+def _text(query: str) -> str:
+    if "{" in query:
+        return query
+    return Path(query).read_text(encoding="utf-8")
 
 
 def _pair(text: str) -> tuple[str, Path]:
@@ -65,60 +136,57 @@ def _pair(text: str) -> tuple[str, Path]:
     return iri, Path(path)
 
 
-def _load(engine: Engine, static: list[Path], graphs: list[str]) -> None:
-    for path in static:
-        if path.is_dir() and is_store(path):
-            engine.attach(StoreGraph(open_store(path)))
-        else:
-            engine.load(path)
-    for each in graphs:
-        iri, path = _pair(each)
-        if path.is_dir() and is_store(path):
-            engine.attach(StoreGraph(open_store(path)), engine.resolve(iri))
-        else:
-            engine.load(path, engine.resolve(iri))
+def _told(queries: Sequence[str]) -> str:
+    """The semantics that the language of the queries has."""
+    languages = {is_csparql(text) for text in queries}
+    if len(languages) > 1:
+        raise typer.BadParameter("some of the queries are CQELS-QL and some C-SPARQL")
+    return CSPARQL if languages.pop() else CQELS.name
 
 
-def _play(
-    engine: Engine,
-    queries: list[str],
-    files: list[tuple[str, Path]],
-    output: TextIO,
-    *,
-    skip_malformed: bool,
+def _run_csparql(
+    task: _Task, engine: EngineName, master: str, work: Path | None, output: TextIO
 ) -> None:
-    for number, query in enumerate(queries):
-        engine.register(_text(query), _Writer(output, number))
+    with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
+        played = csparql.run(
+            task.queries,
+            task.static,
+            task.graphs,
+            task.streams,
+            output,
+            engine=engine,
+            lateness=task.lateness,
+            skip_malformed=task.skip_malformed,
+            master=master,
+            work=work or Path(temporary),
+        )
+    _report(played.malformed, played.late, "came after their evaluations")
+
+
+def _run_cqels(task: _Task, policy: str, output: TextIO, *, explain: bool) -> None:
+    engine = Engine(semantics=SEMANTICS[policy], lateness=task.lateness)
+    load(engine, task.static, task.graphs)
+    for number, text in enumerate(task.queries):
+        registered = engine.register(text, _Writer(output, number))
+        if explain:
+            output.write(json.dumps(registered.explain(), indent=2) + "\n")
+    if explain:
+        return
     skipped = 0
-    for _, name, item in heapq.merge(
-        *(_elements(engine.resolve(iri), path) for iri, path in files), key=lambda each: each[0]
-    ):
+    for _, stream, item in merged_files((engine.name(iri), path) for iri, path in task.streams):
         if isinstance(item, ElementError):
-            if not skip_malformed:
+            if not task.skip_malformed:
                 raise item
             skipped += 1
             continue
-        engine.push(name, item.triples, item.at)
+        engine.push(stream, item.triples, item.at)
     engine.finish()
-    if skipped or engine.dropped:
-        typer.echo(f"{skipped} malformed lines, {engine.dropped} late elements left out", err=True)
+    _report(skipped, engine.dropped, "left out")
 
 
-def _text(query: str) -> str:
-    if "{" in query:
-        return query
-    return Path(query).read_text(encoding="utf-8")
-
-
-def _elements(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
-    last = 0
-    with path.open(encoding="utf-8") as lines:
-        for item in read_lines(lines):
-            if isinstance(item, ElementError):
-                yield last, stream, ElementError(f"{path}: {item}")
-            else:
-                last = item.at
-                yield item.at, stream, item
+def _report(malformed: int, late: int, what: str) -> None:
+    if malformed or late:
+        typer.echo(f"{malformed} malformed lines left out, {late} late elements {what}", err=True)
 
 
 class _Writer:

@@ -11,10 +11,12 @@ RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
 A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601.
 """
 
+import heapq
 import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyoxigraph as ox
@@ -104,6 +106,35 @@ def read_lines(lines: Iterable[str]) -> Iterator[Element | ElementError]:
         pending = (at, graph, [triple], number)
     if pending is not None:
         yield _finished(pending)
+
+
+def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
+    """The elements of a file of lines, each with its timestamp and its stream.
+
+    An error stands in the place of a malformed line, at the time of the element before it.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    last = 0
+    with path.open(encoding="utf-8") as lines:
+        for item in read_lines(lines):
+            if isinstance(item, ElementError):
+                yield last, stream, ElementError(f"{path}: {item}")
+            else:
+                last = item.at
+                yield item.at, stream, item
+
+
+def merged_files(
+    files: Iterable[tuple[str, Path]],
+) -> Iterator[tuple[int, str, Element | ElementError]]:
+    """The elements of several streams, each with its file, in the order of their timestamps.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    return heapq.merge(*(read_file(*each) for each in files), key=lambda each: each[0])
 
 
 def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> Element:

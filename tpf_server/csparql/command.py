@@ -1,55 +1,59 @@
 """What ``tpf-continuous run --semantics csparql`` does."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import TextIO
 
-from tpf_server.cqels.static_data import StoreGraph
+from tpf_server.cqels.static_files import load
 from tpf_server.csparql.denotation import denotational_graph
-from tpf_server.csparql.drawing import as_mermaid, as_text
-from tpf_server.csparql.engine import CsparqlEngine, term
+from tpf_server.csparql.drawing import as_graphviz, as_mermaid, as_text
+from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.csparql.files import Played, play, play_on_spark
-from tpf_server.store.opening import is_store, open_store
-
-EngineName = Literal["native", "spark"]
 
 
-def load(engine: CsparqlEngine, static: Sequence[Path], graphs: Sequence[tuple[str, Path]]) -> None:
-    """Give an engine its static data: RDF files, or stores that a loader wrote.
+class EngineName(StrEnum):
+    """What executes a query."""
 
-    Raises:
-        ContinuousError: a file cannot be read.
-        StoreFormatError: a store cannot be opened.
-    """
-    for name, path in [*((None, path) for path in static), *graphs]:
-        if path.is_dir() and is_store(path):
-            engine.attach(StoreGraph(open_store(path)), name)
-        else:
-            engine.load(path, name)
+    NATIVE = "native"
+    SPARK = "spark"
 
 
-def explain(engine: CsparqlEngine, text: str, *, mermaid: bool = False) -> str:
+class Drawing(StrEnum):
+    """How graphs are shown."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    GRAPHVIZ = "graphviz"
+
+
+def explain(engine: CsparqlEngine, text: str, drawing: Drawing = Drawing.TEXT) -> str:
     """The operator graph of a query as it is written and as it runs, and its denotational graph.
 
     Args:
         engine: has the static data, which decide what is static.
         text: C-SPARQL.
-        mermaid: whether they are drawn as Mermaid flowcharts.
+        drawing: as text, as Markdown with Mermaid flowcharts, or as three graphs in DOT.
 
     Raises:
         ContinuousQueryError: the text is no query.
     """
     initial, final = engine.explain(text)
-    draw = as_mermaid if mermaid else as_text
     denotation = denotational_graph(final)
-    parts = {
-        "Operators as written": draw(initial),
-        "Operators as they run": draw(final),
-        "Static and streaming": denotation.as_mermaid() if mermaid else denotation.as_text(),
-    }
-    if mermaid:
-        return "\n".join(f"### {title}\n\n```mermaid\n{body}```\n" for title, body in parts.items())
-    return "\n".join(f"{title}\n\n{body}" for title, body in parts.items())
+    titles = ("Operators as written", "Operators as they run", "Static and streaming")
+    match drawing:
+        case Drawing.MERMAID:
+            bodies = (as_mermaid(initial), as_mermaid(final), denotation.as_mermaid())
+            pieces = [
+                f"### {t}\n\n```mermaid\n{b}```\n" for t, b in zip(titles, bodies, strict=True)
+            ]
+        case Drawing.GRAPHVIZ:
+            bodies = (as_graphviz(initial), as_graphviz(final), denotation.as_graphviz())
+            pieces = [f"// {t}\n{b}" for t, b in zip(titles, bodies, strict=True)]
+        case Drawing.TEXT:
+            bodies = (as_text(initial), as_text(final), denotation.as_text())
+            pieces = [f"{t}\n\n{b}" for t, b in zip(titles, bodies, strict=True)]
+    return "\n".join(pieces)
 
 
 def run(
@@ -59,7 +63,7 @@ def run(
     streams: Sequence[tuple[str, Path]],
     output: TextIO,
     *,
-    engine: EngineName = "native",
+    engine: EngineName = EngineName.NATIVE,
     lateness: int = 0,
     skip_malformed: bool = False,
     master: str = "local[*]",
@@ -73,7 +77,7 @@ def run(
         graphs: IRI and file (or store) of each named graph.
         streams: IRI and file of each stream.
         output: see `tpf_server.csparql.files`.
-        engine: ``native`` or ``spark``.
+        engine: what executes them.
         lateness: how late elements may be, in milliseconds.
         skip_malformed: whether malformed lines are left out.
         master: of Spark.
@@ -84,8 +88,8 @@ def run(
     """
     made = CsparqlEngine(lateness=lateness, strict=not skip_malformed)
     load(made, static, graphs)
-    named = {str(term(iri))[1:-1]: path for iri, path in streams}
-    if engine == "native":
+    named = {str(made.name(iri))[1:-1]: path for iri, path in streams}
+    if engine is EngineName.NATIVE:
         return play(made, queries, named, output, skip_malformed=skip_malformed)
     if work is None:
         raise ValueError("Spark needs a directory to work in")

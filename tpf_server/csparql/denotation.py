@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable, is_variable
 from tpf_client.sparql.algebra import BGP, Aggregate, Filter, VariableRef, variables_in, walk
 from tpf_server.csparql.aggregated import Aggregated
-from tpf_server.csparql.drawing import escaped, expression_text
+from tpf_server.csparql.drawing import escaped, expression_text, quoted
 from tpf_server.csparql.operator_graph import OperatorGraph, Part
 from tpf_server.csparql.rules.push_filters import conjuncts
 
@@ -106,6 +106,32 @@ class DenotationalGraph:
             lines.append("  classDef selected fill:#ddd")
             lines.append(f"  class {','.join(filled)} selected")
         return "\n".join(lines) + "\n"
+
+    def as_graphviz(self) -> str:
+        """A graph in the DOT language; an ellipse is a variable, a filled one is selected."""
+        lines = ["digraph terms {", "  rankdir=LR;"]
+        terms = dict.fromkeys(term for edge in self.edges for term in edge)
+        for each in self.aggregates:
+            terms.update(dict.fromkeys(filter(None, (each.parameter, each.variable))))
+        names = {term: f"v{number}" for number, term in enumerate(terms)}
+        for term, name in names.items():
+            label = quoted("\n".join([term, *self.notes.get(term, ())]))
+            shape = "ellipse" if is_variable(term) else "box"
+            style = ", style=filled" if term in self.selected else ""
+            lines.append(f"  {name} [label={label}, shape={shape}{style}];")
+        for number, (source, inside) in enumerate(self.sources.items()):
+            # What static and streaming patterns share stands between their sources.
+            others = {t for other, terms in self.sources.items() if other != source for t in terms}
+            members = " ".join(f"{names[term]};" for term in inside if term not in others)
+            lines.append(f"  subgraph cluster_{number} {{ label={quoted(source)}; {members} }}")
+        for number, each in enumerate(self.aggregates):
+            group = f"{each.function} of {{{', '.join(each.group)}}}"
+            lines.append(f"  a{number} [label={quoted(group)}, shape=component];")
+            if each.parameter is not None:
+                lines.append(f"  {names[each.parameter]} -> a{number};")
+            lines.append(f"  a{number} -> {names[each.variable]};")
+        lines += [f"  {names[start]} -> {names[end]};" for start, end in self.edges]
+        return "\n".join([*lines, "}"]) + "\n"
 
 
 def denotational_graph(graph: OperatorGraph) -> DenotationalGraph:

@@ -1,4 +1,4 @@
-"""Operator graphs for readers: as text, and as Mermaid flowcharts.
+"""Operator graphs for readers: as text, as Mermaid flowcharts, and for Graphviz.
 
 An operator graph is drawn as in the paper's figure 1: sources below, results above. Graph pattern
 operators stand on the sources that they are matched in: static graphs, and windows over streams.
@@ -59,28 +59,62 @@ def as_text(graph: OperatorGraph) -> str:
 
 def as_mermaid(graph: OperatorGraph) -> str:
     """A Mermaid flowchart; sources that several operators read stand there once."""
+    nodes, edges = _nodes_and_edges(graph)
     lines = ["flowchart BT"]
+    for name, operator in nodes:
+        opening, closing = _SHAPES.get(operator.kind, ("[", "]"))
+        lines.append(f'  {name}{opening}"{escaped(operator.label)}"{closing}')
+    lines += [f"  {start} --> {end}" for start, end in edges]
+    return "\n".join(lines) + "\n"
+
+
+def as_graphviz(graph: OperatorGraph) -> str:
+    """A graph in the DOT language; sources that several operators read stand there once."""
+    nodes, edges = _nodes_and_edges(graph)
+    lines = ["digraph operators {", "  rankdir=BT;", "  node [shape=box];"]
+    for name, operator in nodes:
+        shape = _DOT_SHAPES.get(operator.kind)
+        extra = f", shape={shape}" if shape else ""
+        lines.append(f"  {name} [label={quoted(operator.label)}{extra}];")
+    lines += [f"  {start} -> {end};" for start, end in edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _nodes_and_edges(
+    graph: OperatorGraph,
+) -> tuple[list[tuple[str, DrawnOperator]], list[tuple[str, str]]]:
+    nodes: list[tuple[str, DrawnOperator]] = []
+    edges: list[tuple[str, str]] = []
     known: dict[DrawnOperator, str] = {}
 
     def node(operator: DrawnOperator) -> str:
         shared = operator.kind in ("stream", "window", "graph")
         if shared and operator in known:
             return known[operator]
-        name = f"n{len(lines)}"
+        name = f"n{len(nodes)}"
         if shared:
             known[operator] = name
-        opening, closing = _SHAPES.get(operator.kind, ("[", "]"))
-        lines.append(f'  {name}{opening}"{escaped(operator.label)}"{closing}')
-        edges = [f"  {node(each)} --> {name}" for each in operator.inputs]
-        lines.extend(edges)
+        nodes.append((name, operator))
+        for each in operator.inputs:
+            start = node(each)
+            edges.append((start, name))
         return name
 
     node(drawn(graph))
-    return "\n".join(lines) + "\n"
+    return nodes, edges
 
 
 _SHAPES = {"stream": ("[/", "/]"), "window": ("[[", "]]"), "graph": ("[(", ")]"),
            "pattern": ("(", ")")}  # fmt: skip
+_DOT_SHAPES = {
+    "stream": "parallelogram", "window": "box3d", "graph": "cylinder", "pattern": "ellipse",
+}  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """A text as a label in the DOT language."""
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
 
 
 def escaped(text: str) -> str:

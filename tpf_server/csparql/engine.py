@@ -9,10 +9,9 @@ The engine has one thread and no clock: time is what elements say, and what `adv
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
-from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term
+from annotations.terms import QuadPattern, Term
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
@@ -29,7 +28,7 @@ from tpf_server.cqels.errors import (
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
-from tpf_server.cqels.static_data import Graph, StaticData
+from tpf_server.cqels.static_graphs import StaticGraphs
 from tpf_server.cqels.timestamps import milliseconds
 from tpf_server.cqels.typed_terms import InliningTypedTerms
 from tpf_server.csparql.answers import Answer
@@ -45,7 +44,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SWEEP: Final = 10_000
 
 
-class CsparqlEngine:
+class CsparqlEngine(StaticGraphs):
     """C-SPARQL queries over streams and static data, on the native engine.
 
     Args:
@@ -79,14 +78,13 @@ class CsparqlEngine:
         rules: tuple[Rule, ...] = RULES,
         now: datetime = _EPOCH,
     ) -> None:
+        super().__init__(base)
         self.time: int | None = None
         self.late = 0
         self.refused = 0
         self.limits = limits or Limits()
-        self.static = StaticData()
         self.dictionary = InliningDictionary()
         self.queries: dict[str, RegisteredQuery] = {}
-        self.base = base
         self._lateness = lateness
         self._skip_idle = skip_idle
         self._eager = eager
@@ -109,37 +107,6 @@ class CsparqlEngine:
         self._closed = False
         self.static.on_change(self._refresh)
 
-    # ------------------------------------------------------------------------- static data
-
-    def load(self, path: Path | str, graph: str | None = None) -> None:
-        """Add an RDF file to the default graph, or to the graph of this IRI.
-
-        Raises:
-            ContinuousError: the file cannot be read.
-        """
-        name = self._graph(graph)
-        self.static.memory(name).load(Path(path))
-        self.static.changed(name)
-
-    def attach(self, graph: Graph, name: str | None = None) -> None:
-        """Add a graph that somebody else keeps (a static store) to the default or a named graph."""
-        self.static.attach(graph, self._graph(name))
-
-    def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
-        """Add triples to a static graph; queries see them at their next evaluation."""
-        name = self._graph(graph)
-        self.static.memory(name).add((Term(s), Term(p), Term(o)) for s, p, o in triples)
-        self.static.changed(name)
-
-    def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
-        """Remove triples that `add` or `load` put into a static graph."""
-        name = self._graph(graph)
-        self.static.memory(name).remove((Term(s), Term(p), Term(o)) for s, p, o in triples)
-        self.static.changed(name)
-
-    def _graph(self, name: str | None) -> Term:
-        return DEFAULT_GRAPH if name is None else term(name)
-
     def _refresh(self, name: Term) -> None:
         self.dictionary.now = None
         for registered in self.queries.values():
@@ -155,10 +122,10 @@ class CsparqlEngine:
         Raises:
             LimitError: a query reads the stream already.
         """
-        name = term(stream)
+        name = self.name(stream)
         if self._readers.get(name):
             raise LimitError(f"{name} is read already: declare a stream before its queries")
-        self._predicates[name] = frozenset(term(each) for each in predicates)
+        self._predicates[name] = frozenset(self.name(each) for each in predicates)
 
     def register(
         self, text: str, callback: Callback | None = None, *, name: str | None = None
@@ -351,7 +318,7 @@ class CsparqlEngine:
             TimestampError: no instant.
         """
         self._check_open()
-        name = term(stream)
+        name = self.name(stream)
         at = milliseconds(timestamp)
         texts = [element] if element and isinstance(element[0], str) else element
         try:
@@ -512,8 +479,3 @@ class CsparqlEngine:
         horizon = min([self.time, *(each for each in oldest if each is not None)])
         self.dictionary.forget_before(horizon)
         self._swept = self.dictionary.passing
-
-
-def term(name: str) -> Term:
-    """The term of an IRI, in angle brackets or not."""
-    return Term(name) if name.startswith("<") else Term(f"<{name}>")

@@ -5,14 +5,15 @@ A stream is a file of elements (see `tpf_server.cqels.elements`); answers come o
 terms of a row in N-Triples, empty where unbound. ASK gives ``true`` or ``false`` at each instant.
 """
 
-import heapq
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from tpf_server.cqels.elements import Element, read_lines
-from tpf_server.cqels.errors import ElementError
+from tpf_server.cqels.elements import merged_files, read_file
+from tpf_server.cqels.errors import ContinuousError, ElementError
 from tpf_server.cqels.static_data import StaticData
 from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.engine import CsparqlEngine
@@ -71,8 +72,8 @@ def play(
     for number, text in enumerate(queries):
         engine.register(text, writer(number), name=f"query {number}")
     played = malformed = 0
-    files = [_elements(iri, path) for iri, path in streams.items()]
-    for _, iri, item in heapq.merge(*files, key=lambda each: each[0]):
+    files = [(engine.name(iri), path) for iri, path in streams.items()]
+    for _, iri, item in merged_files(files):
         if isinstance(item, ElementError):
             if not skip_malformed:
                 raise item
@@ -109,11 +110,15 @@ def play_on_spark(
 
     Raises:
         ContinuousError: a query is wrong or cannot be run on Spark, or (without `skip_malformed`)
-            a line is wrong.
+            a line is wrong; or there is no Spark or no Java.
     """
-    # Only here is Java needed.
-    from tpf_server.csparql.spark.execution import SparkExecution, punctuate
-    from tpf_server.csparql.spark.session import continuous_session
+    _check_java()
+    try:
+        # Only here are Spark and Java needed.
+        from tpf_server.csparql.spark.execution import SparkExecution, punctuate
+        from tpf_server.csparql.spark.session import continuous_session
+    except ImportError as error:
+        raise ContinuousError(f"Spark is not installed ({error}): take the native engine") from None
 
     played = malformed = late = count = 0
     last = 0
@@ -124,7 +129,7 @@ def play_on_spark(
         directories[iri] = directory
         new = work / f"stream{number}.new"
         with new.open("w", encoding="utf-8") as file:
-            for at, _, item in _elements(iri, path):
+            for at, _, item in read_file(iri, path):
                 if isinstance(item, ElementError):
                     if not skip_malformed:
                         raise item
@@ -151,12 +156,11 @@ def play_on_spark(
     return Played(played, malformed, late, count)
 
 
-def _elements(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
-    last = 0
-    with path.open(encoding="utf-8") as lines:
-        for item in read_lines(lines):
-            if isinstance(item, ElementError):
-                yield last, stream, ElementError(f"{path}: {item}")
-            else:
-                last = item.at
-                yield item.at, stream, item
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java") if home is None else shutil.which(Path(home, "bin", "java"))
+    if java is None:
+        where = (
+            "on the PATH, and JAVA_HOME is not set" if home is None else f"in JAVA_HOME ({home})"
+        )
+        raise ContinuousError(f"Spark needs Java 17 or later, and there is none {where}")

@@ -1,5 +1,9 @@
 """``tpf-continuous run``: from files to lines."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -72,3 +76,53 @@ def test_what_is_wrong_is_said_with_its_place(files):
     assert wrong.output.rstrip().endswith("^")
     assert run(files, "--semantics", "magic").exit_code == 2
     assert run(files, stream="absent").exit_code == 1
+
+
+PERIODIC = """SELECT ?a ?c FROM <http://g/> FROM STREAM <http://s/> [RANGE 4ms STEP 2ms]
+WHERE { ?a <urn:p> ?b . ?b <urn:q> ?c FILTER(ISNUMERIC(?c)) }"""
+
+
+def test_c_sparql_is_told_by_its_clauses(files):
+    result = run(files, query=PERIODIC)
+    assert result.exit_code == 0, result.output
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    assert sorted(result.output.splitlines()) == [
+        f'{at}\t0\t<urn:a1>\t"{n}"{integer}' for at in (2, 4) for n in (1, 2)
+    ]
+    assert run(files, "--semantics", "csparql", query=PERIODIC).output == result.output
+    assert run(files, "--semantics", "paper", query=PERIODIC).exit_code == 2
+    both = run(files, PERIODIC)
+    assert both.exit_code == 2
+    assert "some of the queries are CQELS-QL" in both.output
+
+
+def test_explain(files):
+    result = run(files, "--explain", query=PERIODIC)
+    assert "Operators as they run" in result.output
+    assert "mixed:\n  ?b <urn:q> ?c\n" in result.output
+    drawn = run(files, "--explain", "--drawing", "graphviz", query=PERIODIC)
+    assert drawn.output.count("digraph ") == 3
+    assert run(files, "--explain", "--drawing", "oils", query=PERIODIC).exit_code == 2
+    plan = json.loads(run(files, "--explain").output)
+    assert [each["input"] for each in plan["joins"][0]["inputs"]]
+
+
+def test_spark_without_java_is_one_line(files, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    result = run(files, "--engine", "spark", query=PERIODIC)
+    assert result.exit_code == 1
+    assert result.output.startswith("tpf-continuous: Spark needs Java 17")
+    assert len(result.output.splitlines()) == 1
+    assert run(files, "--engine", "spark").exit_code == 2
+
+
+def test_the_command_does_not_load_spark():
+    code = "import sys, tpf_server.continuous.cli; print('pyspark' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+def test_late_elements_of_c_sparql_are_counted(files):
+    (files / "late.tsv").write_text(STREAM + "1\t<urn:a4>\t<urn:p>\t<urn:b1>\n")
+    result = run(files, query=PERIODIC, stream="late.tsv")
+    assert "1 late elements came after their evaluations" in result.output

@@ -1,7 +1,9 @@
 import io
+import re
 from pathlib import Path
 
-from tpf_server.csparql.command import explain, load, run
+from tpf_server.cqels.static_files import load
+from tpf_server.csparql.command import Drawing, explain, run
 from tpf_server.csparql.engine import CsparqlEngine
 
 QUERY = """PREFIX : <http://e/>
@@ -34,5 +36,14 @@ def test_explain(tmp_path: Path) -> None:
     assert text.startswith("Operators as written\n\nSELECT result ?z ?o\n")
     assert "static:\n  ?s <http://e/in> ?z\n" in text
     assert "joined on: ?s\n" in text
-    drawn = explain(engine, QUERY, mermaid=True)
+    drawn = explain(engine, QUERY, Drawing.MERMAID)
     assert drawn.count("```mermaid\nflowchart") == 3
+    dot = explain(engine, QUERY, Drawing.GRAPHVIZ)
+    assert dot.count("digraph ") == 3
+    assert '\\"no\\"' in dot
+    for graph in dot.split("// ")[1:]:
+        made = set(re.findall(r"^  (\w+) \[label=", graph, re.MULTILINE))
+        used = set(re.findall(r"^  (\w+) -> (\w+);$", graph, re.MULTILINE))
+        assert used
+        assert {end for edge in used for end in edge} <= made
+        assert graph.count("{") == graph.count("}")
