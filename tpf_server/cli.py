@@ -22,7 +22,7 @@ import click
 from tpf_server.datasets import dataset_of_path, distinct, open_datasets
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
-from tpf_server.workers import MULTIPROCESS_VARIABLE, THREADS, WORKER_VARIABLE
+from tpf_server.workers import MEMORY, MULTIPROCESS_VARIABLE, THREADS, WORKER_VARIABLE
 
 _START_SECONDS = 120
 _STOP_SECONDS = 30
@@ -106,6 +106,8 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
     hand_over(configuration)
     counts = TemporaryDirectory(prefix="tpf-server-")
     os.environ[MULTIPROCESS_VARIABLE] = counts.name
+    for name, value in MEMORY.items():
+        os.environ.setdefault(name, value)
     # A forked worker could inherit a lock that a thread of this process holds just then.
     multiprocessing.set_start_method("spawn", force=True)
     server = Server(

@@ -15,6 +15,10 @@ MOST_AT_ONCE: Final = 3
 """How many bodies a worker receives at the same time. A client that is slow, or that vanished
 without a word, holds a thread until its connection ends; so others must have threads left."""
 
+MEMORY: Final = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Environment of the workers, unless set: one heap for all threads, a tenth less memory. Threads
+that share one interpreter lock hardly ever allocate at the same time."""
+
 THREADS: Final = MOST_AT_ONCE + 1
 """Threads of a worker: one at least is left for readers. They share one interpreter lock, so more
 of them would only hand it over more often."""

@@ -11,9 +11,7 @@ from annotations.instants import from_micros
 from tpf_server.errors import CorruptStoreError, NoStoreError, StoreFormatError
 from tpf_server.store import layout
 from tpf_server.store.columnar import ColumnarStore
-from tpf_server.store.indexing import index_files
 from tpf_server.store.manifest import Manifest, read_manifest, verify_files
-from tpf_server.store.rdf_files import rdf_files
 
 _ATTEMPTS = 5
 
@@ -84,6 +82,10 @@ def open_dataset(source: Path, cache: Path, *, base: str | None = None) -> Colum
     """
     if is_store(source):
         return open_store(source)
+    # Who opens stores only does not load a parser of RDF.
+    from tpf_server.store.indexing import index_files
+    from tpf_server.store.rdf_files import rdf_files
+
     if source.is_dir() and any(source.glob(f"{layout.GENERATION_PREFIX}*")):
         raise NoStoreError(f"{source} is a store that lacks its {layout.MANIFEST}")
     files = rdf_files([source])

@@ -9,7 +9,6 @@ identifier: published again, it is acknowledged again and does nothing.
 import hmac
 from collections.abc import Mapping, Sequence
 
-import pyoxigraph
 from flask import Request, Response
 
 from annotations.errors import AnnotationError, InstantError, LabelError
@@ -20,11 +19,9 @@ from annotations.methods.base import Method
 from annotations.methods.names import read_fragment_iri
 from annotations.methods.shaped import reads_as_annotation
 from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
-from annotations.terms import Quad, Term, Triple, is_iri, triple_term
+from annotations.terms import Quad, is_iri
 from tpf_server.errors import (
-    BodyError,
     ForbiddenError,
-    MediaTypeError,
     PublishError,
     RequestError,
     UnauthorizedError,
@@ -57,6 +54,9 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
         raise ForbiddenError(f"dataset {dataset.settings.name} has no live facts")
     parameters = _parameters(request)
     body = site.bodies.read(request)
+    # A server where nobody publishes does not load a parser.
+    from tpf_server.web.rdf_body import parse_body
+
     quads = [endpoint.skolemizer.restore_quad(quad) for quad in parse_body(body, request.mimetype)]
     facts = _facts(quads, parameters, endpoint)
     receipt = dataset.live.publish(facts, site.clock.now(), parameters.get("batch"))
@@ -69,43 +69,6 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
         },
         200 if receipt.repeated else 201,
     )
-
-
-def parse_body(body: bytes, media_type: str) -> list[Quad]:
-    """The quads of a body.
-
-    Raises:
-        MediaTypeError: an unknown format.
-        BodyError: the body is malformed; the message names the line.
-    """
-    rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type) if media_type else None
-    if rdf_format is None:
-        raise MediaTypeError(
-            f"{media_type or 'no Content-Type'} is not a format of RDF that is read here; "
-            "take application/n-quads, application/trig, text/turtle or application/ld+json"
-        )
-    try:
-        return [
-            Quad(
-                Term(str(quad.subject)),
-                Term(str(quad.predicate)),
-                _object(quad.object),
-                Term("")
-                if isinstance(quad.graph_name, pyoxigraph.DefaultGraph)
-                else Term(str(quad.graph_name)),
-            )
-            # Blank nodes of two bodies are different nodes.
-            for quad in pyoxigraph.parse(body, format=rdf_format, rename_blank_nodes=True)
-        ]
-    except SyntaxError as error:
-        line = f"line {error.lineno}: " if error.lineno else ""
-        raise BodyError(f"{line}{error.msg}") from None
-
-
-def _object(term: object) -> Term:
-    if isinstance(term, pyoxigraph.Triple):
-        return triple_term(Triple(*[_object(part) for part in term]))
-    return Term(str(term))
 
 
 def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | None:

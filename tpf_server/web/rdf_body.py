@@ -1,0 +1,43 @@
+"""RDF in the body of a request."""
+
+import pyoxigraph
+
+from annotations.terms import Quad, Term, Triple, triple_term
+from tpf_server.errors import BodyError, MediaTypeError
+
+
+def parse_body(body: bytes, media_type: str) -> list[Quad]:
+    """The quads of a body.
+
+    Raises:
+        MediaTypeError: an unknown format.
+        BodyError: the body is malformed; the message names the line.
+    """
+    rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type) if media_type else None
+    if rdf_format is None:
+        raise MediaTypeError(
+            f"{media_type or 'no Content-Type'} is not a format of RDF that is read here; "
+            "take application/n-quads, application/trig, text/turtle or application/ld+json"
+        )
+    try:
+        return [
+            Quad(
+                Term(str(quad.subject)),
+                Term(str(quad.predicate)),
+                _object(quad.object),
+                Term("")
+                if isinstance(quad.graph_name, pyoxigraph.DefaultGraph)
+                else Term(str(quad.graph_name)),
+            )
+            # Blank nodes of two bodies are different nodes.
+            for quad in pyoxigraph.parse(body, format=rdf_format, rename_blank_nodes=True)
+        ]
+    except SyntaxError as error:
+        line = f"line {error.lineno}: " if error.lineno else ""
+        raise BodyError(f"{line}{error.msg}") from None
+
+
+def _object(term: object) -> Term:
+    if isinstance(term, pyoxigraph.Triple):
+        return triple_term(Triple(*[_object(part) for part in term]))
+    return Term(str(term))
