@@ -12,6 +12,7 @@ It follows orders, a line of JSON each, and answers each with a line that repeat
 """
 
 import json
+import random
 import sys
 import threading
 import time
@@ -32,6 +33,7 @@ from tpf_client.stream import Update
 
 _REQUEST_SECONDS = 60.0
 _PARALLELISM = 2
+_AGAIN_SECONDS = 0.2
 
 
 @dataclass(slots=True)
@@ -186,13 +188,19 @@ class _Reader(threading.Thread):
             self._seen.fail(self._number, reason)
 
     def _register(self) -> str | None:
-        self.requests += 1
-        made = requests.post(
-            f"{self._order['url']}queries",
-            data=self._order["queries"][self._number].encode(),
-            headers=self._authorization | {"Content-Type": "application/sparql-query"},
-            timeout=_REQUEST_SECONDS,
-        )
+        patience = time.monotonic() + self._order["patience"]
+        while True:
+            self.requests += 1
+            made = requests.post(
+                f"{self._order['url']}queries",
+                data=self._order["queries"][self._number].encode(),
+                headers=self._authorization | {"Content-Type": "application/sparql-query"},
+                timeout=_REQUEST_SECONDS,
+            )
+            # A server takes few bodies at a time, and says so to the others.
+            if made.status_code != 503 or time.monotonic() > patience:
+                break
+            time.sleep(_AGAIN_SECONDS * random.uniform(0.5, 1.5))
         if made.status_code != 201:
             self._fail(f"{made.status_code}: {made.text[:200]}")
             return None

@@ -20,6 +20,7 @@ from tpf_server.fragments.request import read_request
 from tpf_server.web.compression import chosen_encoding, compressed
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 from tpf_server.web.memento import at_accepted_datetime, memento_fields
+from tpf_server.web.page_bodies import Made
 from tpf_server.web.responses import COMMON, documentation_link, http_date
 from tpf_server.web.site import Site
 
@@ -73,6 +74,11 @@ def read_fragment(
         encoding = chosen_encoding(environ["HTTP_ACCEPT_ENCODING"])
     tag = entity_tag(query, f"{chosen.media_type} {encoding}")
     known = _unchanged(environ, query, tag)
+    # A pinned page says of itself that it is old, and few ask for it.
+    current = query.snapshot if query.request.snapshot is None else None
+    made = None if current is None else site.pages.get(tag, current.instant)
+    if made is not None:
+        tag = made.tag
     age = max_age(query)
     headers = [
         ("Date", http_date(now)),
@@ -101,14 +107,23 @@ def read_fragment(
     if environ["REQUEST_METHOD"] == "HEAD":
         # Nothing is said about the length: it would have to be made to be known.
         return Reply("200 OK", headers, b"")
+    if made is None:
+        made = _made(query, chosen, encoding, tag)
+        if current is not None:
+            site.pages.put(made)
+    if made.encoding is not None:
+        headers.append(("Content-Encoding", made.encoding))
+    headers.append(("Content-Length", str(len(made.body))))
+    return Reply("200 OK", headers, made.body)
+
+
+def _made(query: Query, chosen: Chosen, encoding: str | None, tag: str) -> Made:
     body = chosen.writer.write(evaluate(query)).encode()
-    if encoding is not None:
-        packed = compressed(body, encoding)
-        if packed is not None:
-            body = packed
-            headers.append(("Content-Encoding", encoding))
-    headers.append(("Content-Length", str(len(body))))
-    return Reply("200 OK", headers, body)
+    instant = 0 if query.snapshot is None else query.snapshot.instant
+    packed = None if encoding is None else compressed(body, encoding)
+    if packed is None:
+        return Made(tag, instant, None, body)
+    return Made(tag, instant, encoding, packed)
 
 
 def _query_string(environ: "WSGIEnvironment") -> str:

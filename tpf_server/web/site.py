@@ -8,6 +8,7 @@ from tpf_server.fragments.dataset import Dataset
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
+from tpf_server.web.page_bodies import PageBodies
 
 _MAX_BASES = 16
 
@@ -25,6 +26,7 @@ class Site:
         self.settings = settings
         self.clock = clock
         self.bodies = BodyReader(settings.max_body)
+        self.pages = PageBodies()
         self._datasets: dict[str, Dataset] = {}
         self._endpoints: dict[str, dict[str, Endpoint]] = {}
         self.serve(datasets)
