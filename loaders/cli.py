@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import typer
 
-from loaders.commands import load_rdf, load_sources, stream
+from loaders.commands import load_gtfs_rt, load_rdf, load_sources, stream
 from loaders.commands import replay as replay_commands
 from loaders.errors import LoaderError, SettingError
 
@@ -24,6 +24,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "irail": load_sources.irail,
     "flights": load_sources.flights,
     "gtfs": load_sources.gtfs,
+    "gtfs-rt": load_gtfs_rt.gtfs_rt,
     "citybench": load_sources.citybench,
     "taxi": load_sources.taxi,
     "csv": load_sources.csv,

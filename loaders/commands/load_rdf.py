@@ -8,36 +8,34 @@ import typer
 
 from annotations.clock import SystemClock
 from loaders.commands import options
+from loaders.commands.groups import grouped
 from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
 
 
+@grouped
 def rdf(
     inputs: Annotated[
         list[str], typer.Argument(metavar="INPUT...", help="Files, directories or patterns.")
     ],
     output: options.Output,
+    job: options.Job,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at what is malformed.")] = False,
     rejects: Annotated[
         Path | None,
-        typer.Option("--rejects", help="Directory for what is malformed [OUTPUT.rejects]."),
+        typer.Option("--rejects", help="Directory for what is malformed; default: OUTPUT.rejects."),
     ] = None,
-    engine: options.EngineOption = options.Engine.AUTO,
-    replace: options.Replace = False,
-    master: options.Master = None,
-    memory: options.Memory = None,
-    quiet: options.Quiet = False,
 ) -> None:
     """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld, also .gz .bz2 .zst."""
-    options.check_store(output, replace)
+    options.check_store(output, job.replace)
     files = input_files(inputs)
     aside = rejects or output.with_name(f"{output.name}.rejects")
     given = _RdfOptions(
         created=SystemClock().now(), rejects=aside / "rejects.ndjson", strict=strict,
         source=" ".join(inputs),
     )  # fmt: skip
-    options.Job(output, engine, replace, master, memory, quiet).run(
+    job.run(
         "rdf",
         lambda context, report: options.told(
             load_rdf_spark(files, output, context, report=report, **given), output, aside

@@ -18,6 +18,7 @@ from loaders.errors import JavaNotFoundError, OutputError
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
 from loaders.session import SparkSettings, spark_context
+from loaders.sources.gtfs import DEFAULT_BASE as DEFAULT_BASE
 from tpf_server.store.layout import MANIFEST
 
 if TYPE_CHECKING:
@@ -46,10 +47,12 @@ EngineOption = Annotated[
     Engine, typer.Option("--engine", help="auto: Spark where there is a Java, else one process.")
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", help="Spark master [local[*], or TPF_SPARK_MASTER].")
+    str | None,
+    typer.Option("--master", help="Spark master; default: TPF_SPARK_MASTER, or all cores here."),
 ]
 Memory = Annotated[
-    str | None, typer.Option("--memory", help="Memory of Spark's driver [2g, or TPF_SPARK_MEMORY].")
+    str | None,
+    typer.Option("--memory", help="Memory of Spark's driver; default: TPF_SPARK_MEMORY, or 2g."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]
 From = Annotated[
@@ -61,6 +64,23 @@ Until = Annotated[
     typer.Option(
         "--until", parser=instant_option, metavar="T", help="First instant no longer wanted."
     ),
+]
+Base = Annotated[str, typer.Option("--base", metavar="IRI", help="What the names begin with.")]
+Liveboards = Annotated[Path, typer.Argument(metavar="INPUT", help="Zip file or directory.")]
+Sensors = Annotated[
+    Path, typer.Argument(metavar="INPUT", help="Directory with folders streams and static.")
+]
+Trips = Annotated[Path, typer.Argument(metavar="INPUT", help="CSV of trips, or .csv.gz.")]
+Messages = Annotated[
+    str, typer.Argument(metavar="INPUT", help="File, directory of .pb files, or URL to poll.")
+]
+Schedule = Annotated[
+    Path, typer.Option("--schedule", metavar="FEED", help="The GTFS feed that is spoken of.")
+]
+Period = Annotated[float, typer.Option("--period", metavar="S", help="Seconds between two polls.")]
+Pace = Annotated[
+    float | None,
+    typer.Option("--period", metavar="S", help="A row every S seconds, whatever its time."),
 ]
 
 
@@ -77,15 +97,22 @@ FormOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What all loads have in common; no output: nothing static is written."""
+class Span:
+    """The part of an input that is wanted."""
 
-    output: Path | None
-    engine: Engine
-    replace: bool
-    master: str | None
-    memory: str | None
-    quiet: bool
+    start: From = None
+    until: Until = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all loads have in common."""
+
+    engine: EngineOption = Engine.AUTO
+    replace: Replace = False
+    master: Master = None
+    memory: Memory = None
+    quiet: Quiet = False
 
     def run(
         self,
@@ -116,6 +143,11 @@ class Job:
         if not self.quiet:
             lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")
             typer.echo("\n".join(lines), err=True)
+
+
+def is_url(text: str) -> bool:
+    """Whether an input is to be fetched."""
+    return text.startswith(("http://", "https://"))
 
 
 def told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:

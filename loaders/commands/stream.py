@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +12,16 @@ import typer
 
 from annotations.clock import SystemClock
 from loaders.commands import options
-from loaders.commands.replay import Label, LabelOption, Token, Url, dataset_url, stopped_by_signals
+from loaders.commands.publishing import (
+    Label,
+    LabelOption,
+    Token,
+    Url,
+    dataset_url,
+    publishing,
+    stopped_by_signals,
+)
 from loaders.errors import InputError, SettingError
-from loaders.publisher import Publisher
 from loaders.session import SparkSettings, spark_session
 
 _MQTT = "mqtt://"
@@ -93,12 +101,12 @@ def stream(
     if not source.startswith((_MQTT, _KAFKA)) and not Path(source).is_dir():
         raise InputError("no such directory", source)
     clock = SystemClock()
-    publisher = Publisher(dataset, clock, token)
     spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
     with ExitStack() as stack:
-        stack.callback(publisher.close)
+        publisher = stack.enter_context(publishing(dataset, clock, token))
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(spark_session(spark, os.environ, "tpf-load stream"))
+        started: Callable[[int, Sequence[str]], None] | None = None
         if source.startswith(_KAFKA):
             assert topic is not None
             frame = messages_of(session, source.removeprefix(_KAFKA), topic, settings)
@@ -106,16 +114,16 @@ def stream(
             assert topic is not None
             from loaders.stream.mqtt import Spool, Subscriber
 
-            spool = settings.checkpoint / "spool"
-            lands = Spool(spool, "csv" if mapping else suffix, clock)
+            spool = Spool(settings.checkpoint, "csv" if mapping else suffix, clock)
             client = f"tpf-load-{settings.checkpoint.name}"
-            stack.enter_context(Subscriber(source, topic, lands, client))
-            frame = files_of(session, spool, settings)
+            stack.enter_context(Subscriber(source, topic, spool, client))
+            frame = files_of(session, spool.directory, settings)
+            started = spool.batch_starts
         else:
             frame = files_of(session, Path(source).resolve(), settings)
         summary = run_stream(
             frame, records, publisher, settings, stopped,
-            lambda problem: typer.echo(f"tpf-load: left out: {problem}", err=True),
+            lambda problem: typer.echo(f"tpf-load: left out: {problem}", err=True), started,
         )  # fmt: skip
     if not quiet:
         left_out = f", {summary.left_out} left out" if summary.left_out else ""

@@ -6,12 +6,14 @@ Source: GTFS Realtime reference 2.0. What matters here:
   one with ``NO_DATA``. Stops before the first update are not spoken of.
 - A delay is that of the departure, else of the arrival; an absolute time is compared with the
   schedule.
+- An update without a day of service is about the one in which the trip, as planned, is nearest to
+  the timestamp: at ten to one the trip of 25:10:00 is that of the day before.
 - Trips and runs that the schedule does not know (added ones) are left out.
 
 What a poll says holds from its timestamp to that of the next one.
 """
 
-import re
+import itertools
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -28,11 +30,11 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan
-from loaders.sources.gtfs import GEO, GTFS, Gtfs, StopTime, seconds
+from loaders.sources.gtfs import GEO, GTFS, Gtfs
+from loaders.sources.gtfs_schedule import StopTime, date_of, seconds
 
 CANCELLED = literal("cancelled")
 _UPDATE = rt.TripUpdate.StopTimeUpdate
-_DATE = re.compile(r"\d{8}")
 
 
 class _Known(NamedTuple):
@@ -53,10 +55,11 @@ class Realtime:
     """
 
     def __init__(self, schedule: Gtfs) -> None:
-        self._schedule = schedule
-        self._timetable = schedule.timetable()
-        self._templates = schedule.templates()
-        self._platforms = schedule.platforms()
+        self._names = schedule
+        self._schedule = schedule.schedule
+        self._timetable = self._schedule.timetable()
+        self._templates = self._schedule.templates()
+        self._platforms = self._schedule.platforms()
 
     def parse(self, content: bytes, place: str) -> Any:
         """The message in a file or an answer.
@@ -95,12 +98,12 @@ class Realtime:
         if stops is None:
             return
         try:
-            day = self._day(trip, at)
             start = seconds(trip.start_time) if trip.trip_id in self._templates else None
+            shift = 0 if start is None else start - (stops[0].departure or 0)
+            day = date_of(trip.start_date) if trip.start_date else self._day(stops, shift, at)
         except ValueError:
             # No such day, or a run of a template without its start: nobody can say which run.
             return
-        shift = 0 if start is None else start - (stops[0].departure or 0)
         cancelled = trip.schedule_relationship == rt.TripDescriptor.CANCELED
         stated = self._by_sequence(update, stops)
         known = _Known(update.delay if update.HasField("delay") else None)
@@ -113,7 +116,7 @@ class Realtime:
                 known = known if here.skipped else here
             if stop is stops[-1] or not stop.pick_up or stop.departure is None:
                 continue
-            subject = self._schedule.departure(day, trip.trip_id, stop.sequence, start)
+            subject = self._names.departure(day, trip.trip_id, stop.sequence, start)
             if cancelled or here.skipped:
                 yield Quad(subject, v.STATUS, CANCELLED)
             elif here.delay is not None:
@@ -123,12 +126,19 @@ class Realtime:
                 if platform := self._platforms.get(assigned):
                     yield Quad(subject, v.PLATFORM, literal(platform))
 
-    def _day(self, trip: Any, at: datetime) -> date:
-        text = trip.start_date
-        if _DATE.fullmatch(text):
-            return date(int(text[:4]), int(text[4:6]), int(text[6:]))
-        # Without a date the trip is the one of today, where the agency is.
-        return at.astimezone(self._schedule.zone).date()
+    def _day(self, stops: list[StopTime], shift: int, at: datetime) -> date:
+        times = [stop.departure + shift for stop in stops if stop.departure is not None]
+        today = at.astimezone(self._schedule.zone).date()
+        if not times:
+            return today
+
+        def distance(day: date) -> timedelta:
+            begin = self._schedule.instant(day, min(times))
+            end = self._schedule.instant(day, max(times))
+            return max(begin - at, at - end, timedelta(0))
+
+        # Trips of more than a day are rare, and those of more than two are none.
+        return min((today + timedelta(days=n) for n in (0, -1, -2, 1)), key=distance)
 
     def _by_sequence(self, update: Any, stops: list[StopTime]) -> dict[int, Any]:
         """The updates by the stop that they speak of; by name, the next stop of that name."""
@@ -161,12 +171,12 @@ class Realtime:
         return _Known()
 
     def _vehicle(self, entity: str, vehicle: Any) -> Iterator[Quad]:
-        subject = self._schedule.iri("vehicles", vehicle.vehicle.id or entity)
+        subject = self._names.iri("vehicles", vehicle.vehicle.id or entity)
         position = vehicle.position
         yield Quad(subject, iri(GEO + "lat"), v.decimal(f"{position.latitude:.6f}"))
         yield Quad(subject, iri(GEO + "long"), v.decimal(f"{position.longitude:.6f}"))
         if vehicle.trip.trip_id:
-            trip = self._schedule.iri("trips", vehicle.trip.trip_id)
+            trip = self._names.iri("trips", vehicle.trip.trip_id)
             yield Quad(subject, iri(GTFS + "trip"), trip)
 
 
@@ -238,6 +248,7 @@ class GtfsPoller:
         cancelled: ends the polling.
         grace: how long a poll holds beyond the next one, which takes some time to arrive.
         failed: told of every poll that fails.
+        polls: how often to ask; ``None``: until it is cancelled.
     """
 
     name = "gtfs-rt"
@@ -252,6 +263,7 @@ class GtfsPoller:
         cancelled: Event,
         grace: timedelta = timedelta(seconds=5),
         failed: Callable[[str], None] | None = None,
+        polls: int | None = None,
     ) -> None:
         if period <= timedelta(0):
             raise SettingError("the period of a feed must be positive")
@@ -263,11 +275,14 @@ class GtfsPoller:
         self._cancelled = cancelled
         self._grace = grace
         self._failed = failed
+        self._polls = polls
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per successful poll, for ever; or to `until`."""
+        """One batch per successful poll; for ever, or to `until`, or so many."""
         following = self._clock.now() if start is None else start
-        while self._clock.wait_until(following, self._cancelled):
+        for _ in itertools.count() if self._polls is None else range(self._polls):
+            if not self._clock.wait_until(following, self._cancelled):
+                return
             now = self._clock.now()
             if until is not None and now >= until:
                 return

@@ -7,7 +7,7 @@ the number of the micro-batch and the position of the record, and a server does 
 meets an identifier again. Labels are functions of the records alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -70,15 +70,28 @@ def files_of(session: "SparkSession", directory: Path, settings: StreamSettings)
 def messages_of(
     session: "SparkSession", servers: str, topic: str, settings: StreamSettings
 ) -> "DataFrame":
-    """The messages of a topic of Kafka; needs the package of Spark's source of Kafka."""
-    frame = (
+    """The messages of a topic of Kafka; needs the package of Spark's source of Kafka.
+
+    Raises:
+        SparkError: that package is not there.
+    """
+    from pyspark.errors import AnalysisException
+
+    reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(settings.per_batch))
-        .load()
     )
+    try:
+        frame = reader.load()
+    except AnalysisException as error:
+        package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{session.version}"
+        raise SparkError(
+            f"Spark has no source of Kafka: set TPF_SPARK_PACKAGES={package} "
+            f"(fetched from Maven at the start)"
+        ) from error
     return frame.selectExpr(
         "concat_ws('-', topic, partition, lpad(offset, 20, '0')) AS name",
         "unix_micros(timestamp) AS at",
@@ -93,6 +106,7 @@ def run_stream(
     settings: StreamSettings,
     stopped: Event,
     left_out: Callable[[str], None],
+    started: Callable[[int, Sequence[str]], None] | None = None,
 ) -> StreamSummary:
     """Publish records until the job is stopped, or until there are no more where `once` is set.
 
@@ -103,6 +117,8 @@ def run_stream(
         settings: how to run.
         stopped: ends the job after the batch that is under way.
         left_out: told about every record that is malformed, or refused for what it says.
+        started: told the number and the records of every micro-batch that starts; all with smaller
+            numbers are complete and will never be repeated.
 
     Raises:
         PublishRefusedError: the server refuses batches whatever they say.
@@ -117,6 +133,8 @@ def run_stream(
 
     def publish(frame: "DataFrame", number: int) -> None:
         rows = sorted(frame.collect(), key=lambda row: (row.at, row.name))
+        if started is not None:
+            started(number, [row.name for row in rows])
         for position, row in enumerate(rows):
             problem = row.problem
             if problem is None and row.facts:

@@ -2,12 +2,16 @@
 
 A message is acknowledged to the broker when its file is on the disk under its final name; so none
 is lost in a crash. The broker sends a message again that was not acknowledged, and marks it as a
-duplicate: such a one is left out where the spool has its content.
+duplicate: such a one is left out where the spool has, or had, its content.
+
+A file leaves the spool when its micro-batch is complete. Which files those are is written down when
+the micro-batch starts, so that a crash leaves nothing behind that nobody would remove.
 """
 
 import hashlib
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,30 +24,47 @@ from annotations.clock import Clock
 from annotations.instants import to_micros
 from loaders.errors import InputError, SettingError
 
+REMEMBERED = 1000
+"""How many messages that were read are kept to recognise duplicates. A broker sends again only what
+was in flight when the connection broke, which by default is 20 messages at most."""
+
 
 class Spool:
-    """A directory with one file per message, named so that they sort by arrival.
+    """Files with one message each, named so that they sort by arrival.
+
+    `directory` has those that are to be read.
 
     Args:
-        directory: the directory.
+        home: where the spool is kept.
         suffix: ends the names; tells the format of the messages.
         clock: names files.
+        remembered: how many messages that were read are kept.
     """
 
-    def __init__(self, directory: Path, suffix: str, clock: Clock) -> None:
-        self._directory = directory
+    def __init__(self, home: Path, suffix: str, clock: Clock, remembered: int = REMEMBERED) -> None:
+        self.directory = home / "spool"
+        self._read = home / "spool-read"
+        self._batches = home / "spool-batches"
         self._suffix = suffix
         self._clock = clock
+        self._remembered = remembered
         self._last = 0
-        directory.mkdir(parents=True, exist_ok=True)
+        for directory in (self.directory, self._read, self._batches):
+            directory.mkdir(parents=True, exist_ok=True)
+        for unfinished in self.directory.glob(".*"):
+            unfinished.unlink()
 
     def land(self, topic: str, payload: bytes | bytearray, again: bool) -> Path | None:
-        """Write a message; ``None`` where it came `again` and is there already."""
+        """Write a message; ``None`` where it came `again` and is or was there already."""
         digest = hashlib.blake2b(topic.encode() + b"\n" + payload, digest_size=16).hexdigest()
-        if again and any(self._directory.glob(f"*-{digest}.*")):
+        if again and any(
+            True
+            for directory in (self.directory, self._read)
+            for _ in directory.glob(f"[0-9]*-{digest}.*")
+        ):
             return None
         self._last = max(to_micros(self._clock.now()), self._last + 1)
-        target = self._directory / f"{self._last:020}-{digest}.{self._suffix}"
+        target = self.directory / f"{self._last:020}-{digest}.{self._suffix}"
         # Spark does not read names that begin with a dot.
         aside = target.with_name(f".{target.name}")
         with aside.open("wb") as file:
@@ -52,6 +73,25 @@ class Spool:
             os.fsync(file.fileno())
         aside.replace(target)
         return target
+
+    def batch_starts(self, number: int, names: Sequence[str]) -> None:
+        """A micro-batch of these files starts; the files of all before it have been read.
+
+        Args:
+            number: of the micro-batch; a repeated one has the number that it had.
+            names: of its files.
+        """
+        for earlier in self._batches.iterdir():
+            if earlier.name.isdigit() and int(earlier.name) < number:
+                for name in earlier.read_text(encoding="utf-8").splitlines():
+                    if (file := self.directory / name).exists():
+                        file.replace(self._read / name)
+                earlier.unlink()
+        for old in sorted(self._read.iterdir())[: -self._remembered]:
+            old.unlink()
+        aside = self._batches / f".{number}"
+        aside.write_text("\n".join(names), encoding="utf-8")
+        aside.replace(self._batches / str(number))
 
 
 class Subscriber:

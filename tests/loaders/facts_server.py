@@ -1,14 +1,20 @@
 """A server of facts with faults: keeps what is posted, and fails when told."""
 
-from collections.abc import Callable, Iterable
+import io
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import requests
 
-from annotations.clock import Clock
+from annotations.clock import Clock, SystemClock
 from annotations.instants import parse_instant
 
 
@@ -66,3 +72,57 @@ class FactsServer:
     def _answer(self, start_response: Any, status: int, body: bytes) -> Iterable[bytes]:
         start_response(f"{status} Status", [("Content-Length", str(len(body))), *self.headers])
         return [body]
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def listening(application: Callable[[dict[str, Any], Any], Iterable[bytes]]) -> Iterator[str]:
+    """Serve an application on a loopback port; the URL of its root."""
+
+    def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        # The input of this server does not end at the end of the body.
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        return application(environ | {"wsgi.input": io.BytesIO(body)}, start_response)
+
+    server = make_server("127.0.0.1", 0, call, handler_class=_Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Endpoint:
+    """A server of facts on a port.
+
+    Args:
+        origin: its root.
+        facts: what it serves.
+    """
+
+    def __init__(self, origin: str, facts: FactsServer) -> None:
+        self.url = f"{origin}sensors"
+        self.facts = facts
+
+    def wait_for(self, batches: int, process: "subprocess.Popen[bytes]") -> None:
+        """Wait until so many batches came from a process."""
+        end = time.monotonic() + 240
+        while len(self.facts.accepted) < batches:
+            assert process.poll() is None, "the job ended"
+            assert time.monotonic() < end, "nothing came"
+            time.sleep(0.05)
+
+
+@contextmanager
+def facts_endpoint() -> Iterator[Endpoint]:
+    """A server of facts on a port, on the real clock."""
+    facts = FactsServer(SystemClock())
+    with listening(facts) as origin:
+        yield Endpoint(origin, facts)

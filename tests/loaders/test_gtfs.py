@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from annotations.instants import parse_instant
 from loaders.errors import InputError
-from loaders.sources.gtfs import Gtfs, clock, seconds
+from loaders.sources.gtfs import Gtfs
+from loaders.sources.gtfs_schedule import clock, instant_of, seconds
 from loaders.static import load_local, load_spark
 
 T = "<http://example.org/train#"
@@ -177,9 +178,7 @@ def test_pieces_and_forms_say_the_same(tmp_path: Path) -> None:
     st.sampled_from(["Europe/Brussels", "America/New_York", "Asia/Kolkata", "Pacific/Apia"]),
 )
 def test_a_time_after_noon_is_what_the_clock_shows(day: date, total: int, zone: str) -> None:
-    source = Gtfs.__new__(Gtfs)
-    source.zone = ZoneInfo(zone)
-    shown = source.instant(day, total).astimezone(source.zone)
+    shown = instant_of(day, total, ZoneInfo(zone)).astimezone(ZoneInfo(zone))
     assert shown.date() == day
     assert clock(total) == f"{shown:%H:%M:%S}"
 
@@ -211,6 +210,7 @@ TIMES = FEED["stop_times.txt"]
         ({"trips": TRIPS + "r1,absent,day,\n"}, "line 6: .*'absent' has no calendar"),
         ({"stop_times": TIMES + "day,8:00,8:00,A,1\n"}, r"stop_times\.txt, line 15: .*not a time"),
         ({"stop_times": TIMES + "day,,,A,first\n"}, "line 15: a malformed row"),
+        ({"stop_times": TIMES + "day,8:30:00,8:30:00,A,30\n"}, "sequence 30 twice, at C and A"),
         ({"calendar": None, "calendar_dates": None}, "neither calendar.txt nor"),
         ({"calendar_dates": "service_id,date,exception_type\nweek,2026,1\n"}, "not a date"),
         ({"calendar_dates": "service_id,date,exception_type\nweek,20260101,3\n"}, "exception_type"),

@@ -138,16 +138,26 @@ def test_what_nobody_can_place_is_left_out(schedule: Gtfs) -> None:
         add_trip(message, "added"),
         add_trip(message, "shuttle"),
         add_trip(message, start_date="20261399"),
+        add_trip(message, start_date="2026-01-05"),
     ):
         trip.delay = 5
     deleted = message.entity.add(id="d", is_deleted=True)
     deleted.trip_update.trip.trip_id = "day"
     deleted.trip_update.delay = 5
     assert said(schedule, message) == {}
-    # Without a date it is the day of the agency, not that of UTC.
+
+
+def test_without_a_day_it_is_the_nearest(schedule: Gtfs) -> None:
+    # Half past midnight where the agency is; the day trip runs from eight, the other one at 25:10.
     late = new_message(datetime(2026, 1, 5, 23, 30, tzinfo=UTC))
     add_trip(late).delay = 5
-    assert set(said(schedule, late)) == {"20260106/day/10 delay", "20260106/day/20 delay"}
+    add_trip(late, "night").delay = 7
+    # The run of a template that starts at ten past midnight is one of the day before.
+    add_trip(late, "shuttle", start_time="24:10:00").delay = 9
+    assert set(said(schedule, late)) == {
+        "20260106/day/10 delay", "20260106/day/20 delay", "20260105/night/1 delay",
+        "20260105/shuttle/24%3A10%3A00/1 delay", "20260105/shuttle/24%3A10%3A00/2 delay",
+    }  # fmt: skip
 
 
 def record(directory: Path, delays: dict[int, int]) -> Path:

@@ -12,7 +12,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_messages_land_in_sequence_and_what_is_sent_again_once(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool", "nt", ManualClock(NOON))
+    spool = Spool(tmp_path, "nt", ManualClock(NOON))
     first = spool.land("a", b"1", again=False)
     # The same once more is another message, unless the broker says that it is not.
     second = spool.land("a", b"1", again=False)
@@ -20,10 +20,49 @@ def test_messages_land_in_sequence_and_what_is_sent_again_once(tmp_path: Path) -
     third = spool.land("b", b"1", again=True)
     assert first is not None
     assert third is not None
-    names = sorted(path.name for path in (tmp_path / "spool").iterdir())
-    assert names == [path.name for path in (first, second, third) if path is not None]
-    assert all(name.endswith(".nt") for name in names)
+    found = names(tmp_path / "spool")
+    assert found == [path.name for path in (first, second, third) if path is not None]
+    assert all(name.endswith(".nt") for name in found)
     assert third.read_bytes() == b"1"
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_what_is_read_leaves_the_spool_when_its_batch_is_complete(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    spool = Spool(tmp_path, "nt", clock, remembered=2)
+    landed = []
+    for number in range(4):
+        path = spool.land("a", b"%d" % number, again=False)
+        assert path is not None
+        landed.append(path.name)
+    spool.batch_starts(0, landed[:3])
+    assert names(spool.directory) == landed
+    # A crash: the same micro-batch starts again, and its files are still there.
+    spool = Spool(tmp_path, "nt", clock, remembered=2)
+    spool.batch_starts(0, landed[:3])
+    assert names(spool.directory) == landed
+    # A crash between its end and the start of the next one.
+    spool = Spool(tmp_path, "nt", clock, remembered=2)
+    spool.batch_starts(1, landed[3:])
+    assert names(spool.directory) == landed[3:]
+    # The last ones that were read are remembered, be they of an earlier process.
+    assert spool.land("a", b"2", again=True) is None
+    assert spool.land("a", b"3", again=True) is None
+    assert spool.land("a", b"0", again=True) is not None
+    spool.batch_starts(2, [])
+    assert landed[3] not in names(spool.directory)
+
+
+def test_what_was_being_written_in_a_crash_is_no_message(tmp_path: Path) -> None:
+    landed = Spool(tmp_path, "nt", ManualClock(NOON)).land("a", b"1", again=False)
+    assert landed is not None
+    landed.rename(landed.with_name(f".{landed.name}"))
+    spool = Spool(tmp_path, "nt", ManualClock(NOON))
+    assert spool.land("a", b"1", again=True) == landed
+    assert names(spool.directory) == [landed.name]
 
 
 def test_brokers_that_are_none(tmp_path: Path) -> None:

@@ -1,106 +1,28 @@
 """The streaming job as a process: killed and started again, it sends everything exactly once."""
 
-import io
 import json
 import os
 import signal
+import sqlite3
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import pyoxigraph as ox
 import pytest
+import requests
 
-from annotations.clock import SystemClock
-from loaders.errors import JavaNotFoundError
-from loaders.java import find_java
-from tests.loaders.facts_server import FactsServer
+from loaders.errors import SparkError
+from loaders.stream.job import StreamSettings, messages_of
+from tests.loaders.facts_server import Endpoint
+from tests.loaders.stream.arriving import write_csv
 from tests.loaders.stream.test_records import METADATA
-from tests.support.running_server import free_port
+from tests.support.running_server import TOKEN, RunningServer, free_port
 
-PROJECT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
-
-
-class Quiet(WSGIRequestHandler):
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-class Endpoint:
-    """A server of facts on a port."""
-
-    def __init__(self) -> None:
-        self.facts = FactsServer(SystemClock())
-        self.server: WSGIServer = make_server("127.0.0.1", 0, self._call, handler_class=Quiet)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/sensors"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    def _call(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        # The input of this server does not end at the end of the body.
-        body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
-        return self.facts(environ | {"wsgi.input": io.BytesIO(body)}, start_response)
-
-    def wait_for(self, batches: int, process: "subprocess.Popen[bytes]") -> None:
-        end = time.monotonic() + 240
-        while len(self.facts.accepted) < batches:
-            assert process.poll() is None, "the job ended"
-            assert time.monotonic() < end, "nothing came"
-            time.sleep(0.05)
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    pytest.importorskip("pyspark")
-    try:
-        find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
-    found = Endpoint()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
-    found.thread.join()
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def run(source: object, url: str, *arguments: object) -> "subprocess.Popen[bytes]":
-        command = [
-            sys.executable, "-c", "from loaders.cli import load; load()", "stream", source, url,
-            "--checkpoint", tmp_path / "checkpoint", "--token", "secret", "--master", "local[2]",
-            "--memory", "512m", *arguments,
-        ]  # fmt: skip
-        with (tmp_path / "job.log").open("ab") as log:
-            process = subprocess.Popen(
-                list(map(str, command)), cwd=PROJECT, stderr=log, start_new_session=True
-            )
-        processes.append(process)
-        return process
-
-    yield run
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def write_csv(folder: Path, number: int) -> str:
-    """A file that arrives complete; returns what its facts look like."""
-    aside = folder / f".{number}"
-    aside.write_text(f"id,at,value\nsensor{number % 3},2026-01-01T00:00:00Z,{number}\n")
-    # One instant per file, so that their sequence is certain.
-    os.utime(aside, (time.time() + number / 100,) * 2)
-    aside.rename(folder / f"{number:03}.csv")
-    integer = "http://www.w3.org/2001/XMLSchema#integer"
-    return f'<http://e/sensor{number % 3}> <http://e/value> "{number}"^^<{integer}> .'
 
 
 def test_killed_and_started_again(
@@ -132,11 +54,64 @@ def test_killed_and_started_again(
     assert endpoint.facts.repeated
     log = (tmp_path / "job.log").read_text()
     assert "left out: bad.csv: bad.csv, line 2" in log
-    # Nothing is left to do.
-    before = endpoint.facts.requests
-    job = start(arriving, endpoint.url, *arguments, "--once")
-    assert job.wait(300) == 0
-    assert endpoint.facts.requests == before
+
+
+LIVE = """
+data_dir = "."
+[datasets.sensors]
+live = true
+"""
+
+
+def receipts(folder: Path) -> tuple[int, int]:
+    """How many batches have a receipt of the server, and the number of its last change."""
+    with closing(sqlite3.connect(folder / "live" / "sensors.sqlite")) as log:
+        (found,) = log.execute("SELECT count(*), max(sequence) FROM receipts").fetchall()
+    return found[0], found[1]
+
+
+def test_job_and_server_killed_in_between(
+    tmp_path: Path, start: Callable[..., "subprocess.Popen[bytes]"]
+) -> None:
+    arriving = tmp_path / "arriving"
+    arriving.mkdir()
+    (tmp_path / "m.json").write_text(json.dumps(METADATA))
+    arguments = ["--mapping", tmp_path / "m.json", "--holds", "3600", "--token", TOKEN]
+    count = 60
+    last = dict(
+        line.removesuffix(" .").rsplit(" ", 1)
+        for line in (write_csv(arriving, number) for number in range(count))
+    )
+    with RunningServer(tmp_path, LIVE) as server:
+        url = f"{server.origin}sensors"
+        assert requests.get(url, timeout=30).ok
+        job = start(arriving, url, *arguments, "--per-batch", "4")
+        end = time.monotonic() + 240
+        while receipts(tmp_path)[0] < 6:
+            assert job.poll() is None, (tmp_path / "job.log").read_text()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        server.process.kill()
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        server.process.wait()
+    assert 6 <= receipts(tmp_path)[0] < count
+    with RunningServer(tmp_path, LIVE, port=server.port):
+        job = start(arriving, url, *arguments, "--once")
+        assert job.wait(300) == 0, (tmp_path / "job.log").read_text()
+        page = requests.get(
+            f"{url}/plain?predicate=http%3A%2F%2Fe%2Fvalue",
+            headers={"Accept": "text/turtle"},
+            timeout=30,
+        )
+        # Every batch counted once, so none of them came after a later one.
+        assert receipts(tmp_path) == (count, count)
+        shown = {
+            f"{quad.subject} {quad.predicate}": str(quad.object)
+            for quad in ox.parse(page.content, ox.RdfFormat.TURTLE)
+            if quad.predicate.value == "http://e/value"
+        }
+        assert shown == last
 
 
 def test_a_refusal_ends_the_job(
@@ -163,8 +138,11 @@ def test_messages_of_mosquitto(
     if program is None:
         pytest.skip("mosquitto is not installed")
     port = free_port()
-    (tmp_path / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
-    with (tmp_path / "broker.log").open("wb") as log:
+    (tmp_path / "mosquitto.conf").write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\nlog_type all\n"
+    )
+    broker_log = tmp_path / "broker.log"
+    with broker_log.open("wb") as log:
         broker = subprocess.Popen(
             [program, "-c", tmp_path / "mosquitto.conf"], stdout=log, stderr=log
         )
@@ -181,11 +159,10 @@ def test_messages_of_mosquitto(
 
         spool = tmp_path / "checkpoint" / "spool"
         end = time.monotonic() + 240
-        while "as tpf-load-checkpoint" not in (tmp_path / "broker.log").read_text():
+        while "Sending SUBACK to tpf-load-checkpoint" not in broker_log.read_text():
             assert job.poll() is None, (tmp_path / "job.log").read_text()
             assert time.monotonic() < end
             time.sleep(0.1)
-        time.sleep(1)  # the subscription follows the connection
         for number in range(4):
             send(number)
         endpoint.wait_for(2, job)
@@ -199,7 +176,22 @@ def test_messages_of_mosquitto(
         job.send_signal(signal.SIGTERM)
         assert job.wait(120) == 0, (tmp_path / "job.log").read_text()
         assert sorted(line for posted in endpoint.facts.accepted for line in posted.lines) == lines
-        assert len(list(spool.glob("*.nt"))) == 8
+        # What was read leaves the spool when the next micro-batch starts.
+        read = {path.name for path in (tmp_path / "checkpoint" / "spool-read").iterdir()}
+        assert read
+        assert len(read | {path.name for path in spool.iterdir()}) == 8
+        assert not read & {path.name for path in spool.iterdir()}
     finally:
         broker.terminate()
         broker.wait()
+
+
+def test_a_missing_source_of_kafka_is_named(spark: Any, tmp_path: Path) -> None:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(spark)
+    with pytest.raises(SparkError) as raised:
+        messages_of(session, "127.0.0.1:9", "sensors", StreamSettings(tmp_path))
+    said = str(raised.value)
+    assert len(said.splitlines()) == 1
+    assert f"TPF_SPARK_PACKAGES=org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}" in said

@@ -1,0 +1,261 @@
+"""What a GTFS feed plans: the days of service, the times of trips, and their runs.
+
+Source: General Transit Feed Specification, reference of `gtfs.org`. What matters here:
+
+- A time is counted from *noon minus twelve hours* of the day of service, in the agency's time zone.
+  So ``25:10:00`` is ten past one on the next day, and on the days on which clocks change a time
+  after noon is what the clock on the wall shows.
+- A service runs on the weekdays of ``calendar.txt`` between its dates, plus and minus the days of
+  ``calendar_dates.txt``; a feed may have only one of the two.
+- A trip in ``frequencies.txt`` is a template: it starts every `headway_secs` from `start_time`, and
+  not at or after `end_time`; its own times only tell how long it takes.
+"""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from loaders.errors import InputError
+from loaders.sources.gtfs_tables import Tables
+
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+class StopTime(NamedTuple):
+    """A stop of a trip; times in seconds since the beginning of the day of service."""
+
+    sequence: int
+    stop: str
+    departure: int | None
+    head_sign: str
+    pick_up: bool
+
+
+class Frequency(NamedTuple):
+    """A trip starts every `headway` seconds from `start` to before `end`."""
+
+    start: int
+    end: int
+    headway: int
+
+
+@dataclass(slots=True)
+class Service:
+    """The days on which a service runs."""
+
+    weekdays: frozenset[int] = frozenset()
+    first: date = date.max
+    last: date = date.min
+    added: set[date] = field(default_factory=set)
+    removed: set[date] = field(default_factory=set)
+
+    def days(self, earliest: date | None, latest: date | None) -> list[date]:
+        """The days from `earliest` to `latest`, both inclusive."""
+        days = set(self.added)
+        day = self.first if earliest is None else max(self.first, earliest)
+        end = self.last if latest is None else min(self.last, latest)
+        while day <= end:
+            if day.weekday() in self.weekdays:
+                days.add(day)
+            day += timedelta(days=1)
+        return sorted(
+            day
+            for day in days - self.removed
+            if (earliest is None or earliest <= day) and (latest is None or day <= latest)
+        )
+
+
+class Schedule:
+    """The plan of a feed.
+
+    Args:
+        path: a zip file or a directory.
+
+    Raises:
+        InputError: the feed is missing or no feed, or its time zone is unknown.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.tables = Tables(path)
+        agencies = [row for _, row in self.tables.rows("agency.txt", ("agency_timezone",))]
+        place = self.tables.place("agency.txt")
+        if not agencies:
+            raise InputError("no agency", place)
+        name = agencies[0]["agency_timezone"]
+        try:
+            self.zone = ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise InputError(f"unknown time zone {name!r}", place, 2) from None
+
+    def instant(self, day: date, seconds_of_day: int) -> datetime:
+        """The instant so many seconds after noon minus twelve hours of a day, in UTC."""
+        return instant_of(day, seconds_of_day, self.zone)
+
+    def services(self) -> dict[str, Service]:
+        """The services by their identifiers.
+
+        Raises:
+            InputError: there is neither ``calendar.txt`` nor ``calendar_dates.txt``.
+        """
+        services: defaultdict[str, Service] = defaultdict(Service)
+        weekly = ("service_id", "start_date", "end_date", *_WEEKDAYS)
+        has_calendar = False
+        for line, row in self.tables.rows("calendar.txt", weekly, optional=True):
+            has_calendar = True
+            with self.tables.line("calendar.txt", line):
+                service = services[row["service_id"]]
+                service.weekdays = frozenset(
+                    number for number, name in enumerate(_WEEKDAYS) if row[name] == "1"
+                )
+                service.first, service.last = date_of(row["start_date"]), date_of(row["end_date"])
+        exceptions = ("service_id", "date", "exception_type")
+        for line, row in self.tables.rows("calendar_dates.txt", exceptions, optional=True):
+            has_calendar = True
+            with self.tables.line("calendar_dates.txt", line):
+                kinds = {"1": services[row["service_id"]].added,
+                         "2": services[row["service_id"]].removed}  # fmt: skip
+                if row["exception_type"] not in kinds:
+                    raise ValueError(f"no exception_type: {row['exception_type']!r}")
+                kinds[row["exception_type"]].add(date_of(row["date"]))
+        if not has_calendar:
+            raise InputError("neither calendar.txt nor calendar_dates.txt", str(self.tables.path))
+        return dict(services)
+
+    def timetable(self) -> dict[str, list[StopTime]]:
+        """The stops of every trip, in their sequence.
+
+        Raises:
+            InputError: a table is malformed.
+        """
+        times = self.stop_times(0, 1)
+        try:
+            return {trip: in_sequence(stops) for trip, stops in times.items()}
+        except ValueError as error:
+            raise InputError(str(error), self.tables.place("stop_times.txt")) from None
+
+    def templates(self) -> frozenset[str]:
+        """The trips that are templates of runs (see ``frequencies.txt``)."""
+        return frozenset(self.frequencies())
+
+    def platforms(self) -> dict[str, str]:
+        """The platform codes of the stops that have one."""
+        return {
+            row["stop_id"]: row["platform_code"]
+            for _, row in self.tables.rows("stops.txt", ("stop_id",))
+            if row.get("platform_code")
+        }
+
+    def frequencies(self) -> dict[str, list[Frequency]]:
+        """When the templates among the trips run.
+
+        Raises:
+            InputError: the table is malformed.
+        """
+        frequencies: defaultdict[str, list[Frequency]] = defaultdict(list)
+        columns = ("trip_id", "start_time", "end_time", "headway_secs")
+        for line, row in self.tables.rows("frequencies.txt", columns, optional=True):
+            with self.tables.line("frequencies.txt", line):
+                headway = int(row["headway_secs"])
+                if headway <= 0:
+                    raise ValueError(f"headway_secs is {headway}")
+                frequencies[row["trip_id"]].append(
+                    Frequency(seconds(row["start_time"]), seconds(row["end_time"]), headway)
+                )
+        return dict(frequencies)
+
+    def stop_times(self, share: int, shares: int) -> dict[str, list[StopTime]]:
+        """The stops of a share of the trips (by the name of the trip), in any sequence.
+
+        Raises:
+            InputError: the table is malformed.
+        """
+        times: defaultdict[str, list[StopTime]] = defaultdict(list)
+        columns = ("trip_id", "stop_id", "stop_sequence", "departure_time")
+        for line, row in self.tables.rows("stop_times.txt", columns):
+            if zlib.crc32(row["trip_id"].encode()) % shares != share:
+                continue
+            with self.tables.line("stop_times.txt", line):
+                time = row["departure_time"] or row.get("arrival_time", "")
+                times[row["trip_id"]].append(
+                    StopTime(
+                        int(row["stop_sequence"]), row["stop_id"],
+                        seconds(time) if time else None,
+                        row.get("stop_headsign", ""), row.get("pickup_type", "") != "1",
+                    )
+                )  # fmt: skip
+        return dict(times)
+
+
+def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
+    """The stops of a trip as it calls at them.
+
+    Raises:
+        ValueError: two of them have one number.
+    """
+    ordered = sorted(stops, key=lambda stop: stop.sequence)
+    for one, other in pairwise(ordered):
+        if one.sequence == other.sequence:
+            raise ValueError(f"stop_sequence {one.sequence} twice, at {one.stop} and {other.stop}")
+    return ordered
+
+
+def instant_of(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
+    """The instant so many seconds after noon minus twelve hours of a day, in UTC."""
+    noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone).astimezone(UTC)
+    return noon + timedelta(seconds=seconds_of_day - 12 * 3600)
+
+
+def runs(
+    stations: Sequence[StopTime], days: Sequence[date], frequencies: Sequence[Frequency]
+) -> Iterator[tuple[date, int | None, int]]:
+    """Day, start (of a template) and shift in seconds of every run of a trip.
+
+    Raises:
+        ValueError: a template has no time at its first stop.
+    """
+    if not frequencies:
+        yield from ((day, None, 0) for day in days)
+        return
+    begin = stations[0].departure
+    if begin is None:
+        raise ValueError("a trip with frequencies needs a time at its first stop")
+    for day in days:
+        for frequency in frequencies:
+            for start in range(frequency.start, frequency.end, frequency.headway):
+                yield day, start, start - begin
+
+
+def seconds(text: str) -> int:
+    """The seconds of a GTFS time ``H:MM:SS``, which may be beyond 24 hours.
+
+    Raises:
+        ValueError: it is no such time.
+    """
+    hours, minutes, rest = text.split(":") if text.count(":") == 2 else ("", "", "")
+    if not (hours.isdigit() and minutes.isdigit() and rest.isdigit()):
+        raise ValueError(f"not a time: {text!r}")
+    if int(minutes) > 59 or int(rest) > 59:
+        raise ValueError(f"not a time: {text!r}")
+    return int(hours) * 3600 + int(minutes) * 60 + int(rest)
+
+
+def clock(total: int) -> str:
+    """The GTFS time of so many seconds."""
+    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"
+
+
+def date_of(text: str) -> date:
+    """The day of a GTFS date ``YYYYMMDD``.
+
+    Raises:
+        ValueError: it is no such date.
+    """
+    if len(text) != 8 or not text.isdigit():
+        raise ValueError(f"not a date: {text!r}")
+    return date(int(text[:4]), int(text[4:6]), int(text[6:]))

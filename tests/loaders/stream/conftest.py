@@ -1,0 +1,50 @@
+"""Streaming jobs as processes, and what arrives for them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from loaders.errors import JavaNotFoundError
+from loaders.java import find_java
+from tests.loaders.facts_server import Endpoint, facts_endpoint
+
+PROJECT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with facts_endpoint() as found:
+        yield found
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
+    pytest.importorskip("pyspark")
+    try:
+        find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def run(source: object, url: str, *arguments: object) -> "subprocess.Popen[bytes]":
+        command = [
+            sys.executable, "-c", "from loaders.cli import load; load()", "stream", source, url,
+            "--checkpoint", tmp_path / "checkpoint", "--token", "secret", "--master", "local[2]",
+            "--memory", "512m", *arguments,
+        ]  # fmt: skip
+        with (tmp_path / "job.log").open("ab") as log:
+            process = subprocess.Popen(
+                list(map(str, command)), cwd=PROJECT, stderr=log, start_new_session=True
+            )
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
