@@ -25,8 +25,10 @@ from tpf_client.sparql.algebra import (
     Dataset,
     Expression,
     Filter,
+    PathExpression,
     Pattern,
     Query,
+    Repeat,
     VariableRef,
     in_scope,
 )
@@ -83,12 +85,14 @@ class CsparqlQuery:
         streams: the FROM STREAM clauses, in the order of the text.
         registration: what REGISTER says, where there is one.
         text: what was parsed.
+        paths: the paths of any length, with the index of the first character of each.
     """
 
     query: Query
     streams: tuple[StreamClause, ...]
     registration: Registration | None
     text: str
+    paths: tuple[tuple[PathExpression, int], ...] = ()
 
     @property
     def instants(self) -> Instants:
@@ -132,6 +136,7 @@ class CsparqlParser(QueryParser):
         self._early = Dataset()
         self._nesting = 0
         self._timestamps: list[tuple[Variable, Term | Variable | None, int]] = []
+        self._paths: list[tuple[PathExpression, int]] = []
 
     # ----------------------------------------------------------------------- registration
 
@@ -155,7 +160,8 @@ class CsparqlParser(QueryParser):
                 )
         query = replace(query, dataset=_merged(self._early, query.dataset))
         self._check_timestamps()
-        return CsparqlQuery(query, tuple(self._streams), registration, self.text)
+        streams, paths = tuple(self._streams), tuple(self._paths)
+        return CsparqlQuery(query, streams, registration, self.text, paths)
 
     def _registration(self) -> tuple[Registration | None, Token | None]:
         if not self.take_word("REGISTER"):
@@ -342,6 +348,15 @@ class CsparqlParser(QueryParser):
         if name not in scope:
             self.fail(f"{name} does not occur in WHERE: AGGREGATE can use nothing else", place)
         return name
+
+    # ------------------------------------------------------------------------------ paths
+
+    def _path_repeated(self) -> PathExpression:
+        start = self.token.position
+        path = super()._path_repeated()
+        if isinstance(path, Repeat):
+            self._paths.append((path, start))
+        return path
 
     # -------------------------------------------------------------------------- timestamp
 

@@ -1,10 +1,18 @@
 """Walks through algebra that change it, patterns inside EXISTS included."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from tpf_client.sparql.algebra import Pattern
+from tpf_client.sparql.algebra import (
+    Aggregate,
+    Call,
+    Exists,
+    Expression,
+    Pattern,
+    expressions_of,
+    walk,
+)
 
 T = TypeVar("T")
 
@@ -27,3 +35,24 @@ def transformed(value: T, change: Callable[[Pattern], Pattern]) -> T:
         if any(after is not before for before, after in zip(value, parts, strict=True)):
             result = tuple(parts)
     return result  # type: ignore[no-any-return]
+
+
+def everywhere(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and all patterns inside it, those in EXISTS too."""
+    for each in walk(pattern):
+        yield each
+        for expression in expressions_of(each):
+            for found in exists_in(expression):
+                yield from everywhere(found.pattern)
+
+
+def exists_in(expression: Expression) -> Iterator[Exists]:
+    """Every EXISTS in an expression, but not those inside another one's pattern."""
+    match expression:
+        case Exists():
+            yield expression
+        case Call(_, arguments):
+            for each in arguments:
+                yield from exists_in(each)
+        case Aggregate(_, argument) if argument is not None:
+            yield from exists_in(argument)

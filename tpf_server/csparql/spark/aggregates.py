@@ -8,15 +8,17 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType
 
 from annotations.namespaces import XSD
-from annotations.terms import Variable
+from annotations.terms import Term, Variable, literal
 from tpf_client.sparql.algebra import Aggregate
-from tpf_client.sparql.expressions.values import divide, double_text, term_of
+from tpf_client.sparql.expressions.operators import add, quotient
+from tpf_client.sparql.expressions.values import EvaluationError, Single, divide, term_of, value_of
 from tpf_server.csparql.spark import terms
 from tpf_server.csparql.spark.expressions import Expressions
 from tpf_server.csparql.spark.frames import Frame, column
 
-SUPPORTED = ("COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE")
 _ARGUMENT = "argument"
+_FLOAT = 2
+"""The rank of xsd:float; see `terms.rank`."""
 
 
 def grouped(
@@ -54,6 +56,8 @@ def empty_value(aggregate: Aggregate) -> Column:
     """The aggregate of nothing."""
     if aggregate.name in ("COUNT", "SUM", "AVG"):
         return terms.integer(sql.lit(0))
+    if aggregate.name == "GROUP_CONCAT":
+        return sql.lit('""')
     return sql.lit(None).cast("string")
 
 
@@ -68,19 +72,34 @@ def _value(aggregate: Aggregate) -> Column:
             return sql.when(sql.count_if(term.isNull()) == 0, best)
         case "SAMPLE":
             return sql.min(term)
+        case "GROUP_CONCAT":
+            texts = terms.escaped_lexical(term)
+            separator = str(literal(aggregate.separator))[1:-1]
+            # SPARQL leaves the order open; this one is the same in every run.
+            joined = sql.array_join(sql.sort_array(sql.collect_list(texts)), separator)
+            value = sql.concat(sql.lit('"'), joined, sql.lit('"'))
+            return sql.when(sql.count_if(texts.isNull()) == 0, value)
     kind = terms.rank(term)
     total = sql.sum(terms.exact(term))
     floating = sql.sum(terms.number(term))
     highest = sql.max(kind)
     failures = sql.count_if(kind.isNull())
+    if aggregate.name == "MEDIAN":
+        ordered = sql.sort_array(sql.collect_list(sql.struct(terms.order_key(term), term)))
+        count = sql.count(term)
+        low = sql.get(ordered, sql.floor((count - 1) / 2).cast("int"))[_ARGUMENT]
+        high = sql.get(ordered, sql.floor(count / 2).cast("int"))[_ARGUMENT]
+        middle = sql.when(low == high, low).otherwise(_middle(low, high))
+        return sql.when(failures == 0, middle)
     if aggregate.name == "AVG":
         exact = _average(total.cast("string"), sql.count(term))
-        value = sql.when(highest < 2, exact).otherwise(_double(floating / sql.count(term)))
+        mean = _floating(floating, highest, sql.count(term))
+        value = sql.when(highest < 2, exact).otherwise(mean)
     else:
         value = (
             sql.when(highest == 0, terms.integer(total.cast("decimal(38,0)")))
             .when(highest == 1, _decimal(total))
-            .otherwise(_double(floating))
+            .otherwise(_floating(floating, highest, sql.lit(1)))
         )
     return sql.when(failures == 0, value)
 
@@ -97,5 +116,19 @@ def _average(total: str | None, count: int) -> str | None:
 
 
 @sql.udf(StringType(), useArrow=False)
-def _double(value: float | None) -> str | None:
-    return None if value is None else f'"{double_text(value)}"^^<{XSD}double>'
+def _floating(total: float | None, kind: int, count: int) -> str | None:
+    if total is None:
+        return None
+    value = Single(total) if kind == _FLOAT else total
+    return str(term_of(value if count == 1 else quotient(value, count)))
+
+
+@sql.udf(StringType(), useArrow=False)
+def _middle(low: str | None, high: str | None) -> str | None:
+    if low is None or high is None:
+        return None
+    try:
+        return str(term_of(quotient(add(value_of(Term(low)), value_of(Term(high))), 2)))
+    except EvaluationError:
+        # Some of them is no number: the caller leaves the whole group out.
+        return None

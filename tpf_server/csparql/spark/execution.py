@@ -9,7 +9,7 @@ and no limit; over complete contents all of SPARQL's operators are available, an
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -41,8 +41,9 @@ from tpf_server.csparql.rules import RULES, Rule, optimised
 from tpf_server.csparql.spark.frames import AT, column
 from tpf_server.csparql.spark.results import ResultFiles
 from tpf_server.csparql.spark.session import ROCKSDB
-from tpf_server.csparql.spark.translation import RANK, Translation, check_supported
-from tpf_server.csparql.spark.windowing import KEY, check_windows, collected, content, lines
+from tpf_server.csparql.spark.support import check_supported
+from tpf_server.csparql.spark.translation import RANK, Translation
+from tpf_server.csparql.spark.windowing import KEY, collected, content, lines
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -103,14 +104,13 @@ class SparkExecution:
         on_answer: Callable[[Answer], None] | None = None,
     ) -> None:
         parsed = parse(text, base)
-        check_windows(parsed)
 
         def found(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
             return has_static(static, pattern, graphs)
 
         initial = operator_graph(parsed, static.names, Knowledge(dict(predicates or {}), found))
         self.graph = optimised(initial, rules)
-        check_supported(self.graph)
+        check_supported(parsed, self.graph)
         self._streams: dict[Term, Path] = {}
         for clause in self.graph.clauses:
             path = streams.get(clause.stream[1:-1]) or streams.get(clause.stream)
@@ -206,7 +206,10 @@ class SparkExecution:
                 last = int(row[0]) - 2
             instants = list(self.graph.instants.between(last, watermark - 1))
             if instants:
-                answers = self._answers(data, instants)
+                windows = data.where(sql.col("s").isNotNull()).select(
+                    (sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts"
+                )
+                answers = self.answers(windows, instants)
                 self.results.write(batch, answers)
                 if self._on_answer is not None:
                     for answer in answers:
@@ -214,10 +217,13 @@ class SparkExecution:
         finally:
             data.unpersist()
 
-    def _answers(self, data: DataFrame, instants: list[int]) -> list[Answer]:
-        windows = data.where(sql.col("s").isNotNull()).select(
-            (sql.unix_millis(KEY) - 1).alias(AT), "stream", "s", "p", "o", "ts"
-        )
+    def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[Answer]:
+        """The answer at each of these instants, which are in order.
+
+        Args:
+            windows: what is in the windows at them; see `Translation`.
+            instants: milliseconds since 1970.
+        """
         common = self.graph.instants.greatest_common_period
         steps = self._session.range(instants[0], instants[-1] + 1, common, 1).toDF(AT)
         if len(self.graph.instants.periods) > 1:

@@ -23,8 +23,8 @@ from tpf_client.sparql.algebra import (
     VariableRef,
     variables_in,
 )
-from tpf_client.sparql.expressions.compiler import Compiler, Environment
-from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_client.sparql.expressions.dates import DateTime, Duration
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE, value_of
 from tpf_server.csparql.spark import terms
@@ -107,6 +107,8 @@ class Expressions:
             return _closure(expression, names)(values)
 
         function = sql.udf(evaluate, "string", useArrow=True)
+        if is_volatile(expression):
+            function = function.asNondeterministic()
         # A function of nothing still needs a row to be called for.
         return function(*(self._column(name) for name in names))
 
@@ -178,55 +180,59 @@ class Expressions:
                 return _effective(self._term(expression))
 
     def _string(self, expression: Expression) -> Column:
-        """The content of a string; only where no language or escape makes a difference."""
+        """The content of a string; only where no language makes a difference."""
         if isinstance(expression, Constant) and is_literal(expression.term):
-            if "\\" in expression.term:
-                raise _NotInSql
             return terms.content(sql.lit(str(expression.term)))
         if isinstance(expression, Call) and expression.name == "STR":
             (inner,) = expression.arguments
-            term = self._term(inner)
-            text = sql.regexp_extract(term, r'^"((?:[^"\\]|\\.)*)"', 1)
-            return sql.when(terms.is_iri(term), sql.regexp_extract(term, "^<(.*)>$", 1)).when(
-                terms.is_literal(term), text
-            )
+            return terms.unescaped(terms.escaped_lexical(self._term(inner)))
         raise _NotInSql
 
     def _equal(self, left: Expression, right: Expression) -> Column:
+        if _is_duration(left) or _is_duration(right):
+            raise _NotInSql
         if _arithmetical(left) or _arithmetical(right):
             return self._number(left) == self._number(right)
         one, other = self._term(left), self._term(right)
         if _is_iri(left) or _is_iri(right):
             return one == other
         first, second = terms.number(one), terms.number(other)
-        earlier, later = terms.instant(one), terms.instant(other)
+        earlier, later = terms.moment(one), terms.moment(other)
+        this, that = terms.truth(one), terms.truth(other)
         return (
             sql.when(one.isNull() | other.isNull(), None)
             .when(first.isNotNull() & second.isNotNull(), (first == second) & ~sql.isnan(first))
             .when(one == other, True)
+            .when(this.isNotNull() & that.isNotNull(), this == that)
             .when(earlier.isNotNull() & later.isNotNull(), earlier == later)
-            .when(_unknown(one) & terms.is_literal(other), None)
-            .when(_unknown(other) & terms.is_literal(one), None)
+            .when(_unknown(one) & terms.is_literal(other) & terms.spoken(other).isNull(), None)
+            .when(_unknown(other) & terms.is_literal(one) & terms.spoken(one).isNull(), None)
             .otherwise(False)
         )
 
     def _compared(
         self, compare: Callable[[Column, Column], Column], left: Expression, right: Expression
     ) -> Column:
+        if _is_duration(left) or _is_duration(right):
+            raise _NotInSql
         if any(_arithmetical(each) or _is_number(each) for each in (left, right)):
             one, other = self._number(left), self._number(right)
             return compare(one, other) & ~sql.isnan(one) & ~sql.isnan(other)
         first, second = self._term(left), self._term(right)
         one, other = terms.number(first), terms.number(second)
         text, texts = terms.content(first), terms.content(second)
-        earlier, later = terms.instant(first), terms.instant(second)
+        earlier, later = terms.moment(first), terms.moment(second)
+        this, that = terms.truth(first), terms.truth(second)
+        spoken, said = terms.spoken(first), terms.spoken(second)
         return (
             sql.when(
                 one.isNotNull() & other.isNotNull(),
                 compare(one, other) & ~sql.isnan(one) & ~sql.isnan(other),
             )
             .when(text.isNotNull() & texts.isNotNull(), compare(text, texts))
-            .when(earlier.isNotNull() & later.isNotNull(), compare(earlier, later))
+            .when(earlier["kind"] == later["kind"], compare(earlier["value"], later["value"]))
+            .when(this.isNotNull() & that.isNotNull(), compare(this, that))
+            .when(spoken["language"] == said["language"], compare(spoken["text"], said["text"]))
         )
 
 
@@ -251,24 +257,27 @@ def _is_iri(expression: Expression) -> bool:
     return isinstance(expression, Constant) and expression.term.startswith("<")
 
 
+def _is_duration(expression: Expression) -> bool:
+    return isinstance(expression, Constant) and isinstance(value_of(expression.term), Duration)
+
+
 def _unknown(term: Column) -> Column:
     """Whether it is a literal whose value Spark SQL does not know."""
     return (
         (terms.datatype(term) != "")
         & terms.number(term).isNull()
-        & terms.instant(term).isNull()
-        & ~terms.datatype(term).endswith("#boolean")
+        & terms.moment(term).isNull()
+        & terms.truth(term).isNull()
     )
 
 
 def _effective(term: Column) -> Column:
     """The effective boolean value of a term."""
     value = terms.number(term)
-    kind = terms.datatype(term)
     return (
         sql.when(value.isNotNull(), (value != 0) & ~sql.isnan(value))
-        .when(kind.endswith("#boolean"), terms.lexical(term).isin("true", "1"))
-        .when(terms.is_literal(term) & (kind == ""), ~(term.startswith('""')))
+        .when(terms.truth(term).isNotNull(), terms.truth(term))
+        .when(terms.is_simple(term), term != '""')
     )
 
 

@@ -1,7 +1,7 @@
 """Terms in columns: canonical N-Triples texts, null where unbound; what Spark SQL reads in them.
 
-Numbers are compared as doubles; strings by their N-Triples text. So integers above 2**53 that
-differ in their last digits, and decimals that differ after the fifteenth digit, count as equal.
+Numbers are compared as doubles. So integers above 2**53 that differ in their last digits, and
+decimals that differ after the fifteenth digit, count as equal.
 """
 
 from pyspark.sql import Column
@@ -11,7 +11,11 @@ from annotations.namespaces import XSD
 from tpf_client.sparql.expressions.values import INTEGER_TYPES
 
 _DECIMAL = XSD + "decimal"
-_FLOATING = (XSD + "double", XSD + "float")
+_FLOAT = XSD + "float"
+_FLOATING = (XSD + "double", _FLOAT)
+_MOMENTS = ("Date", "DateTime", "Time")
+_DURATIONS = tuple(f"{XSD}{name}" for name in ("duration", "dayTimeDuration", "yearMonthDuration"))
+_LANGUAGE = r'^"((?:[^"\\]|\\.)*)"@(.*)$'
 _TYPED = r'^"((?:[^"\\]|\\.)*)"\^\^<([^>]*)>$'
 _PLAIN = r'^"((?:[^"\\]|\\.)*)"$'
 
@@ -28,7 +32,31 @@ def datatype(term: Column) -> Column:
 
 def content(term: Column) -> Column:
     """The content of a simple literal; null for all others."""
-    return sql.when(is_simple(term), sql.regexp_extract(term, _PLAIN, 1))
+    return sql.when(is_simple(term), unescaped(sql.regexp_extract(term, _PLAIN, 1)))
+
+
+def escaped_lexical(term: Column) -> Column:
+    """STR, but as N-Triples writes it in a literal; null for blank nodes and triple terms."""
+    text = sql.regexp_extract(term, r'^"((?:[^"\\]|\\.)*)"', 1)
+    return sql.when(is_iri(term), sql.regexp_extract(term, "^<(.*)>$", 1)).when(
+        is_literal(term), text
+    )
+
+
+def unescaped(text: Column) -> Column:
+    """The characters that N-Triples writes with backslashes (those of one letter)."""
+    plain = sql.replace(text, sql.lit("\\\\"), sql.lit("\0"))
+    for written, meant in (
+        ("n", "\n"),
+        ("r", "\r"),
+        ("t", "\t"),
+        ('"', '"'),
+        ("b", "\b"),
+        ("f", "\f"),
+    ):
+        plain = sql.replace(plain, sql.lit("\\" + written), sql.lit(meant))
+    plain = sql.replace(plain, sql.lit("\0"), sql.lit("\\"))
+    return sql.when(sql.contains(text, sql.lit("\\")), plain).otherwise(text)
 
 
 def is_iri(term: Column) -> Column:
@@ -60,19 +88,55 @@ def exact(term: Column) -> Column:
 
 
 def rank(term: Column) -> Column:
-    """0 for an integer, 1 for a decimal, 2 for a float or double; null for all other terms."""
+    """0 integer, 1 decimal, 2 float, 3 double; null for all other terms."""
     kind = datatype(term)
     return (
         sql.when(kind.isin(*sorted(INTEGER_TYPES)), 0)
         .when(kind == _DECIMAL, 1)
-        .when(kind.isin(*_FLOATING), 2)
+        .when(kind == _FLOAT, 2)
+        .when(kind == XSD + "double", 3)
     )
 
 
-def instant(term: Column) -> Column:
-    """The value of an xsd:dateTime (UTC where it has no zone); null for all other terms."""
-    kind = datatype(term)
-    return sql.when(kind == XSD + "dateTime", lexical(term).try_cast("timestamp"))
+def moment(term: Column) -> Column:
+    """The value of an xsd:dateTime, date or time (UTC where it has no zone), with its kind.
+
+    Null for all other terms.
+    """
+    kind, text = datatype(term), lexical(term)
+    midnight = sql.concat(
+        sql.substring(text, 1, 10), sql.lit("T00:00:00"), sql.substr(text, sql.lit(11))
+    )
+    value = (
+        sql.when(kind == XSD + "dateTime", text.try_cast("timestamp"))
+        .when(kind == XSD + "date", midnight.try_cast("timestamp"))
+        .when(kind == XSD + "time", sql.concat(sql.lit("1970-01-01T"), text).try_cast("timestamp"))
+    )
+    name = sql.element_at(
+        sql.create_map(
+            *(
+                sql.lit(each)
+                for kind in _MOMENTS
+                for each in (f"{XSD}{kind[0].lower()}{kind[1:]}", kind)
+            )
+        ),
+        kind,
+    )
+    return sql.when(value.isNotNull(), sql.struct(name.alias("kind"), value.alias("value")))
+
+
+def truth(term: Column) -> Column:
+    """The value of an xsd:boolean; null for all other terms."""
+    text = lexical(term)
+    well = (datatype(term) == XSD + "boolean") & text.isin("true", "false", "1", "0")
+    return sql.when(well, text.isin("true", "1"))
+
+
+def spoken(term: Column) -> Column:
+    """The language and the text of a string in a language; null for all other terms."""
+    language = sql.regexp_extract(term, _LANGUAGE, 2)
+    text = unescaped(sql.regexp_extract(term, _LANGUAGE, 1))
+    return sql.when(language != "", sql.struct(language.alias("language"), text.alias("text")))
 
 
 def integer(value: Column) -> Column:
@@ -81,15 +145,36 @@ def integer(value: Column) -> Column:
 
 
 def order_key(term: Column) -> Column:
-    """What ORDER BY, MIN and MAX compare: unbound, blank nodes, IRIs, literals; numbers first."""
+    """What ORDER BY, MIN and MAX compare, as `tpf_client.sparql.ordering` has it.
+
+    Unbound, blank nodes, IRIs, literals; of these numbers (what is none first), booleans, strings,
+    strings in languages, dates and times, and the rest by their texts.
+    """
     kind = (
         sql.when(term.isNull(), 0).when(term.startswith("_:"), 1).when(is_iri(term), 2).otherwise(3)
     )
-    value = number(term)
+    value, when, said = number(term), moment(term), spoken(term)
+    class_ = (
+        sql.when(kind < 3, 0)
+        .when(value.isNotNull(), sql.when(sql.isnan(value), -1).otherwise(0))
+        .when(truth(term).isNotNull(), 1)
+        .when(is_simple(term), 2)
+        .when(said.isNotNull(), 3)
+        .when(when.isNotNull(), 4)
+        .when(datatype(term).isin(*_DURATIONS), 5)
+        .otherwise(6)
+    )
+    # An IRI without its brackets, as the other order has it.
+    bare = sql.when(kind == 2, sql.regexp_extract(term, "^<(.*)>$", 1)).otherwise(term)
     return sql.struct(
         kind.alias("kind"),
-        sql.when(value.isNull(), 1).otherwise(0).alias("class"),
+        class_.alias("class"),
         value.alias("value"),
-        instant(term).alias("instant"),
-        sql.coalesce(content(term), term).alias("text"),
+        truth(term).alias("truth"),
+        said.alias("spoken"),
+        when.alias("moment"),
+        sql.when(
+            class_.isin(0, 2, 4, 5, 6),
+            sql.when(value.isNull() & when.isNull(), sql.coalesce(content(term), bare)),
+        ).alias("text"),
     )

@@ -4,9 +4,10 @@ Static graph patterns are evaluated once by our own SPARQL engine. A pattern tha
 and streaming triples is joined in two parts, so that static rows are not repeated for each instant.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import count
 from operator import and_
 
 import pyarrow
@@ -14,27 +15,30 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 from annotations.terms import QuadPattern, Term, Variable, is_variable
+from tpf_client.dataflow.exists_builder import conjuncts, first_exists
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import (
     BGP,
+    Call,
     Exists,
     Expression,
     Filter,
     Group,
     Path,
     Pattern,
+    VariableRef,
     always_bound,
     in_scope,
     mentioned,
     variables_of_bgp,
     walk,
 )
+from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_server.cqels.errors import UnsupportedContinuousQueryError
 from tpf_server.csparql.aggregated import Aggregated
 from tpf_server.csparql.operator_graph import OperatorGraph
-from tpf_server.csparql.rules.push_filters import conjuncts, has_exists
 from tpf_server.csparql.spark import terms
-from tpf_server.csparql.spark.aggregates import SUPPORTED, empty_value, grouped
+from tpf_server.csparql.spark.aggregates import empty_value, grouped
 from tpf_server.csparql.spark.expressions import Expressions
 from tpf_server.csparql.spark.frames import (
     AT,
@@ -54,51 +58,6 @@ StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
 """The solutions of a pattern over static data alone, with its variables in scope as columns."""
 
 
-def check_supported(graph: OperatorGraph) -> None:
-    """Refuse what cannot be run on Spark, before anything starts.
-
-    Raises:
-        UnsupportedContinuousQueryError: names the clause.
-    """
-    if graph.query.form == "DESCRIBE":
-        raise UnsupportedContinuousQueryError("DESCRIBE cannot be run on Spark, only natively")
-    for pattern in walk(graph.pattern):
-        if isinstance(pattern, algebra.Service):
-            raise UnsupportedContinuousQueryError(f"SERVICE {pattern.endpoint} cannot be asked")
-        if isinstance(pattern, Path):
-            source = graph.sources.of(Term(pattern.graph))
-            if source is not None and source.streams:
-                raise UnsupportedContinuousQueryError(
-                    f"a path from {pattern.subject} to {pattern.object} over streams: "
-                    "Spark SQL has no closure"
-                )
-        if isinstance(pattern, (Group, Aggregated)):
-            for each in algebra.expressions_of(pattern):
-                if isinstance(each, algebra.Aggregate) and each.name not in SUPPORTED:
-                    raise UnsupportedContinuousQueryError(f"{each.name} cannot be run on Spark")
-        for expression in algebra.expressions_of(pattern):
-            _check_exists(pattern, expression)
-
-
-def _check_exists(pattern: Pattern, expression: Expression) -> None:
-    parts = conjuncts(expression)
-    plain = isinstance(pattern, Filter)
-    for part in parts:
-        if isinstance(part, Exists) and plain:
-            inner = part.pattern
-            outer = mentioned(inner) - always_bound(inner)
-            simple = all(isinstance(each, (BGP, algebra.Join, Filter)) for each in walk(inner))
-            if outer or not simple:
-                raise UnsupportedContinuousQueryError(
-                    "EXISTS with more than triple patterns and conditions on them cannot be run "
-                    "on Spark"
-                )
-        elif isinstance(part, Exists) or has_exists(part):
-            raise UnsupportedContinuousQueryError(
-                "EXISTS inside another expression cannot be run on Spark"
-            )
-
-
 @dataclass
 class Translation:
     """Makes the answer of a query at several instants.
@@ -111,6 +70,8 @@ class Translation:
             latest timestamp of the triple in milliseconds; a triple of a stream is there once.
         steps: the instants, in a column `AT`.
         cache: static frames, kept from one use to the next.
+        outer: where a pattern in EXISTS is translated: the rows that it is evaluated for.
+        fresh: numbers of hidden variables.
     """
 
     session: SparkSession
@@ -119,6 +80,8 @@ class Translation:
     content: DataFrame
     steps: DataFrame
     cache: dict[object, DataFrame]
+    outer: Frame | None = None
+    fresh: Iterator[int] = field(default_factory=count)
 
     def answer(self) -> DataFrame:
         """`AT`, a column for each variable of the query, and `RANK`."""
@@ -136,11 +99,12 @@ class Translation:
         """The solutions of a pattern."""
         match pattern:
             case BGP(patterns):
-                return self._bgp(patterns)
+                return self._correlated(self._bgp(patterns))
             case Path():
-                return self._static_frame(pattern)
+                return self._correlated(self._static_frame(pattern))
             case algebra.Values(variables, rows):
-                return self._rows(variables, [tuple(row) for row in rows], always_bound(pattern))
+                data = [tuple(row) for row in rows]
+                return self._correlated(self._rows(variables, data, always_bound(pattern)))
             case algebra.Join():
                 return self._join(pattern)
             case algebra.LeftJoin(left, right, condition):
@@ -155,10 +119,18 @@ class Translation:
                 return self._aggregated(pattern)
             case algebra.Extend(inner, variable, expression):
                 frame = self.frame(inner)
-                value = Expressions(frame.columns()).binding(expression)
-                return frame.extend(variable, value)
+                schema = frame.schema
+                frame, plain = self.without_exists(frame, expression)
+                extended = frame.extend(variable, Expressions(frame.columns()).binding(plain))
+                return extended if frame.schema == schema else extended.project((*schema, variable))
             case Group():
                 return self._group(pattern)
+            case _ if self.outer is not None:
+                # A nested SELECT is evaluated by itself, also inside EXISTS.
+                outer, self.outer = self.outer, None
+                frame = self.frame(pattern)
+                self.outer = outer
+                return self._correlated(frame)
             case algebra.Project(algebra.OrderBy(inner, conditions), variables):
                 return self._ordered(self.frame(inner), conditions, variables)
             case algebra.Project(inner, variables):
@@ -167,7 +139,7 @@ class Translation:
                 return self._distinct(self.frame(inner))
             case algebra.Reduced(inner) | algebra.OrderBy(inner):
                 return self.frame(inner)
-            case algebra.Slice(inner, offset, limit):
+            case algebra.Slice(inner, offset, limit, ()):
                 return self._slice(self.frame(inner), offset, limit)
             case _:
                 raise UnsupportedContinuousQueryError(
@@ -194,6 +166,8 @@ class Translation:
         if right.timed:
             left = left.at_all(self.steps)
         test: Column | None = None
+        if condition is not None and first_exists(condition) is not None:
+            return self._left_join_exists(left, right, condition)
         if condition is not None:
             columns = {name: sql.col(column(name)) for name in (*left.schema, *right.schema)}
             shared = [n for n in left.schema if n in right.schema and n not in left.certain]
@@ -203,10 +177,24 @@ class Translation:
             test = Expressions(columns).condition(condition)
         return left_join(left, right, test)
 
+    def _left_join_exists(self, left: Frame, right: Frame, condition: Expression) -> Frame:
+        """The pairs first, for distinct rows of the left; then they come back to each of these."""
+        keyed, key = self._keyed(left, left.schema)
+        pairs = self._filter(
+            join(replace(keyed, data=keyed.data.dropDuplicates()), right), condition
+        )
+        loose = [name for name in left.schema if name not in left.certain]
+        added = [name for name in right.schema if name not in left.schema]
+        joined = left_join(keyed, pairs.project((key, *loose, *added)), None)
+        return joined.project((*left.schema, *added))
+
     def _minus(self, left: Frame, right: Frame, apart: tuple[Variable, ...]) -> Frame:
         shared = [name for name in left.schema if name in right.schema and name not in apart]
         if not shared:
             return left
+        if self.outer is not None:
+            # What both sides have from outside is no reason to take away.
+            apart = (*apart, *self.outer.schema)
         if right.timed:
             left = left.at_all(self.steps)
         # A pair that shares no bound variable does not remove; the hidden name only says so.
@@ -214,14 +202,80 @@ class Translation:
 
     def _filter(self, frame: Frame, condition: Expression) -> Frame:
         for each in conjuncts(condition):
-            if isinstance(each, Exists):
+            if not isinstance(each, Exists):
+                schema = frame.schema
+                frame, plain = self.without_exists(frame, each)
+                frame = frame.where(Expressions(frame.columns()).condition(plain))
+                frame = frame if frame.schema == schema else frame.project(schema)
+            elif _stands_alone(each.pattern):
+                outer, self.outer = self.outer, None
                 inner = self.frame(each.pattern)
+                self.outer = outer
                 if inner.timed:
                     frame = frame.at_all(self.steps)
                 frame = semi_join(frame, inner, anti=each.negated)
             else:
-                frame = frame.where(Expressions(frame.columns()).condition(each))
+                keyed, found = self._found(frame, each.pattern)
+                frame = semi_join(keyed, found, anti=each.negated).project(frame.schema)
         return frame
+
+    # ----------------------------------------------------------------------------- EXISTS
+
+    def without_exists(self, frame: Frame, expression: Expression) -> tuple[Frame, Expression]:
+        """The expression with each EXISTS replaced by a hidden variable that the frame has then."""
+        match expression:
+            case Exists(pattern, negated):
+                keyed, found = self._found(frame, pattern)
+                mark = self._hidden()
+                data = found.data.withColumn(column(mark), sql.lit(str(TRUE)))
+                there = replace(found, data=data, schema=(*found.schema, mark))
+                marked = left_join(keyed, there, None)
+                yes, no = (FALSE, TRUE) if negated else (TRUE, FALSE)
+                value = sql.when(sql.col(column(mark)).isNotNull(), str(yes)).otherwise(str(no))
+                marked = replace(marked, data=marked.data.withColumn(column(mark), value))
+                return marked.project((*frame.schema, mark)), VariableRef(mark)
+            case Call(_, arguments):
+                plain = []
+                for each in arguments:
+                    frame, one = self.without_exists(frame, each)
+                    plain.append(one)
+                return frame, replace(expression, arguments=tuple(plain))
+            case algebra.Aggregate(_, argument) if argument is not None:
+                frame, one = self.without_exists(frame, argument)
+                return frame, replace(expression, argument=one)
+            case _:
+                return frame, expression
+
+    def _found(self, frame: Frame, pattern: Pattern) -> tuple[Frame, Frame]:
+        """The frame with a key, and the keys of those of its rows for which a pattern matches.
+
+        The pattern is evaluated for all of them at once: each of its leaves is joined with what is
+        different in these rows, so that everything in it sees them (SPARQL 1.1, section 18.6).
+        """
+        seen = [name for name in frame.schema if name in mentioned(pattern)]
+        keyed, key = self._keyed(frame, seen)
+        rows = keyed.project((key, *seen))
+        outer, self.outer = self.outer, replace(rows, data=rows.data.dropDuplicates())
+        found = self.frame(pattern).project((key,))
+        self.outer = outer
+        if found.timed:
+            keyed = keyed.at_all(self.steps)
+        return keyed, replace(found, data=found.data.dropDuplicates())
+
+    def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
+        """One more variable: what a row has for these."""
+        key = self._hidden()
+        parts = [sql.col(column(name)) for name in names]
+        # JSON leaves out what is null, and names the rest.
+        value = sql.to_json(sql.struct(*parts)) if parts else sql.lit("")
+        extended = frame.extend(key, value)
+        return replace(extended, certain=extended.certain | {key}), key
+
+    def _hidden(self) -> Variable:
+        return Variable(f"?.e{next(self.fresh)}")
+
+    def _correlated(self, frame: Frame) -> Frame:
+        return frame if self.outer is None else join(self.outer, frame)
 
     # ------------------------------------------------------------------------ aggregation
 
@@ -244,14 +298,23 @@ class Translation:
 
     def _group(self, pattern: Group) -> Frame:
         frame = self.frame(pattern.input)
+        plain: list[Expression] = []
+        for _, expression in pattern.keys:
+            frame, one = self.without_exists(frame, expression)
+            plain.append(one)
+        aggregates = []
+        for name, aggregate in pattern.aggregates:
+            frame, computed = self.without_exists(frame, aggregate)
+            assert isinstance(computed, algebra.Aggregate)
+            aggregates.append((name, computed))
         expressions = Expressions(frame.columns())
         keys = [sql.col(name) for name in frame.time]
-        keys += [expressions.binding(expression) for _, expression in pattern.keys]
+        keys += [expressions.binding(expression) for expression in plain]
         if not keys:
             frame = frame.at_all(self.steps)
             keys = [sql.col(AT)]
         names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
-        data = grouped(frame, keys, pattern.aggregates).withColumnsRenamed(
+        data = grouped(frame, keys, aggregates).withColumnsRenamed(
             {f"key{place}": name for place, name in enumerate(names)}
         )
         schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))
@@ -272,10 +335,10 @@ class Translation:
         conditions: Sequence[algebra.OrderCondition],
         variables: Sequence[Variable],
     ) -> Frame:
-        expressions = Expressions(frame.columns())
         keys = []
         for each in conditions:
-            key = terms.order_key(expressions.binding(each.expression))
+            frame, plain = self.without_exists(frame, each.expression)
+            key = terms.order_key(Expressions(frame.columns()).binding(plain))
             keys.append(key.desc() if each.descending else key.asc())
         within = Window.partitionBy(*frame.time).orderBy(*keys)
         ranked = frame.data.withColumn(RANK, sql.row_number().over(within))
@@ -396,6 +459,12 @@ class Translation:
         elif len(source.streams) > 1:
             data = data.dropDuplicates([AT, "s", "p", "o"])
         return Frame(data.select(AT, *columns), schema, certain, timed=True)
+
+
+def _stands_alone(pattern: Pattern) -> bool:
+    """Whether a pattern in EXISTS sees nothing of the row outside but what its matches bind."""
+    simple = all(isinstance(each, (BGP, algebra.Join, Filter)) for each in walk(pattern))
+    return simple and mentioned(pattern) <= always_bound(pattern)
 
 
 def _operands(pattern: Pattern) -> list[Pattern]:

@@ -16,34 +16,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from annotations.terms import is_variable
-from tpf_client.sparql.algebra import BGP, Exists, Expression, Pattern, expressions_of, walk
-from tpf_client.sparql.algebra import Call as ExpressionCall
-from tpf_server.cqels.errors import UnsupportedContinuousQueryError
+from tpf_client.sparql.algebra import BGP
 from tpf_server.csparql.operator_graph import OperatorGraph
-from tpf_server.csparql.parser import CsparqlQuery
+from tpf_server.csparql.transform import everywhere
 from tpf_server.csparql.windows import LogicalWindow, StreamClause
 
 KEY = "closes"
 _TERM = r'(?:<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]+>)?)'
 LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
-
-
-def check_windows(query: CsparqlQuery) -> None:
-    """Refuse windows that have no event time.
-
-    Raises:
-        UnsupportedContinuousQueryError: names the clause and its place in the text.
-    """
-    if not query.streams:
-        raise UnsupportedContinuousQueryError("a query without FROM STREAM cannot be run on Spark")
-    for clause in query.streams:
-        if not isinstance(clause.window, LogicalWindow):
-            line = query.text.count("\n", 0, clause.position) + 1
-            column = clause.position - query.text.rfind("\n", 0, clause.position)
-            raise UnsupportedContinuousQueryError(
-                f"line {line}, column {column}: {clause}: windows that count triples cannot be run "
-                "on Spark, only natively"
-            )
 
 
 def lines(session: SparkSession, directory: str, *, files_per_trigger: int | None) -> DataFrame:
@@ -132,29 +112,10 @@ def collected(parts: Sequence[DataFrame]) -> DataFrame:
 def _wanted(graph: OperatorGraph, clause: StreamClause) -> Column:
     """Whether a triple can match any pattern: conditions pushed to the source."""
     predicates: set[str] = set()
-    for bgp in _basic_graph_patterns(graph.pattern):
-        for quad in bgp.patterns:
+    for each in everywhere(graph.pattern):
+        for quad in each.patterns if isinstance(each, BGP) else ():
             if clause.stream in graph.source_of(quad).streams:
                 if is_variable(quad.predicate):
                     return sql.lit(True)
                 predicates.add(str(quad.predicate))
     return sql.col("p").isin(*sorted(predicates)) if predicates else sql.lit(False)
-
-
-def _basic_graph_patterns(pattern: Pattern) -> list[BGP]:
-    found: list[BGP] = []
-    for each in walk(pattern):
-        if isinstance(each, BGP):
-            found.append(each)
-        for expression in expressions_of(each):
-            for inner in _inside(expression):
-                found += _basic_graph_patterns(inner)
-    return found
-
-
-def _inside(expression: Expression) -> list[Pattern]:
-    if isinstance(expression, Exists):
-        return [expression.pattern]
-    if isinstance(expression, ExpressionCall):
-        return [inner for each in expression.arguments for inner in _inside(each)]
-    return []
