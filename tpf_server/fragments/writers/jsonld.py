@@ -2,23 +2,28 @@
 
 The text is put together from that of the terms: what canonical N-Triples escapes in a literal, and
 how, is what JSON allows, and an IRI holds nothing that JSON would escape.
+
+JSON-LD 1.1 has no triple terms. A triple with one is written in the basic encoding of *RDF 1.2
+Interoperability*: in place of the term stands a blank node of type ``rdf:TripleTerm`` with its
+``rdf:ttSubject``, ``rdf:ttPredicate`` and ``rdf:ttObject``.
 """
 
 from collections.abc import Iterable
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-from annotations.namespaces import RDF_TYPE
-from annotations.terms import DEFAULT_GRAPH, Term, Triple
+from annotations.namespaces import RDF, RDF_TYPE
+from annotations.terms import DEFAULT_GRAPH, Term, Triple, is_triple_term, triple_of_term
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import metadata
 
+_PARTS = ("Subject", "Predicate", "Object")
 _XSD_STRING = "^^<http://www.w3.org/2001/XMLSchema#string>"
 
 
 class JsonLdWriter:
-    """Writes JSON-LD, without triples that hold triple terms: JSON-LD 1.1 cannot say them."""
+    """Writes JSON-LD 1.1."""
 
     name = "JSON-LD"
     suffix = "jsonld"
@@ -57,13 +62,11 @@ def nodes(triples: Iterable[Triple]) -> str:
     """The triples as node objects, separated by commas; empty where there are none."""
     found: dict[str, dict[str, list[str]]] = {}
     for subject, predicate, value in triples:
-        if value.startswith("<<("):
-            continue
         node = found.get(subject)
         if node is None:
             node = found[subject] = {}
         text = _value(value)
-        if predicate == RDF_TYPE and value[0] != '"':
+        if predicate == RDF_TYPE and value[0] != '"' and not is_triple_term(value):
             key, text = "@type", text[7:-1]
         else:
             key = predicate[1:-1]
@@ -96,6 +99,8 @@ def _id(term: str) -> str:
 
 def _value(term: str) -> str:
     if term[0] != '"':
+        if is_triple_term(term):
+            return _triple_term(triple_of_term(term))
         return f'{{"@id":{_id(term)}}}'
     end = term.rfind('"') + 1
     lexical, suffix = term[:end], term[end:]
@@ -104,6 +109,13 @@ def _value(term: str) -> str:
     if suffix[0] == "^":
         return f'{{"@value":{lexical},"@type":"{suffix[3:-1]}"}}'
     return f'{{"@value":{lexical},{_language(suffix[1:])}}}'
+
+
+def _triple_term(triple: Triple) -> str:
+    parts = ",".join(
+        [f'"{RDF}tt{name}":[{_value(term)}]' for name, term in zip(_PARTS, triple, strict=True)]
+    )
+    return f'{{"@type":["{RDF}TripleTerm"],{parts}}}'
 
 
 @lru_cache(maxsize=256)
