@@ -52,7 +52,10 @@ def factory() -> Flask:
     clock = SystemClock()
     app = create_app(configuration.server, open_datasets(configuration), clock)
     if configuration.server.continuous:
+        from tpf_server.continuous.stopping import close_on_signals
         from tpf_server.continuous.ticker import Ticker
 
-        Ticker(app.extensions["tpf_server.continuous"], clock).start()
+        service = app.extensions["tpf_server.continuous"]
+        Ticker(service, clock).start()
+        close_on_signals(service)
     return app

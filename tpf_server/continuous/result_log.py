@@ -36,6 +36,12 @@ class ResultLog:
         """The number of the last emission; 0 where there is none."""
         return self._last
 
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest emission that is kept; of the next one where there is none."""
+        with self._changed:
+            return self._last - len(self._kept) + 1
+
     def append(self, emission: Emission) -> None:
         """Keep an emission, and wake the readers."""
         with self._changed:
@@ -67,7 +73,7 @@ class ResultLog:
         with self._changed:
             if after >= self._last and not self._closed:
                 self._changed.wait(seconds)
-            first = self._last - len(self._kept) + 1
+            first = self.oldest
             if after + 1 < first:
                 raise BacklogError(f"results {after + 1} to {first - 1} are no longer kept")
             start = after + 1 - first

@@ -24,6 +24,7 @@ from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.errors import (
     ContinuousQueryError,
     ElementError,
+    EngineClosedError,
     LimitError,
     UnknownQueryError,
     UnsupportedContinuousQueryError,
@@ -118,6 +119,7 @@ class ContinuousService:
         self._waiting: list[tuple[int, int, Term, Sequence[Sequence[str]]]] = []
         self._order = itertools.count()
         self._latest: int | None = None
+        self._closed = False
 
     @property
     def now(self) -> int:
@@ -152,12 +154,15 @@ class ContinuousService:
         Raises:
             ElementError: by setting, one of them is malformed; then none was taken.
             UnknownStreamError: by setting, there is no such stream.
+            EngineClosedError: the service was closed.
         """
         checked = [self._checked(each) for each in elements]
         refused = tuple(each for each in checked if isinstance(each, ElementError))
         if refused and self._policies.whole_batches:
             raise refused[0]
         with self._lock:
+            if self._closed:
+                raise EngineClosedError("the server stops")
             dropped, late = self._engine.dropped, self._periodic.late
             name = self._engine.stream(stream).name
             accepted = 0
@@ -218,6 +223,8 @@ class ContinuousService:
         if policies.time != "clock":
             return
         with self._lock:
+            if self._closed:
+                return
             until = self.now - max(policies.delay, policies.lateness)
             self._release(until)
             # What C-SPARQL answers for earlier instants, CQELS-QL must see before `until`; and what
@@ -376,12 +383,13 @@ class ContinuousService:
             hosted.log.close(UnknownQueryError(f"query {name!r} was deleted"))
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop everything; who follows results is told so."""
         with self._lock:
+            self._closed = True
             self._engine.close()
             self._periodic.close()
             for hosted in self._queries.values():
-                hosted.log.close()
+                hosted.log.close(EngineClosedError("the server stops"))
 
     def _settle(self) -> None:
         for hosted in self._queries.values():

@@ -17,6 +17,7 @@ A stream's name is an IRI (percent-encoded) or relative to the base of the engin
 
 import hmac
 import json
+import re
 import threading
 from typing import Any, Final
 
@@ -220,11 +221,17 @@ class _Views:
     def results(self, name: str) -> Response:
         """The emissions, as they come."""
         hosted = self._service.query(name)
-        last = request.headers.get("Last-Event-ID") or request.args.get("after") or "0"
-        if not last.isdecimal():
-            raise RequestError(f"not the number of an event: {last!r}")
+        after = hosted.log.oldest - 1
+        last = request.headers.get("Last-Event-ID") or request.args.get("after")
+        if last is not None:
+            if not re.fullmatch("[0-9]{1,18}", last):
+                raise RequestError(f"not the number of an event: {last!r}")
+            # What an earlier process numbered is not known here: such a reader gets what comes now.
+            after = min(int(last), hosted.log.last)
         follow = request.args.get("follow", "true") != "false"
-        accepted = request.accept_mimetypes.best_match([EVENTS, NDJSON])
+        accepted = EVENTS
+        if "Accept" in request.headers:
+            accepted = request.accept_mimetypes.best_match([EVENTS, NDJSON])
         if accepted is None:
             raise NotAcceptableError(f"results come as {EVENTS} or {NDJSON}")
         if follow and not self._free.acquire(blocking=False):
@@ -232,8 +239,6 @@ class _Views:
                 f"{self._followers} readers follow results already; "
                 "try again, or ask from time to time with ?follow=false"
             )
-        # What an earlier process numbered is not known here; such a reader gets what comes now.
-        after = min(int(last), hosted.log.last)
         chunks = (as_events if accepted == EVENTS else as_lines)(hosted, after, follow=follow)
         response = Response(chunks, content_type=accepted)
         if follow:

@@ -405,3 +405,72 @@ def test_limits_of_c_sparql():
     assert site.session.get(f"{ROOT}/queries/counts").json()["state"] == "stopped"
     # The others go on.
     assert site.register(PERIODIC.replace("counts", "more")).status_code == 201
+
+
+def test_more_followers_than_allowed_are_sent_away_and_may_poll():
+    site = Site(followers=2)
+    site.register()
+    first, second = site.results(stream=True), site.results(stream=True)
+    assert (first.status_code, second.status_code) == (200, 200)
+    third = site.results(stream=True)
+    assert third.status_code == 503
+    assert third.headers["Retry-After"] == "1"
+    assert "2 readers follow" in third.json()["detail"]
+    assert site.results(params={"follow": "false"}).status_code == 200
+    first.close()
+    fourth, fifth = site.results(stream=True), site.results(stream=True)
+    assert (fourth.status_code, fifth.status_code) == (200, 503)
+    second.close()
+    fourth.close()
+
+
+def test_a_reader_without_a_number_begins_with_what_is_kept():
+    site = Site(policies={"backlog": 3})
+    site.register()
+    site.push(*(element(at) for at in range(1, 6)))
+    kept = events(site.results(params={"follow": "false"}))
+    assert [each["id"] for each in kept] == [3, 4, 5]
+    # Numbers of a server before this one.
+    assert events(site.results(params={"follow": "false", "after": "999"})) == []
+
+
+def test_what_is_kept_is_limited_by_rows_too():
+    site = Site(policies={"backlog": 100, "rows": 5})
+    site.register(QUERY.replace("?a ?b {", "?a {", 1) + " ORDER BY ?a", semantics="paper-rstream")
+    site.push(*(element(1, b=f'"{n}"') for n in range(4)))
+    kept = events(site.results(params={"follow": "false"}))
+    assert [len(each["result"]) for each in kept] == [4]
+    assert kept[0]["id"] == 4
+
+
+def test_the_format_is_negotiated(site):
+    site.register()
+    url = f"{ROOT}/queries/1/results?follow=false"
+    plain = site.session.get(url, headers={"Accept": None})
+    assert plain.headers["Content-Type"].startswith("text/event-stream")
+    both = "text/event-stream;q=0.5, application/x-ndjson"
+    chosen = site.session.get(url, headers={"Accept": both})
+    assert chosen.headers["Content-Type"].startswith("application/x-ndjson")
+
+
+def test_bodies_have_a_length_and_no_coding(site):
+    url = f"{ROOT}/streams/s"
+    chunked = site.session.post(url, iter([b"x"]), headers=TOKEN | NDJSON)
+    assert chunked.status_code == 411
+    packed = site.session.post(url, b"x", headers=TOKEN | NDJSON | {"Content-Encoding": "gzip"})
+    assert packed.status_code == 415
+    for path in ("streams/s", "queries"):
+        garbled = site.session.post(f"{ROOT}/{path}", b"\xff", headers=TOKEN | NDJSON)
+        assert garbled.status_code == 400
+        assert "not UTF-8 at byte 0" in garbled.json()["detail"]
+    assert site.session.post(f"{ROOT}/queries", b"x" * 20_000, headers=TOKEN).status_code == 413
+
+
+def test_a_put_may_bring_elements(site):
+    site.register()
+    url = f"{ROOT}/streams/s"
+    body = json.dumps(element(1)).encode()
+    made = site.session.put(url, body, headers=TOKEN | NDJSON)
+    assert (made.status_code, made.json()["accepted"]) == (200, 1)
+    fresh = site.session.put(f"{ROOT}/streams/fresh", body, headers=TOKEN | NDJSON)
+    assert fresh.status_code == 201

@@ -1,0 +1,239 @@
+"""Both engines behind one service: whose time it is, what is late, who feeds whom."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from annotations.clock import ManualClock
+from annotations.terms import Term
+from tpf_server.continuous.service import ContinuousService, Policies
+from tpf_server.continuous.ticker import Ticker
+from tpf_server.cqels.elements import Element
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import ElementError, EngineClosedError
+from tpf_server.csparql.engine import CsparqlEngine
+
+NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
+START = int(NOON.timestamp() * 1000)
+COUNT = """REGISTER QUERY count COMPUTED EVERY 1s AS
+SELECT (COUNT(*) AS ?n) FROM STREAM <s> [RANGE 2s STEP 1s] { ?a <urn:p> ?b }"""
+LEAVING = "SELECT ?a { STREAM <http://localhost/s> [RANGE 2s] { ?a <urn:p> ?b } }"
+
+
+class Hall:
+    """A service on a clock that is set by hand; times are milliseconds after noon."""
+
+    def __init__(self, *, skip_idle=False, eager=True, **policies):
+        self.clock = ManualClock(NOON)
+        self.service = ContinuousService(
+            Engine(),
+            CsparqlEngine(eager=eager, skip_idle=skip_idle),
+            self.clock,
+            Policies(**policies),
+        )
+
+    def pass_to(self, at):
+        self.clock.advance_to(NOON + timedelta(milliseconds=at))
+        self.service.advance()
+
+    def push(self, *elements, stream="s"):
+        return self.service.push(
+            stream,
+            [
+                Element(START + at, ((Term(f"<urn:{name}>"), Term("<urn:p>"), Term("<urn:o>")),), n)
+                for n, (at, name) in enumerate(elements, 1)
+            ],
+        )
+
+    def found(self, name):
+        """Instant and first values of each emission."""
+        log = self.service.query(name).log
+        return [
+            (emission.at - START, sorted(_short(row[0]) for row in emission.rows))
+            for _, emission in log.read(0, 0.0) or ()
+        ]
+
+
+def _short(term):
+    return term.split("^^")[0].strip('"<>').removeprefix("urn:")
+
+
+def test_queries_are_evaluated_although_nothing_comes():
+    hall = Hall(delay=0)
+    hall.service.register(COUNT)
+    hall.pass_to(0)
+    hall.pass_to(2_500)
+    assert hall.found("count") == [(0, ["0"]), (1_000, ["0"]), (2_000, ["0"])]
+    hall.push((2_600, "a"))
+    hall.pass_to(4_999)
+    hall.pass_to(5_000)
+    assert hall.found("count")[3:] == [(3_000, ["1"]), (4_000, ["1"]), (5_000, ["0"])]
+
+
+def test_windows_close_although_nothing_comes():
+    hall = Hall(delay=0)
+    hall.service.register(LEAVING, name="leaving", semantics="paper-dstream")
+    hall.push((0, "a"), (500, "b"))
+    hall.pass_to(2_000)
+    assert hall.found("leaving") == []
+    hall.pass_to(2_001)
+    hall.pass_to(2_501)
+    assert hall.found("leaving") == [(2_001, ["a"]), (2_501, ["b"])]
+
+
+def test_stream_time_stays_behind_the_clock_by_the_delay():
+    hall = Hall(delay=500)
+    hall.service.register(COUNT)
+    hall.pass_to(1_499)
+    assert hall.found("count") == []
+    hall.push((999, "a"))  # it was under way for half a second
+    hall.pass_to(1_500)
+    assert hall.found("count")[-1] == (1_000, ["1"])
+    receipt = hall.push((999, "b"))
+    assert (receipt.accepted, receipt.late) == (1, 1)
+
+
+def test_time_by_elements_does_not_move_with_the_clock():
+    hall = Hall(time="elements", eager=False, skip_idle=True)
+    hall.service.register(COUNT)
+    hall.push((100, "a"))
+    hall.pass_to(60_000)
+    assert hall.found("count") == []
+    hall.push((1_001, "b"), (3_600_000, "c"))
+    # Nothing is answered for the hour in which the window is empty.
+    assert hall.found("count") == [
+        (1_000, ["1"]), (2_000, ["2"]), (3_000, ["1"]), (4_000, ["0"]),
+    ]  # fmt: skip
+    assert hall.push((-(10**12), "long ago"), (3_600_001, "d")).late == 1
+    assert hall.found("count")[4:] == [(3_600_000, ["1"])]
+
+
+def test_an_element_from_the_future_is_refused():
+    hall = Hall()
+    with pytest.raises(ElementError, match=r"line 2: 2020-01-01T12:01:00\.001Z is in the future"):
+        hall.push((0, "a"), (60_001, "b"))
+    lenient = Hall(whole_batches=False)
+    assert lenient.push((60_000, "a"), (60_001, "b")).accepted == 1
+    assert Hall(time="elements").push((10**12, "a")).accepted == 1
+
+
+def test_an_element_from_long_ago_does_not_start_an_old_clock():
+    hall = Hall(delay=0)
+    hall.service.register(COUNT)
+    hall.pass_to(0)
+    assert hall.push((-(10**11), "a")).late == 1
+    hall.pass_to(1_000)
+    assert hall.found("count") == [(0, ["0"]), (1_000, ["0"])]
+
+
+def test_elements_wait_to_be_put_in_order():
+    hall = Hall(time="elements", eager=False, lateness=300)
+    hall.service.register(LEAVING, name="native")
+    hall.service.register(COUNT)
+    hall.push((200, "b"), (100, "a"), (1_100, "d"), (950, "c"))
+    assert hall.found("native") == [(100, ["a"]), (200, ["b"])]
+    receipt = hall.push((1_400, "e"), (600, "x"), (199, "late"))
+    # 1,100 was processed when 1,400 came: what is older than that comes too late.
+    assert hall.found("native")[2:] == [(950, ["c"]), (1_100, ["d"])]
+    assert (receipt.dropped, receipt.late) == (2, 2)
+    assert hall.found("count") == [(1_000, ["3"])]
+
+
+def test_the_clock_releases_elements_that_wait():
+    hall = Hall(delay=100, lateness=300)
+    hall.service.register(LEAVING, name="native")
+    hall.push((200, "b"), (100, "a"))
+    hall.pass_to(400)
+    assert hall.found("native") == [(100, ["a"])]
+    hall.pass_to(500)
+    assert hall.found("native") == [(100, ["a"]), (200, ["b"])]
+
+
+def test_the_ticker_lets_time_pass():
+    hall = Hall(delay=0)
+    hall.service.register(COUNT)
+    ticker = Ticker(hall.service, hall.clock, timedelta(milliseconds=250))
+    hall.clock.schedule(NOON + timedelta(milliseconds=2_600), ticker.stop)
+    ticker.run()
+    assert hall.found("count") == [(1_000, ["0"]), (2_000, ["0"])]
+
+
+def test_who_follows_a_service_that_stops_is_told_so():
+    hall = Hall()
+    hall.service.register(COUNT)
+    log = hall.service.query("count").log
+    hall.service.close()
+    hall.service.advance()
+    with pytest.raises(EngineClosedError):
+        log.read(0, 60.0)
+    with pytest.raises(EngineClosedError):
+        hall.push((0, "a"))
+    with pytest.raises(EngineClosedError):
+        hall.service.register(LEAVING)
+
+
+def test_a_signal_closes_the_service():
+    code = """
+import os, signal
+from annotations.clock import SystemClock
+from tpf_server.continuous.service import ContinuousService
+from tpf_server.continuous.stopping import close_on_signals
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import EngineClosedError
+from tpf_server.csparql.engine import CsparqlEngine
+service = ContinuousService(Engine(), CsparqlEngine(), SystemClock())
+log = service.register("SELECT * { STREAM <s> [NOW] { ?a ?b ?c } }").log
+signal.signal(signal.SIGTERM, lambda number, frame: None)
+close_on_signals(service)
+os.kill(os.getpid(), signal.SIGTERM)
+try:
+    log.read(0, 60.0)
+except EngineClosedError as error:
+    print(error)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "the server stops\n"
+
+
+CHAIN = {
+    "made": "REGISTER STREAM made COMPUTED EVERY 20ms AS CONSTRUCT { ?a <urn:p> <urn:o> }"
+    " FROM STREAM <s> [RANGE 40ms STEP 20ms] { ?a <urn:p> ?b }",
+    "periodic": "SELECT ?a FROM STREAM <again> [RANGE 40ms STEP 10ms] { ?a <urn:p> ?b }",
+    "beside": "SELECT ?a { STREAM <http://localhost/made> [RANGE 20ms] { ?a <urn:p> ?b }"
+    " STREAM <http://localhost/s> [NOW] { ?c <urn:p> ?b } }",
+}
+AGAIN = "CONSTRUCT { ?a <urn:p> ?b } { STREAM <http://localhost/made> [NOW] { ?a <urn:p> ?b } }"
+
+
+def _played(gaps, ticks, order):
+    hall = Hall(delay=0, eager=False)
+    for name in order:
+        if name == "again":
+            hall.service.register(AGAIN, name=name, into="http://localhost/again")
+        else:
+            hall.service.register(CHAIN[name], name=name)
+    at, looks = 0, sorted(ticks)
+    for number, gap in enumerate(gaps):
+        at += gap
+        while looks and looks[0] < at:
+            hall.pass_to(looks.pop(0))
+        hall.push((at, f"x{number % 3}"))
+    hall.pass_to(at + 100)
+    return {name: hall.found(name) for name in (*CHAIN, "again")}
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(0, 35), min_size=1, max_size=12),
+    st.sets(st.integers(1, 400), max_size=12),
+    st.permutations([*CHAIN, "again"]),
+)
+def test_when_the_clock_is_looked_at_changes_nothing(gaps, ticks, order):
+    """Through both engines and back: what a look at the clock lets happen would happen anyway."""
+    plain = _played(gaps, set(), [*CHAIN, "again"])
+    assert plain["periodic"]
+    assert _played(gaps, ticks, order) == plain
