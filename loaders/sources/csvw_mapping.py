@@ -13,8 +13,6 @@ import itertools
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
@@ -27,6 +25,7 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from loaders.errors import InputError
+from loaders.sources.csvw_columns import Column
 
 PREFIXES: Mapping[str, str] = MappingProxyType(
     {
@@ -55,18 +54,7 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
 )
 """Prefixes that URL templates may begin with: those of the RDFa initial context, and ``geo``."""
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _PREFIXED = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
-_LANGUAGES = {"und", ""}
-_PLAIN = {"string", "any", "anyAtomicType", "anySimpleType"}
-_DATATYPES = {
-    "number": XSD + "double",
-    "binary": XSD + "base64Binary",
-    "datetime": XSD + "dateTime",
-    "xml": "http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral",
-    "html": "http://www.w3.org/1999/02/22-rdf-syntax-ns#HTML",
-    "json": "http://www.w3.org/ns/csvw#JSON",
-}
 
 
 class MappedRow(NamedTuple):
@@ -127,9 +115,9 @@ class MappedTable:
         if self.encoding == "utf-8":
             self.encoding = "utf-8-sig"
         if table.suppressOutput:
-            self._columns: list[_Column] = []
+            self._columns: list[Column] = []
         else:
-            self._columns = [_Column(column) for column in table.tableSchema.columns]
+            self._columns = [Column(column) for column in table.tableSchema.columns]
 
     def rows(
         self, lines: Iterable[str], source: str, share: int = 0, shares: int = 1, scope: str = ""
@@ -159,7 +147,7 @@ class MappedTable:
             except csv.Error as error:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None
 
-    def _places(self, header: list[str] | None, source: str) -> list[tuple[int, "_Column"]]:
+    def _places(self, header: list[str] | None, source: str) -> list[tuple[int, Column]]:
         """Where the cell of every column that is not virtual stands."""
         real = [column for column in self._columns if not column.is_virtual]
         if header is None:
@@ -177,7 +165,7 @@ class MappedTable:
         number: int,
         line: int,
         texts: list[str],
-        places: list[tuple[int, "_Column"]],
+        places: list[tuple[int, Column]],
         source: str,
         scope: str,
     ) -> MappedRow:
@@ -209,12 +197,12 @@ class MappedTable:
             raise InputError(str(error), source, line) from None
         return MappedRow(line, cells, tuple(quads))
 
-    def _subject(self, column: "_Column", variables: Mapping[str, Any], row: str) -> Term:
+    def _subject(self, column: Column, variables: Mapping[str, Any], row: str) -> Term:
         if column.about is None:
             return blank_node(row)
         return self._resolved(column.about, variables)
 
-    def _predicate(self, column: "_Column", variables: Mapping[str, Any]) -> Term:
+    def _predicate(self, column: Column, variables: Mapping[str, Any]) -> Term:
         if column.property is not None:
             return self._resolved(column.property, variables)
         if self._iri is None:
@@ -222,7 +210,7 @@ class MappedTable:
         return iri(f"{self._iri}#{quote(column.name)}")
 
     def _objects(
-        self, column: "_Column", variables: Mapping[str, Any], values: Mapping[str, list[str]]
+        self, column: Column, variables: Mapping[str, Any], values: Mapping[str, list[str]]
     ) -> Iterator[Term]:
         if column.value is not None:
             yield self._resolved(column.value, variables)
@@ -240,83 +228,3 @@ class MappedTable:
         if self._iri is None:
             raise ValueError(f"{reference!r} is relative, and there is no base")
         return iri(urljoin(self._iri, reference))
-
-
-class _Column:
-    """What the description says of one column, inherited properties included."""
-
-    def __init__(self, column: csvw.Column) -> None:
-        self._column = column
-        self.name = str(column.header)
-        self.is_virtual = bool(column.virtual)
-        self.is_suppressed = bool(column.suppressOutput)
-        self.about = _template(column.inherit("aboutUrl"))
-        self.property = _template(column.inherit("propertyUrl"))
-        self.value = _template(column.inherit("valueUrl"))
-        self._separator = column.inherit("separator")
-        self._type = column.inherit("datatype")
-        base = self._type.base if self._type is not None else "string"
-        language = _language(column)
-        self.language = language if base in _PLAIN else None
-        self.datatype = None if base in _PLAIN else _DATATYPES.get(base, XSD + base)
-
-    def is_called(self, title: str) -> bool:
-        return bool(self._column.has_title(title))
-
-    def values(self, text: str) -> list[str]:
-        """The lexical forms of the values of a cell; none where it is null."""
-        read = self._column.read(text)
-        if read is None:
-            return []
-        if not isinstance(read, list):
-            return [self._lexical(read, text or str(self._column.inherit("default") or ""))]
-        texts = text.split(self._separator) if text else []
-        return [
-            self._lexical(value, each)
-            for value, each in zip(read, texts, strict=True)
-            if value is not None
-        ]
-
-    def _lexical(self, value: Any, text: str) -> str:
-        """The lexical form in XML Schema: the text itself where it is one."""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, int | float | Decimal):
-            text = text.strip()
-            if _NUMBER.fullmatch(text):
-                return text
-            return format(value, "f") if isinstance(value, Decimal) else _special(value)
-        if isinstance(value, date | time) and self._type.format:
-            return _iso(value, self._type.base)
-        return text if self.datatype is None else text.strip()
-
-
-def _template(template: Any) -> URITemplate | None:
-    if template is None:
-        return None
-    if not hasattr(template, "uri"):
-        raise ValueError("a malformed URL template")
-    return URITemplate(template.uri)
-
-
-def _language(column: csvw.Column) -> str | None:
-    described: Any = column
-    while described is not None:
-        language = getattr(described, "lang", None)
-        if language and language not in _LANGUAGES:
-            return str(language)
-        described = getattr(described, "_parent", None)
-    return None
-
-
-def _special(value: float) -> str:
-    text = str(value)
-    return {"nan": "NaN", "inf": "INF", "-inf": "-INF"}.get(text, text)
-
-
-def _iso(value: date | time, base: str) -> str:
-    if base == "date" and isinstance(value, datetime):
-        return value.date().isoformat()
-    if base == "time" and isinstance(value, datetime):
-        return value.timetz().isoformat()
-    return value.isoformat().replace("+00:00", "Z")

