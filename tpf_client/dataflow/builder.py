@@ -7,16 +7,18 @@ variables that both sides bind for certain. A seed only spares work; joins decid
 Source: SPARQL 1.1 Query Language, section 18.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
-from annotations.terms import Term, Variable, is_variable
+from annotations.terms import Term, Variable, is_iri, is_variable
 from tpf_client.dataflow.aggregates import accumulator
-from tpf_client.dataflow.changes import UNBOUND, Solution, projection
+from tpf_client.dataflow.changes import UNBOUND, Solution, TermId, projection
 from tpf_client.dataflow.dataset import restrict
 from tpf_client.dataflow.describe_builder import build_description
 from tpf_client.dataflow.distinct import Distinct
+from tpf_client.dataflow.each_endpoint import Defer, EachEndpoint, at_once
 from tpf_client.dataflow.exists_builder import attach_exists, conjuncts, first_exists
 from tpf_client.dataflow.extend import Extend
 from tpf_client.dataflow.filter import Filter
@@ -29,11 +31,12 @@ from tpf_client.dataflow.number import Number
 from tpf_client.dataflow.order import SortKey, TopK
 from tpf_client.dataflow.output import Output
 from tpf_client.dataflow.path_builder import build_path
+from tpf_client.dataflow.per_key import PerKey
 from tpf_client.dataflow.project import Project
 from tpf_client.dataflow.slice import Slice
 from tpf_client.dataflow.union import Union
 from tpf_client.dataflow.values import Values
-from tpf_client.errors import UnsupportedQueryError
+from tpf_client.errors import SourceError, UnsupportedQueryError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Expression, Pattern, VariableRef
 from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
@@ -70,6 +73,7 @@ def build_query(
     environment: Environment,
     *,
     services: Services | None = None,
+    defer: Defer = at_once,
     on_change: Callable[[Solution, int], None] | None = None,
     watch: Watch | None = None,
 ) -> Output:
@@ -82,13 +86,15 @@ def build_query(
         flow: takes in the nodes.
         environment: what expressions depend on.
         services: the leaves of the endpoint of SERVICE.
+        defer: see `EachEndpoint`.
         on_change: see `Output`.
         watch: told of the core of a SELECT query, where it has one, while the dataflow is built.
 
     Raises:
         UnsupportedQueryError: something in the query cannot be evaluated; nothing has run yet.
     """
-    builder = Builder(leaves, flow, environment, services)
+    builder = Builder(leaves, flow, environment, services, defer)
+    builder.dataset = query.dataset
     pattern = restrict(query.pattern, query.dataset, builder.fresh)
     if query.form == "ASK":
         pattern = algebra.Slice(pattern, 0, 1)
@@ -107,22 +113,26 @@ class Builder:
         flow: Dataflow,
         environment: Environment,
         services: Services | None = None,
+        defer: Defer = at_once,
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self.leaves = leaves
         self.flow = flow
         self.environment = environment
         self.services = services
+        self._defer = defer
+        self._numbers = numbers or count(1)
+        self.dataset = algebra.Dataset()
+        """What FROM says, for paths over several graphs."""
         self.outer: Node | None = None
         """Where a correlated pattern is built: the rows that it is evaluated for."""
-        self._fresh = 0
         self._seeds: dict[tuple[int, tuple[Variable, ...]], Node] = {}
 
     # ----------------------------------------------------------------------------- helpers
 
     def fresh(self) -> Variable:
         """A hidden variable that occurs nowhere else."""
-        self._fresh += 1
-        return Variable(f"?.x{self._fresh}")
+        return Variable(f"?.x{next(self._numbers)}")
 
     def compiler(self, node: Node, row: int | None = None) -> Compiler:
         """A compiler for expressions over the solutions of a node."""
@@ -278,9 +288,7 @@ class Builder:
         names = [name for name in algebra.in_scope(pattern.input) if name != pattern.variable]
         inner = self.build(pattern.input, self.seed(seed, names) or self.outer)
         if pattern.variable in inner.schema:
-            raise UnsupportedQueryError(
-                f"BIND of {pattern.variable} inside EXISTS, which has a value outside"
-            )
+            inner = self._without_value(inner, pattern.variable)
         schema = inner.schema
         source = pattern.expression
         if isinstance(source, VariableRef) and source.variable in schema:
@@ -290,6 +298,25 @@ class Builder:
         compute = self.compiler(node, len(schema) - depth).binding(expression)
         extended = Extend(node, pattern.variable, compute, volatile=is_volatile(expression))
         return self.project(self.flow.add(extended), (*schema, pattern.variable))
+
+    def _without_value(self, node: Node, variable: Variable) -> Node:
+        """The solutions of a node, none of which may have a value for a variable.
+
+        Inside EXISTS values take the places of the variables of the outer solution (section 18.6);
+        BIND of a value is no query. Where the variable has no value outside, it is one.
+        """
+        place = node.schema.index(variable)
+        message = f"BIND of {variable} inside EXISTS, which has a value outside"
+        if variable in node.certain:
+            raise UnsupportedQueryError(message)
+
+        def test(solution: Solution) -> bool:
+            if solution[place]:
+                raise UnsupportedQueryError(message)
+            return True
+
+        tested = self.flow.add(Filter(node, test))
+        return self.project(tested, tuple(name for name in node.schema if name != variable))
 
     def _minus(self, left: Node, right: Pattern, apart: tuple[Variable, ...]) -> Node:
         if self.outer is not None:
@@ -336,12 +363,35 @@ class Builder:
         return self.flow.add(Group(node, keys, aggregates))
 
     def _service(self, pattern: algebra.Service, seed: Node | None) -> Node:
-        if self.services is None or is_variable(pattern.endpoint):
+        if self.services is None:
             raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
-        there = Builder(self.services(Term(pattern.endpoint)), self.flow, self.environment)
-        # Hidden variables of both builders must differ.
-        there._fresh = self._fresh + 1_000_000
-        return self._correlated(there.build(pattern.pattern, seed or self.outer))
+        seed = seed or self.outer
+        if not is_variable(pattern.endpoint):
+            return self._correlated(self._asked_there(Term(pattern.endpoint), pattern, seed))
+        name, names = Variable(pattern.endpoint), algebra.in_scope(pattern)
+        given = self.seed(seed, names)
+        if given is None or name not in given.schema:
+            raise UnsupportedQueryError(f"SERVICE {name}: nothing before it gives it a value")
+
+        def build(endpoint: TermId, entry: Node) -> Node:
+            term = self.flow.dictionary.decode(endpoint)
+            here = self.flow.add(Values((name,), [(endpoint,)]))
+            there = self._asked_there(term, pattern, entry)
+            return self.project(self.flow.add(HashJoin(here, there)), names)
+
+        return self._correlated(self.flow.add(EachEndpoint(given, name, names, build, self._defer)))
+
+    def _asked_there(self, endpoint: Term, pattern: algebra.Service, seed: Node | None) -> Node:
+        """The solutions of a service at one endpoint."""
+        silent = pattern.silent and (endpoint in pattern.failed or not is_iri(endpoint))
+        if not silent and not is_iri(endpoint):
+            raise SourceError(endpoint, "not the IRI of a service")
+        assert self.services is not None
+        leaves = self.leaves if silent else self.services(endpoint)
+        there = Builder(
+            leaves, self.flow, self.environment, self.services, self._defer, self._numbers
+        )
+        return there.build(algebra.EMPTY_GROUP if silent else pattern.pattern, seed)
 
     # ------------------------------------------------------------------- solution modifiers
 
@@ -361,15 +411,17 @@ class Builder:
             the sorting key of its solutions, if there is an order.
         """
         offset, limit, distinct = 0, None, False
+        by: tuple[Variable, ...] = ()
         if isinstance(pattern, algebra.Slice):
-            offset, limit, pattern = pattern.offset, pattern.limit, pattern.input
+            offset, limit, by = pattern.offset, pattern.limit, pattern.by
+            pattern = pattern.input
         if isinstance(pattern, (algebra.Distinct, algebra.Reduced)):
             distinct = isinstance(pattern, algebra.Distinct)
             pattern = pattern.input
         sliced = bool(offset) or limit is not None
         if isinstance(pattern, (algebra.Slice, algebra.Distinct, algebra.Reduced)):
             node = self.build(pattern, None if sliced else seed)
-            return self._finished(node, node.schema, distinct, offset, limit)
+            return self._finished(node, node.schema, distinct, offset, limit, by)
         variables = algebra.in_scope(pattern)
         if isinstance(pattern, algebra.Project):
             pattern = pattern.input
@@ -380,7 +432,7 @@ class Builder:
         if watch is not None:
             watch(Core(pattern, node, variables, distinct, offset))
         if not conditions:
-            return self._finished(node, variables, distinct, offset, limit)
+            return self._finished(node, variables, distinct, offset, limit, by)
         prepared = []
         for each in conditions:
             node, expression = self.without_exists(node, each.expression)
@@ -401,7 +453,11 @@ class Builder:
         key = sort_key(self.compiler(node), tuple(prepared))
         if sliced or (distinct and hidden):
             same = projection(node.schema, variables) if distinct and hidden else None
-            node = self.flow.add(TopK(node, key, offset, limit, same))
+
+            def first_ones(node: Node) -> Node:
+                return TopK(node, key, offset, limit, same)
+
+            node = self.flow.add(PerKey(node, by, first_ones) if by else first_ones(node))
         return node, variables, key
 
     def _finished(
@@ -411,11 +467,14 @@ class Builder:
         distinct: bool,
         offset: int,
         limit: int | None,
+        by: tuple[Variable, ...],
     ) -> tuple[Node, tuple[Variable, ...], None]:
         node = self.project(node, variables)
         if distinct:
             node = self.flow.add(Distinct(node))
-        if offset or limit is not None:
+        if by:
+            node = self.flow.add(PerKey(node, by, lambda each: Slice(each, offset, limit)))
+        elif offset or limit is not None:
             node = self.flow.add(Slice(node, offset, limit))
         return node, variables, None
 

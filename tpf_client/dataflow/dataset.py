@@ -9,7 +9,6 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable, is_variable
-from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
     NOTHING,
@@ -42,8 +41,9 @@ def restrict(pattern: Pattern, dataset: Dataset, fresh: Callable[[], Variable]) 
         dataset: what FROM and FROM NAMED say; without any the pattern stays as it is.
         fresh: makes variables that occur nowhere else.
 
-    Raises:
-        UnsupportedQueryError: a path over the union of several graphs.
+    Returns:
+        The pattern, in which a `Path` in the default graph means one over the union of the graphs
+        that are the default one, where those are several.
     """
     if not dataset:
         return pattern
@@ -128,5 +128,6 @@ class _Restriction:
         if not self._dataset.default:
             return NOTHING
         if len(self._dataset.default) > 1:
-            raise UnsupportedQueryError("a path of any length over the union of several graphs")
+            # Its steps are restricted as they are built.
+            return path
         return replace(path, graph=self._dataset.default[0])

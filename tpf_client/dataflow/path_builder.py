@@ -2,16 +2,24 @@
 
 from typing import TYPE_CHECKING
 
-from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_variable
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    QuadPattern,
+    Term,
+    TermOrVariable,
+    Variable,
+    is_variable,
+)
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.closure import Closure, Place, Shape
+from tpf_client.dataflow.dataset import restrict
 from tpf_client.dataflow.distinct import Distinct
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.node import Input, Node
 from tpf_client.dataflow.semi_join import SemiJoin
 from tpf_client.dataflow.values import Values
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import BGP, Inverse, Path, Repeat
+from tpf_client.sparql.algebra import BGP, Inverse, Path, Pattern, Repeat
 from tpf_client.sparql.algebra import Distinct as DistinctPattern
 from tpf_client.sparql.paths import path_pattern
 
@@ -31,7 +39,9 @@ def build_path(builder: "Builder", path: Path, seed: Node | None) -> Node:
     graphs = (Variable(path.graph),) if is_variable(path.graph) else ()
 
     source, target = builder.fresh(), builder.fresh()
-    pattern = path_pattern(source, steps, target, path.graph, builder.fresh)
+    pattern = _in_dataset(
+        builder, path.graph, path_pattern(source, steps, target, path.graph, builder.fresh)
+    )
     outer, builder.outer = builder.outer, None
     frontier: Input | None = None
     if _is_known(start, known):
@@ -103,8 +113,13 @@ def _all_places(
     graphs = (Variable(graph),) if is_variable(graph) else ()
     out = BGP((QuadPattern(name, fresh(), fresh(), graph),))
     into = BGP((QuadPattern(fresh(), fresh(), name, graph),))
-    pattern = algebra.Project(algebra.Union(out, into), (name, *graphs))
-    return builder.build(DistinctPattern(pattern), seed)
+    pattern = _in_dataset(builder, graph, algebra.Union(out, into))
+    return builder.build(DistinctPattern(algebra.Project(pattern, (name, *graphs))), seed)
+
+
+def _in_dataset(builder: "Builder", graph: TermOrVariable, pattern: Pattern) -> Pattern:
+    """The pattern, over all graphs that are the default graph of the query together."""
+    return restrict(pattern, builder.dataset, builder.fresh) if graph == DEFAULT_GRAPH else pattern
 
 
 def _output(

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from annotations.instants import utc
-from annotations.terms import QuadPattern, Term, iri_value
+from annotations.terms import QuadPattern, Term, iri_value, is_variable
 from tpf_client.dataflow.builder import build_query
 from tpf_client.dataflow.changes import Solution, TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
@@ -45,14 +45,17 @@ def plan_query(
         SourceError: a fragment could not be had.
     """
     services: dict[Term, FragmentLeaves] = {}
-    silent = {each.endpoint for each in services_of(query.pattern) if each.silent}
-    silent -= {each.endpoint for each in services_of(query.pattern) if not each.silent}
+    silent, loud = (
+        {each.endpoint for each in services_of(query.pattern) if each.silent is wanted}
+        for wanted in (True, False)
+    )
+    by_name = any(map(is_variable, silent)) and not any(map(is_variable, loud))
 
     def service(endpoint: Term) -> FragmentLeaves:
         if endpoint not in services:
             fetcher, url = evaluation.driver.fetcher, iri_value(endpoint)
             source: Source = FragmentSource(fetcher, url, once=not evaluation.live)
-            if endpoint in silent:
+            if endpoint not in loud and (endpoint in silent or by_name):
                 source = SilentSource(source, endpoint)
             services[endpoint] = FragmentLeaves(evaluation, source)
             services[endpoint].plan = leaves.plan
@@ -70,6 +73,7 @@ def plan_query(
         evaluation.dataflow,
         environment,
         services=service,
+        defer=evaluation.when_running,
         on_change=on_change,
         watch=evaluation.watch,
     )
@@ -101,6 +105,10 @@ def check(query: Query) -> None:
     now = DateTime(2000, 1, 1, 0, 0, Decimal(0), 0)
     environment = Environment(TypedTerms(dictionary), now)
     build_query(query, nothing, dataflow, environment, services=lambda _: nothing)
+    for each in services_of(query.pattern):
+        # What is asked of endpoints that solutions name is built later.
+        there = Query("SELECT", each.pattern)
+        build_query(there, nothing, dataflow, environment, services=lambda _: nothing)
 
 
 def patterns_of(value: Any) -> Iterator[QuadPattern]:

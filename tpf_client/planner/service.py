@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from annotations.labels import Fact
-from annotations.terms import QuadPattern, Term
+from annotations.terms import QuadPattern, Term, is_variable
 from tpf_client.errors import ServiceError, SourceError
 from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
@@ -71,7 +71,8 @@ def services_of(value: Any) -> Iterator[Service]:
     """The services of a pattern, those inside EXISTS included."""
     if isinstance(value, Service):
         yield value
-    if isinstance(value, tuple):
+        yield from services_of(value.pattern)
+    elif isinstance(value, tuple):
         for each in value:
             yield from services_of(each)
     elif is_dataclass(value):
@@ -81,8 +82,11 @@ def services_of(value: Any) -> Iterator[Service]:
 
 def without_service(value: Any, endpoint: str) -> Any:
     """A pattern in which the SILENT services of an endpoint have failed."""
-    if isinstance(value, Service) and value.silent and value.endpoint == endpoint:
-        return EMPTY_GROUP
+    if isinstance(value, Service) and value.silent:
+        if value.endpoint == endpoint:
+            return EMPTY_GROUP
+        if is_variable(value.endpoint):
+            return replace(value, failed=(*value.failed, Term(endpoint)))
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(without_service(each, endpoint) for each in value)
     if is_dataclass(value) and not isinstance(value, type):

@@ -264,20 +264,26 @@ class Reduced:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """OFFSET and LIMIT (``None``: to the end)."""
+    """OFFSET and LIMIT (``None``: to the end), for each combination of values of `by` by itself."""
 
     input: "Pattern"
     offset: int = 0
     limit: int | None = None
+    by: tuple[Variable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A pattern that another source answers."""
+    """A pattern that another source answers.
+
+    `failed` are endpoints that are known to fail; where the service is silent, they have one
+    solution without values.
+    """
 
     endpoint: TermOrVariable
     pattern: "Pattern"
     silent: bool = False
+    failed: tuple[Term, ...] = ()
 
 
 Pattern: TypeAlias = (
@@ -392,7 +398,7 @@ def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
             return variables
         case Group(_, keys, aggregates):
             return tuple(name for name, _ in (*keys, *aggregates))
-        case Service(endpoint, inner, _):
+        case Service(endpoint, inner):
             own = (Variable(endpoint),) if is_variable(endpoint) else ()
             return tuple(dict.fromkeys((*own, *in_scope(inner))))
         case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):

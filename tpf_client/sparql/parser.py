@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from annotations.terms import Term, TermOrVariable, TriplePattern, Variable, is_variable
-from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
     NOTHING,
@@ -111,10 +110,10 @@ class QueryParser(PatternParser):
         if not is_variable(graph):
             return self._select_query(outermost=False)[0]
         # Inside, ?g is another variable than that of GRAPH ?g, unless it is selected.
-        start, hidden, outer = self.token.position, self.fresh("g"), Variable(graph)
+        hidden, outer = self.fresh("g"), Variable(graph)
         with self._inside(hidden):
             pattern, variables, _ = self._select_query(outermost=False)
-        pattern = self._per_graph(pattern, hidden, start)
+        pattern = self._per_graph(pattern, hidden)
         names = graph_names(hidden, self.fresh)
         if hidden not in always_bound(pattern):
             pattern = Join(names, pattern)
@@ -124,18 +123,17 @@ class QueryParser(PatternParser):
             return Join(pattern, Extend(names, outer, VariableRef(hidden)))
         return Project(Extend(pattern, outer, VariableRef(hidden)), (*variables, outer))
 
-    def _per_graph(self, pattern: Pattern, graph: Variable, start: int) -> Pattern:
+    def _per_graph(self, pattern: Pattern, graph: Variable) -> Pattern:
         """Solution modifiers as they apply to each named graph by itself."""
         match pattern:
-            case Slice():
-                line = self.text.count("\n", 0, start) + 1
-                raise UnsupportedQueryError(f"line {line}: a limit for each graph of GRAPH ?g")
+            case Slice(inner):
+                return replace(pattern, input=self._per_graph(inner, graph), by=(graph,))
             case Project(inner, variables) if graph not in variables:
-                return Project(self._per_graph(inner, graph, start), (*variables, graph))
+                return Project(self._per_graph(inner, graph), (*variables, graph))
             case Distinct(inner) | Reduced(inner) | OrderBy(inner) | Extend(inner) | Filter(inner):
-                return replace(pattern, input=self._per_graph(inner, graph, start))
+                return replace(pattern, input=self._per_graph(inner, graph))
             case Join(left, Values() as data):
-                return Join(self._per_graph(left, graph, start), data)
+                return Join(self._per_graph(left, graph), data)
             case Group(inner, keys, aggregates):
                 grouped = Group(inner, (*keys, (graph, VariableRef(graph))), aggregates)
                 if keys:

@@ -4,12 +4,14 @@ import pytest
 
 from annotations.namespaces import XSD
 from annotations.terms import Quad, Term, literal
-from tests.support.evaluation import Evaluation, evaluate
-from tests.support.memory_leaves import LookupLeaves
+from tests.support.evaluation import NOW, Evaluation, evaluate
+from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
 from tpf_client.dataflow.builder import build_query
 from tpf_client.dataflow.changes import TermDictionary
 from tpf_client.dataflow.node import Dataflow
-from tpf_client.errors import UnsupportedQueryError
+from tpf_client.errors import SourceError, UnsupportedQueryError
+from tpf_client.sparql.expressions.compiler import Environment
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.parser import parse_query
 
 P = "PREFIX : <http://e/> "
@@ -73,7 +75,7 @@ def test_order(query: str, wanted: list[str]) -> None:
 
 NAMED = [
     quad("a", "p", "b"), quad("a", "p", "c", "g"), quad("a", "p", "c", "h"),
-    quad("b", "p", "d", "h"),
+    quad("b", "p", "d", "h"), quad("d", "p", "e", "i"),
 ]  # fmt: skip
 
 
@@ -86,11 +88,28 @@ NAMED = [
         ("SELECT ?o FROM NAMED :g { :a :p ?o }", []),
         ("SELECT ?g FROM NAMED :h { GRAPH ?g { :a :p :c } }", ["h"]),
         ("SELECT ?g { GRAPH ?g { :a :p ?o } }", ["g", "h"]),
+        ("SELECT ?g { GRAPH ?g { SELECT ?s { ?s :p ?o } LIMIT 1 } }", ["g", "h", "i"]),
+        (
+            "SELECT ?o { GRAPH ?g { SELECT ?o { ?s :p ?o } ORDER BY DESC(?o) LIMIT 1 } }",
+            ["c", "d", "e"],
+        ),
+        ("SELECT ?o { GRAPH ?g { SELECT ?o { ?s :p ?o } ORDER BY ?o OFFSET 1 } }", ["d"]),
+        (
+            "SELECT ?g { GRAPH ?g { SELECT DISTINCT ?s { ?s ?p ?o } LIMIT 5 } }",
+            ["g", "h", "h", "i"],
+        ),
+        ("SELECT ?o { GRAPH :h { SELECT ?o { ?s :p ?o } ORDER BY ?o LIMIT 1 } }", ["c"]),
         ("SELECT ?o FROM :g FROM NAMED :h { GRAPH :g { :a :p ?o } }", []),
         ("SELECT ?o FROM :h { :a :p ?o FILTER EXISTS { :b :p :d } }", ["c"]),
         ("SELECT ?o FROM :h { :b :p+ ?o }", ["d"]),
-        ("SELECT ?g { GRAPH ?g { } }", ["g", "h"]),
+        ("SELECT ?g { GRAPH ?g { } }", ["g", "h", "i"]),
         ("SELECT ?g { GRAPH ?g { :b :p* :d } }", ["h"]),
+        ("SELECT ?o FROM :g FROM :h { :a :p+ ?o }", ["c"]),
+        ("SELECT ?o FROM :h FROM :i { :b :p+ ?o }", ["d", "e"]),
+        ("SELECT ?o FROM :h FROM :i { ?o :p* :e }", ["b", "d", "e"]),
+        ("SELECT ?o FROM :h FROM :i { VALUES ?s { :b } ?s (:p/:p)? ?o }", ["b", "e"]),
+        ("SELECT ?o FROM :h FROM :i { :b :p+ ?o FILTER NOT EXISTS { :d :p+ ?o } }", ["d"]),
+        ("SELECT ?o FROM :h FROM :i { :a :p ?x FILTER EXISTS { :b :p+ :e } BIND(1 AS ?o) }", ["1"]),
     ],
 )
 def test_datasets(query: str, wanted: list[str]) -> None:
@@ -114,7 +133,6 @@ def test_describe_follows_blank_nodes() -> None:
         "SELECT * { SERVICE <http://other/> { ?s ?p ?o } }",
         "SELECT * { SERVICE ?x { ?s ?p ?o } }",
         "SELECT * { ?s ?p ?o FILTER(<http://e/f>(?o)) }",
-        "SELECT * FROM <http://g/1> FROM <http://g/2> { ?s <http://e/p>* ?o }",
         "SELECT * { ?s ?p ?o FILTER EXISTS { ?a ?b ?c BIND(1 AS ?o) } }",
     ],
 )
@@ -123,11 +141,71 @@ def test_what_cannot_be_evaluated_is_said_before_anything_runs(query: str) -> No
         Evaluation(query)
 
 
-def test_service_is_asked_of_its_own_leaves() -> None:
-    from tests.support.evaluation import NOW
-    from tpf_client.sparql.expressions.compiler import Environment
-    from tpf_client.sparql.expressions.typed_terms import TypedTerms
+def test_a_limit_for_each_graph_holds_while_graphs_change() -> None:
+    query = P + "SELECT ?g ?o { GRAPH ?g { SELECT ?o { ?s :p ?o } ORDER BY ?o LIMIT 1 } }"
+    evaluation = evaluate(query, NAMED)
+    assert sorted(values(evaluation)) == [("g", "c"), ("h", "c"), ("i", "e")]
+    evaluation.change(removed=[NAMED[2]], added=[quad("x", "p", "b", "g")])
+    assert sorted(values(evaluation)) == [("g", "b"), ("h", "d"), ("i", "e")]
+    evaluation.change(removed=[NAMED[4]])
+    assert sorted(values(evaluation)) == [("g", "b"), ("h", "d")]
 
+
+@pytest.mark.parametrize("kind", [ScanningLeaves, LookupLeaves])
+def test_bind_inside_exists_of_a_variable_without_a_value_outside(kind: type) -> None:
+    """Values take the places of variables (section 18.6): only a value cannot be bound."""
+    query = (
+        P
+        + """SELECT ?s { ?s :p ?v OPTIONAL { ?s :r ?k }
+        FILTER EXISTS { ?s :q ?w BIND(?w AS ?k) FILTER(?k = 1) } }"""
+    )
+    evaluation = evaluate(query, NUMBERS, kind)
+    assert sorted(row[0] for row in values(evaluation)) == ["a", "b"]
+    with pytest.raises(UnsupportedQueryError, match=r"BIND of \?k inside EXISTS"):
+        evaluation.change(added=[quad("b", "r", 1)])
+
+
+def test_service_is_asked_of_the_leaves_that_solutions_name() -> None:
+    query = P + """SELECT ?s ?o { ?s :at ?e SERVICE ?e { ?s :p ?m . ?m :p* ?o } }"""
+    flow = Dataflow(TermDictionary())
+    here, one, two = (LookupLeaves(flow) for _ in range(3))
+    environment = Environment(TypedTerms(flow.dictionary), NOW)
+    output = build_query(
+        parse_query(query),
+        here,
+        flow,
+        environment,
+        services={term("one"): one, term("two"): two}.get,
+    )
+
+    def settle() -> set[tuple[str, ...]]:
+        flow.flush()
+        for _ in range(4):
+            for leaves in (here, one, two):
+                leaves.settle()
+            flow.flush()
+        return {
+            tuple(flow.dictionary.decode(i).strip("<>").rpartition("/")[2] for i in row)
+            for row in output.rows()
+        }
+
+    one.change([quad("a", "p", "b"), quad("b", "p", "c"), quad("x", "p", "y")], 1)
+    two.change([quad("a", "p", "z"), quad("d", "p", "e")], 1)
+    here.change([quad("a", "at", "one")], 1)
+    assert settle() == {("a", "b"), ("a", "c")}
+    assert two.requests == 0
+    here.change([quad("d", "at", "two"), quad("x", "at", "two")], 1)
+    assert settle() == {("a", "b"), ("a", "c"), ("d", "e")}
+    here.change([quad("a", "at", "one")], -1)
+    one.change([quad("b", "p", "c")], -1)
+    assert settle() == {("d", "e")}
+    here.change([quad("x", "at", "one")], 1)
+    assert settle() == {("d", "e"), ("x", "y")}
+    with pytest.raises(SourceError, match="not the IRI"):
+        here.change([quad("x", "at", 1)], 1)
+
+
+def test_service_is_asked_of_its_own_leaves() -> None:
     flow = Dataflow(TermDictionary())
     here, there = LookupLeaves(flow), LookupLeaves(flow)
     query = parse_query(P + "SELECT ?o { ?s :p ?m SERVICE <http://there/> { ?m :p ?o } }")

@@ -10,7 +10,7 @@ from annotations.terms import Quad, iri, literal
 from tests.support.live_server import BASE, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
-from tpf_client.errors import HttpError, SourceError
+from tpf_client.errors import HttpError, SourceError, UnsupportedQueryError
 
 EX = "http://example.org/"
 OTHER = "http://other.test/"
@@ -84,6 +84,31 @@ def test_service(servers: tuple[LiveServer, LiveServer], session: requests.Sessi
                 ask(client, text % "")
             assert error.value.url == f"{OTHER}gone"
             assert ask(client, text % "SILENT") == {(f"<{EX}c3>", None)}
+
+
+def test_a_service_that_solutions_name(
+    servers: tuple[LiveServer, LiveServer], session: requests.Session
+) -> None:
+    """Each endpoint is asked for what its own solutions need; nobody asks those not named."""
+    endpoints = f"VALUES (?c ?e) {{ (:c3 <{OTHER}trains>) (:c4 <{BASE}trains>) }}"
+    query = f"SELECT ?p ?z {{ ?p :lives ?c {endpoints} SERVICE %s ?e {{ ?c :size ?z }} }}"
+    with Client(BASE + "trains", session=session, clock=servers[0].clock,
+                parallelism=0) as client:  # fmt: skip
+        found = ask(client, query % "")
+        assert found == {(f"<{EX}p{n}>", '"3"') for n in range(3, 40, 7)}
+        # The form, a first page of the pattern, which holds the city.
+        assert len(servers[1].log) == 2
+        gone = (query % "%s").replace(BASE + "trains", OTHER + "gone")
+        with pytest.raises(HttpError) as error:
+            ask(client, gone % "")
+        assert error.value.url == f"{OTHER}gone"
+        others = {(f"<{EX}p{n}>", None) for n in range(4, 40, 7)}
+        assert ask(client, gone % "SILENT") == found | others
+        unnamed = f"SELECT * {{ SERVICE ?e {{ ?c :size ?z }} OPTIONAL {{ {endpoints} }} }}"
+        before = len(servers[0].log)
+        with pytest.raises(UnsupportedQueryError, match="nothing before it gives it a value"):
+            ask(client, unnamed)
+        assert len(servers[0].log) == before
 
 
 def test_a_silent_service_that_fails_half_way(

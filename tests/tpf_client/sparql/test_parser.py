@@ -14,7 +14,9 @@ from tpf_client.sparql.algebra import (
     Join,
     LeftJoin,
     Project,
+    Slice,
     VariableRef,
+    walk,
 )
 from tpf_client.sparql.parser import parse_query
 
@@ -152,9 +154,10 @@ def test_the_same_text_is_parsed_once() -> None:
     assert parse_query("SELECT * { ?s ?p ?o }") is parse_query("SELECT * { ?s ?p ?o }")
 
 
-def test_what_cannot_be_said_is_unsupported_before_anything_runs() -> None:
-    with pytest.raises(UnsupportedQueryError):
-        parse_query("SELECT * { GRAPH ?g { SELECT ?s { ?s ?p ?o } LIMIT 1 } }")
+def test_a_limit_inside_graph_is_one_for_each_graph() -> None:
+    pattern = where("SELECT * { GRAPH ?g { SELECT ?s { ?s ?p ?o } LIMIT 1 } }")
+    (limit,) = [each for each in walk(pattern) if isinstance(each, Slice)]
+    assert limit.by == ("?g",)
 
 
 @pytest.mark.skipif(not SUITE.is_dir(), reason="the W3C tests are not in ../shared/data")

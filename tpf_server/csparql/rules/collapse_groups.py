@@ -32,8 +32,8 @@ def collapse_groups(graph: OperatorGraph) -> OperatorGraph:
 
 def _change(pattern: Pattern) -> Pattern:
     match pattern:
-        case Slice(inner, offset, limit):
-            return Slice(_change(inner), offset, limit)
+        case Slice(inner):
+            return replace(pattern, input=_change(inner))
         case Distinct(Project(OrderBy(inner, conditions) as order, variables)):
             used = frozenset(variables).union(*map(variables_in, expressions_of(order)))
             collapsed = _collapsed(inner, used)
