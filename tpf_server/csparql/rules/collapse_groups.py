@@ -4,6 +4,8 @@
 the aggregation becomes a grouping that collapses them. The paper notes the gain in section 5.2.
 """
 
+from dataclasses import replace
+
 from annotations.terms import Variable
 from tpf_client.sparql.algebra import (
     Aggregate,
