@@ -8,6 +8,7 @@ from typing import Any
 from tpf_client.dataflow.changes import Multiset, Solution
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.slice import window
+from tpf_client.sparql.ordering import SortKey as OrderKey
 
 SortKey = Callable[[Solution], Any]
 Entry = tuple[Any, Solution]
@@ -51,6 +52,8 @@ class TopK(Node):
         self._offset = offset
         self._limit = limit
         self._distinct = distinct
+        self._whole = key.whole if isinstance(key, OrderKey) else key
+        self._first = key.first if isinstance(key, OrderKey) else None
         # How many are kept in order, ``None`` for all.
         wanted = None if limit is None or distinct is not None else offset + limit
         self._reserve = None if wanted is None else max(64, 4 * wanted)
@@ -60,7 +63,6 @@ class TopK(Node):
         """Solutions behind this one are not in `_sorted`; ``None``: all are."""
         self._last_shown: Entry | None = None
         """Solutions behind this one do not matter to the window; ``None``: all do."""
-        self._entries: dict[Solution, Entry] = {}
         self._counts: dict[Solution, int] = {}
         self._changes: dict[Solution, int] = {}
         self._shown: Multiset = Multiset()
@@ -80,27 +82,33 @@ class TopK(Node):
             return
         changes, self._changes = self._changes, {}
         matters = self._last_shown is None
+        last_sorted = self._last_sorted
+        counts, key, first = self._counts, self._whole, self._first
+        # Most of what is behind all that are sorted is so by its first key already.
+        if last_sorted is None or first is None:
+            first = _nothing
+            behind: Any = ()
+        else:
+            behind = last_sorted[0][0]
         new: list[Entry] = []
         for solution, count in changes.items():
             if not count:
                 continue
-            before = self._counts.get(solution, 0)
+            before = counts.get(solution, 0)
             after = before + count
-            entry = self._entries.get(solution)
-            if entry is None:
-                entry = (self.key(solution), solution)
-            if not matters and entry <= self._last_shown:  # type: ignore[operator]
-                matters = True
             if after:
-                self._counts[solution] = after
-                self._entries[solution] = entry
+                counts[solution] = after
             else:
-                self._counts.pop(solution, None)
-                self._entries.pop(solution, None)
-            if self._last_sorted is None or entry <= self._last_sorted:
-                if not before and after:
+                del counts[solution]
+            if first(solution) > behind:
+                continue
+            entry = (key(solution), solution)
+            if last_sorted is None or entry <= last_sorted:
+                if not matters and entry <= self._last_shown:  # type: ignore[operator]
+                    matters = True
+                if not before:
                     new.append(entry)
-                elif before and not after:
+                elif not after:
                     del self._sorted[bisect_left(self._sorted, entry)]
         # Sorting merges runs, so that a first load of many costs n log n; few are put in place.
         if len(new) * 8 > len(self._sorted):
@@ -109,21 +117,20 @@ class TopK(Node):
         else:
             for entry in new:
                 insort(self._sorted, entry)
-        self._keep_reserve()
+        if self._reserve is not None:
+            self._keep_reserve(self._reserve)
         if matters:
             self._show()
 
-    def _keep_reserve(self) -> None:
-        reserve = self._reserve
-        if reserve is None:
-            return
+    def _keep_reserve(self, reserve: int) -> None:
         if len(self._sorted) > 4 * reserve:
             del self._sorted[reserve:]
             self._last_sorted = self._sorted[-1]
         elif self._last_sorted is not None and len(self._sorted) < (self._wanted or 0):
             self.rebuilt += 1
-            self._sorted = nsmallest(reserve, self._entries.values())
-            everything = len(self._sorted) == len(self._entries)
+            key = self._whole
+            self._sorted = nsmallest(reserve, [(key(each), each) for each in self._counts])
+            everything = len(self._sorted) == len(self._counts)
             self._last_sorted = None if everything else self._sorted[-1]
 
     def _show(self) -> None:
@@ -132,7 +139,7 @@ class TopK(Node):
         self._last_shown = None
         if self._wanted is not None and sum(now.values()) == self._limit and self._limit:
             last = next(reversed(now))
-            self._last_shown = self._entries[last]
+            self._last_shown = (self._whole(last), last)
         for row in before.keys() | now.keys():
             change = now[row] - before[row]
             if change:
@@ -149,6 +156,10 @@ class TopK(Node):
             if visible not in seen:
                 seen.add(visible)
                 yield solution, 1
+
+
+def _nothing(_solution: Solution) -> Any:
+    return ()
 
 
 def plain_top_k(

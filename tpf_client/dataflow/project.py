@@ -50,12 +50,13 @@ class Project(Node):
 
     def connect(self, sink: Sink) -> None:
         """See `Node`; nothing comes from upstream before somebody listens."""
-        if not self._sinks:
-            self._source.connect(self._push)
-        super().connect(sink)
+        reduce = self._reduce
 
-    def _push(self, solution: Solution, count: int) -> None:
-        self.emit(self._reduce(solution), count)
+        def push(solution: Solution, count: int) -> None:
+            sink(reduce(solution), count)
+
+        self._source.connect(push)
+        super().connect(sink)
 
 
 def plain_project(rows: Multiset, schema: Schema, variables: Sequence[Variable]) -> Multiset:

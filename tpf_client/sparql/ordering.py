@@ -7,11 +7,13 @@ dates and times, then the rest by datatype and lexical form.
 
 from collections.abc import Callable
 from decimal import Decimal
+from operator import getitem, itemgetter
 from typing import Any
 
 from tpf_client.sparql.algebra import OrderCondition
 from tpf_client.sparql.expressions.compiler import Compiler, Solution
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, local_seconds
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import (
     BlankNode,
     Iri,
@@ -74,38 +76,66 @@ def value_key(value: Value) -> tuple[Any, ...]:
     raise TypeError(value)
 
 
-def sort_key(
-    compiler: Compiler, conditions: tuple[OrderCondition, ...]
-) -> Callable[[Solution], tuple[Any, ...]]:
+class SortKey:
+    """A function from solutions to keys that sort as some conditions say.
+
+    Args:
+        whole: the function itself.
+        first: the key of the first condition alone, which often decides.
+    """
+
+    __slots__ = ("first", "whole")
+
+    def __init__(
+        self, whole: Callable[[Solution], tuple[Any, ...]], first: Callable[[Solution], Any]
+    ) -> None:
+        self.whole = whole
+        self.first = first
+
+    def __call__(self, solution: Solution) -> tuple[Any, ...]:
+        """The key of a solution; its first part is what `first` gives."""
+        return self.whole(solution)
+
+
+def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> SortKey:
     """A function from solutions to keys that sort as the conditions say."""
     parts = [
-        (compiler.binding(each.expression), _remembering(compiler, each.descending))
+        (compiler.binding(each.expression), _Remembered(compiler.typed, each.descending))
         for each in conditions
     ]
+    places = [compiler.place(each.expression) for each in conditions]
+    columns = [place for place in places if place is not None]
+    if len(columns) == len(parts) > 1:
+        # The usual case: an order by variables.
+        take = itemgetter(*columns)
+        tables = [table for _, table in parts]
+        return SortKey(
+            lambda solution: tuple(map(getitem, tables, take(solution))),
+            lambda solution: tables[0][solution[columns[0]]],
+        )
+    bind_first, first = parts[0]
+    return SortKey(
+        lambda solution: tuple([table[bind(solution)] for bind, table in parts]),
+        lambda solution: first[bind_first(solution)],
+    )
 
-    def key(solution: Solution) -> tuple[Any, ...]:
-        return tuple([key_of(bind(solution)) for bind, key_of in parts])
 
-    return key
-
-
-def _remembering(compiler: Compiler, descending: bool) -> Callable[[int], tuple[Any, ...]]:
+class _Remembered(dict[int, tuple[Any, ...]]):
     """Keys of identifiers, the latest of them remembered."""
-    typed = compiler.typed
-    known: dict[int, tuple[Any, ...]] = {}
 
-    def key_of(identifier: int) -> tuple[Any, ...]:
-        key = known.get(identifier)
-        if key is None:
-            key = value_key(typed[identifier]) if identifier else (0,)
-            if descending:
-                key = tuple([_turned(part) for part in key])
-            if len(known) == _REMEMBERED:
-                known.clear()
-            known[identifier] = key
+    def __init__(self, typed: TypedTerms, descending: bool) -> None:
+        super().__init__()
+        self._typed = typed
+        self._descending = descending
+
+    def __missing__(self, identifier: int) -> tuple[Any, ...]:
+        key = value_key(self._typed[identifier]) if identifier else (0,)
+        if self._descending:
+            key = tuple([_turned(part) for part in key])
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[identifier] = key
         return key
-
-    return key_of
 
 
 def _turned(part: Any) -> Any:

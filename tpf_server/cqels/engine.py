@@ -71,6 +71,7 @@ class Engine(StaticGraphs):
         time: the stream time, in milliseconds since 1970; ``None`` before the first element.
         arrivals: how many elements were processed.
         dropped: how many elements came too late.
+        reorders: whether elements wait for late ones.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Engine(StaticGraphs):
         self.streams: dict[Term, Stream] = {}
         self.queries: dict[str, RegisteredQuery] = {}
         self._lateness = lateness
+        self.reorders = bool(lateness)
         self._create_streams = create_streams
         self._require_graphs = require_graphs
         self._windows = WindowRegistry(self.stream)
@@ -277,11 +279,6 @@ class Engine(StaticGraphs):
         terms = [self.name(each) for each in predicates]
         return RecordFeed(self, self.stream(stream), terms, subjects)
 
-    @property
-    def reorders(self) -> bool:
-        """Whether elements wait for late ones."""
-        return bool(self._lateness)
-
     def encode(self, term: str) -> int:
         """The integer of a term that comes with a stream.
 
@@ -361,7 +358,7 @@ class Engine(StaticGraphs):
             return
         self._begin(at)
         stream.record(at, triples)
-        for taker, row in zip(takers, rows, strict=True):
+        for taker, row in zip(takers, rows):  # noqa: B905 (hot)
             taker.arrive_star(at, subject, row)
         self._end()
 

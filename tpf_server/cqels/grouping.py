@@ -6,17 +6,19 @@ a group are decided once, when the group comes into being; the solutions of a gr
 cost nothing further.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from annotations.terms import Variable
 from tpf_client.dataflow.aggregates import Accumulator, accumulator
 from tpf_client.dataflow.builder import Builder
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Sink, Solution
 from tpf_client.dataflow.exists_builder import first_exists
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql import algebra
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.dictionary import INTEGER, TAG_BITS
+from tpf_server.cqels.row_index import compiled
 
 
 class _State:
@@ -39,9 +41,9 @@ class StreamGroup(Node):
     Args:
         upstream: where the solutions come from.
         keys: variables of the output. Without keys there is exactly one group, even of nothing.
-        key_of: their values for a solution.
         aggregates: variables of the output and how they are made; ``None`` counts the solutions.
-        arguments_of: what the aggregates with an accumulator see of a solution.
+        values_of: for a solution, the values of the keys, then what the aggregates with an
+            accumulator see of it.
         passes: whether the group of a key is wanted.
         by_rows: a group is shown once for each solution that it got in the last tick in which it
             got any (the original engine's way), instead of once as long as it is there.
@@ -51,20 +53,17 @@ class StreamGroup(Node):
         self,
         upstream: Node,
         keys: Sequence[Variable],
-        key_of: Callable[[Solution], Solution],
         aggregates: Sequence[tuple[Variable, Callable[[], Accumulator] | None]],
-        arguments_of: Callable[[Solution], Solution],
+        values_of: Callable[[Solution], Solution],
         passes: Callable[[Solution], bool],
         *,
         by_rows: bool,
     ) -> None:
         super().__init__((*keys, *(name for name, _ in aggregates)), frozenset(), monotone=False)
         self._keyed = bool(keys)
-        self._key_of = key_of
         # Counting whole solutions needs no accumulator: a group knows how many it has.
-        self._plan = [factory is None for _, factory in aggregates]
         self._factories = [factory for _, factory in aggregates if factory is not None]
-        self._arguments_of = arguments_of
+        self._row = _row_maker([factory is None for _, factory in aggregates])
         self._passes = passes
         self._by_rows = by_rows
         self._groups: dict[Solution, _State] = {}
@@ -73,7 +72,7 @@ class StreamGroup(Node):
         self._touched: dict[_State, None] = {}
         if not keys:
             self._touched[self._group(())] = None
-        upstream.connect(self._push)
+        upstream.connect(self._sink(len(keys), values_of))
 
     @property
     def pending(self) -> bool:
@@ -93,60 +92,88 @@ class StreamGroup(Node):
             group = self._groups[key] = _State(key, [make() for make in self._factories])
         return group
 
-    def _push(self, solution: Solution, count: int) -> None:
-        known = self._live.pop(solution, None)
-        if known is None:
-            group = self._group(self._key_of(solution))
-            arguments = self._arguments_of(solution) if group.key is not None else ()
-            total = count
-        else:
-            group, arguments, total = known
-            total += count
-        if total:
-            self._live[solution] = (group, arguments, total)
-        if group.key is None:
-            return
-        group.total += count
-        if count > 0:
-            group.fresh += count
-        for each, argument in zip(group.accumulators, arguments):  # noqa: B905 (hot)
-            each.add(argument, count)
-        self._touched[group] = None
+    def _sink(self, keys: int, values_of: Callable[[Solution], Solution]) -> Sink:
+        live, groups, touched, make_group = self._live, self._groups, self._touched, self._group
+        rejected = self._rejected
+        accumulates = bool(self._factories)
+
+        def push(solution: Solution, count: int) -> None:
+            known = live.pop(solution, None)
+            if known is None:
+                arguments = values_of(solution)
+                total = count
+                if accumulates:
+                    key, arguments = arguments[:keys], arguments[keys:]
+                    group = groups.get(key) or make_group(key)
+                else:
+                    group = groups.get(arguments) or make_group(arguments)
+            else:
+                group, arguments, total = known
+                total += count
+            if total:
+                live[solution] = (group, arguments, total)
+            if group is rejected:
+                return
+            group.total += count
+            if count > 0:
+                group.fresh += count
+            if accumulates:
+                for each, argument in zip(group.accumulators, arguments):  # noqa: B905 (hot)
+                    each.add(argument, count)
+            touched[group] = None
+
+        return push
 
     def flush(self) -> None:
         """Send what changed about the groups that something happened to."""
         if not self._touched:
             return
-        touched, self._touched = self._touched, {}
-        emit = self.emit
+        touched = list(self._touched)
+        self._touched.clear()
+        emit, row = self.emit, self._row
+        by_rows, keyed = self._by_rows, self._keyed
         for group in touched:
             now: Solution | None = None
             count = 1
-            if self._by_rows:
+            if by_rows:
                 count = group.fresh
                 if count and group.total > 0:
-                    now = self._row(group)
-            elif group.total > 0 or not self._keyed:
-                now = self._row(group)
+                    now = row(group)
+            elif group.total > 0 or not keyed:
+                now = row(group)
             group.fresh = 0
-            if now != group.shown or (now is not None and count != group.shown_count):
-                if group.shown is not None:
-                    emit(group.shown, -group.shown_count)
+            shown = group.shown
+            if now != shown or (now is not None and count != group.shown_count):
+                if shown is not None:
+                    emit(shown, -group.shown_count)
                 if now is not None:
                     emit(now, count)
                 group.shown = now
                 group.shown_count = count
-            if not group.total and self._keyed:
+            if not group.total and keyed:
                 assert group.key is not None
                 self._groups.pop(group.key, None)
 
-    def _row(self, group: _State) -> Solution:
-        assert group.key is not None
-        results = iter(group.accumulators)
-        count = group.total << TAG_BITS | INTEGER
-        return group.key + tuple(
-            [count if whole else next(results).result() for whole in self._plan]
-        )
+
+def _row_maker(whole: Sequence[bool]) -> Callable[[_State], Solution]:
+    """A function that makes the row of a group.
+
+    Args:
+        whole: for each aggregate whether it counts the solutions.
+    """
+    values = []
+    places = itertools.count()
+    for each in whole:
+        if each:
+            values.append(f"group.total << {TAG_BITS} | {INTEGER}, ")
+        else:
+            values.append(f"group.accumulators[{next(places)}].result(), ")
+    text = f"def row(group):\n    return (*group.key, {''.join(values)})"
+    return compiled(text, "row", {})
+
+
+def _anything(_key: Solution) -> bool:
+    return True
 
 
 def simple_group(pattern: algebra.Group) -> bool:
@@ -193,16 +220,15 @@ def build_group(
         if argument is not None and not whole:
             arguments.append(argument)
     keys = tuple(name for name, _ in pattern.keys)
-    tests = [ArithmeticCompiler(environment, keys).condition(each) for each in conditions]
-
-    def passes(key: Solution) -> bool:
-        return all(test(key) for test in tests)
-
-    key_of = compiler.bindings([expression for _, expression in pattern.keys])
-    arguments_of = compiler.bindings(arguments)
-    return builder.flow.add(
-        StreamGroup(node, keys, key_of, aggregates, arguments_of, passes, by_rows=by_rows)
-    )
+    passes: Callable[[Solution], bool] = _anything
+    if conditions:
+        # One condition is one function.
+        test: algebra.Expression = conditions[0]
+        for condition in conditions[1:]:
+            test = algebra.Call("&&", (test, condition))
+        passes = ArithmeticCompiler(environment, keys).condition(test)
+    values_of = compiler.bindings([*(expression for _, expression in pattern.keys), *arguments])
+    return builder.flow.add(StreamGroup(node, keys, aggregates, values_of, passes, by_rows=by_rows))
 
 
 def emitting_group(query: algebra.Query) -> algebra.Group | None:

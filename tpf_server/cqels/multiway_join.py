@@ -98,6 +98,9 @@ class MultiwayJoin(Node):
     ) -> None:
         names = {name for each in inputs for name in each.variables}
         schema = tuple(name for name in needed if name in names)
+        if len(inputs) == 1 and set(schema) == names:
+            # Then rows pass as they are.
+            schema = tuple(inputs[0].variables)
         super().__init__(schema, frozenset(schema))
         self.inputs = tuple(inputs)
         self.rerouted = 0

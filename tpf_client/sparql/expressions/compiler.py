@@ -86,6 +86,12 @@ class Compiler:
 
         return holds
 
+    def place(self, expression: Expression) -> int | None:
+        """The place in solutions of an expression that is a variable of theirs."""
+        return (
+            self._places.get(expression.variable) if isinstance(expression, VariableRef) else None
+        )
+
     def binding(self, expression: Expression) -> TermOf:
         """The identifier of the value; 0 where there is an error."""
         term = self.term(expression)
