@@ -201,7 +201,7 @@ class Client:
         min_interval: float = 0.0,
         max_interval: float | None = None,
         every: float | None = None,
-        jitter: float = 0.0,
+        jitter: float | None = None,
         start: datetime | None = None,
         until: datetime | None = None,
         static_recheck: float | None = 60.0,
@@ -219,7 +219,8 @@ class Client:
             min_interval: seconds between two evaluations at least.
             max_interval: seconds between two evaluations at most.
             every: seconds between two evaluations, whatever expires.
-            jitter: seconds that are added to each pause, at most, at random.
+            jitter: seconds that are added to each pause, at most, at random; ``None``: a tenth, and
+                none on a simulated clock, where nobody is in another's way.
             start: an instant to replay history from, as fast as it can be read; ``None``: now.
             until: the last instant to evaluate at, on the server's clock or that of the replay.
             static_recheck: seconds after which what is not labelled is asked for again, where an
@@ -238,6 +239,9 @@ class Client:
         check(query)
         if start is not None and until is None:
             raise ValueError("a replay needs an end: until")
+
+        if jitter is None:
+            jitter = 0.0 if isinstance(self.clock, ManualClock) else 0.1
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
             return plan_query(query, leaves, evaluation, evaluation.source.now())

@@ -52,6 +52,7 @@ class LiveFragment:
         expires: the first instant at which a label ends; ``None``: nobody says.
         dynamic: whether its matches change over time.
         pages: how many pages with matches its first reading took.
+        misses: how many readings in a row found nothing labelled, where there was before.
     """
 
     def __init__(
@@ -67,9 +68,12 @@ class LiveFragment:
         self.source = source
         self.block = block
         self._held = held
+        self._was_labelled = False
+        self._of_many = block is None and is_variable(pattern.subject)
         self.loaded = False
         self.loading = False
         self.pages = 0
+        self.misses = 0
         self.evaluated_at = _NEVER
         self.fresh_until = _NEVER
         self.expires: datetime | None = None
@@ -102,6 +106,9 @@ class LiveFragment:
         self.expires = content.expires
         # That nothing labelled matches at the moment does not make it static again.
         self.dynamic = self.dynamic or bool(content.dynamic)
+        labelled = any(fact.label is not None for fact in content.facts)
+        self._was_labelled = self._was_labelled or labelled
+        self.misses = 0 if labelled or not self._was_labelled else self.misses + 1
         new = dict.fromkeys(fact.quad for fact in content.facts)
         gone = [(quad, -1) for quad in self._quads if quad not in new]
         come = [(quad, 1) for quad in new if quad not in self._quads]
@@ -126,7 +133,12 @@ class LiveFragment:
                 end = min(self.expires, self.fresh_until)
                 return max(end, self.evaluated_at + freshness.floor)
             # No label tells when it changes.
-            return max(self.fresh_until, self.evaluated_at + freshness.poll)
+            late = max(self.fresh_until, self.evaluated_at + freshness.poll)
+            if self._of_many and 0 < self.misses <= freshness.looks:
+                # Its publisher may be a little late with the next facts.
+                pause: timedelta = freshness.look * 2 ** (self.misses - 1)
+                return min(late, self.evaluated_at + max(pause, freshness.floor))
+            return late
         if freshness.static_recheck is None:
             return _ALWAYS
         if not self._quads and self.fresh_until > self.evaluated_at:
@@ -156,6 +168,9 @@ class Freshness:
         poll: the least time for fragments of changing facts none of which holds.
         static_recheck: the least time for fragments of which no match is labelled; ``None``: for
             ever. One without any match is read again when its freshness by HTTP ends.
+        look: how soon to look again when all labelled facts of a fragment, of whatever subject,
+            ended and no others came; longer each time.
+        looks: how often to do so.
         replay: whether history is replayed: no time is saved then, every state is to be shown.
         every: the most time, in a replay.
     """
@@ -163,6 +178,8 @@ class Freshness:
     floor: timedelta = timedelta(milliseconds=100)
     poll: timedelta = timedelta(seconds=1)
     static_recheck: timedelta | None = None
+    look: timedelta = timedelta(milliseconds=250)
+    looks: int = 5
     replay: bool = False
     every: timedelta | None = None
 
@@ -398,7 +415,11 @@ class Evaluation:
 
         self.driver.spawn(
             fragment.source.read(
-                fragment.pattern, at, fragment.grow if first else None, fragment.block
+                fragment.pattern,
+                at,
+                fragment.grow if first else None,
+                fragment.block,
+                anew=fragment.misses > 0 and at is not None and at < fragment.fresh_until,
             ),
             done,
             failed,

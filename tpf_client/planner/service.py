@@ -56,9 +56,11 @@ class SilentSource:
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
         block: Block | None = None,
+        *,
+        anew: bool = False,
     ) -> Task[Content]:
         """All matches."""
-        return self._marked(self._source.read(pattern, at, on_page, block))
+        return self._marked(self._source.read(pattern, at, on_page, block, anew=anew))
 
     def _marked(self, task: Task[T]) -> Task[T]:
         try:

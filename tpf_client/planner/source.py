@@ -62,6 +62,8 @@ class Source(Protocol):
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
         block: Block | None = None,
+        *,
+        anew: bool = False,
     ) -> Task[Content]:
         """All matches.
 
@@ -71,6 +73,7 @@ class Source(Protocol):
             on_page: told of matches as they come.
             block: bindings one of which each match must fit, where the estimate offers that. The
                 pattern's variables are then those of `POSITIONS`.
+            anew: whether the server shall be asked although HTTP calls fresh what is kept.
         """
 
 
@@ -198,6 +201,8 @@ class FragmentSource:
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
         block: Block | None = None,
+        *,
+        anew: bool = False,
     ) -> Task[Content]:
         """All matches, page by page; in large pages where there are many."""
         form = yield from self.form()
@@ -223,7 +228,7 @@ class FragmentSource:
                 (page,) = yield [Request(form.url(pattern, pinned), at or self._since)]
                 tell(page.facts)
         at = at or self._since
-        content = yield from read_pages(url, at, tell, strict=self._strict)
+        content = yield from read_pages(url, at, tell, strict=self._strict or anew)
         if self._past is not None:
             if content.evaluated_at != at:
                 shown = format_instant(content.evaluated_at)

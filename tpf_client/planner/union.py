@@ -65,6 +65,8 @@ class UnionSource:
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,
         block: Block | None = None,
+        *,
+        anew: bool = False,
     ) -> Task[Content]:
         """All matches; what several sources hold comes once."""
         ours = self._sources[0]
@@ -72,7 +74,7 @@ class UnionSource:
         shifts = [source.now() - ours.now() for source in sources]
         contents = yield from together(
             [
-                source.read(pattern, None if at is None else at + shift, on_page, block)
+                source.read(pattern, None if at is None else at + shift, on_page, block, anew=anew)
                 for source, shift in zip(sources, shifts, strict=True)
             ]
         )

@@ -109,6 +109,8 @@ class AnnotatedSource:
         at: datetime | None = None,
         on_page: Callable[[Sequence[Fact]], None] | None = None,  # noqa: ARG002 - not before labels
         block: Block | None = None,
+        *,
+        anew: bool = False,  # noqa: ARG002 - every reading is
     ) -> Task[Content]:
         """The matching facts that are valid now, labelled and static."""
         at = at or self.now()

@@ -39,3 +39,61 @@ def test_a_board_that_begins_empty_fills_within_the_age_of_its_pages(
     server.close()
     assert [str(solution["delay"]) for solution in filled.results] == ["300"]
     assert filled.at <= published + timedelta(seconds=10.5)
+
+
+def _delays(end: float) -> list[Fact]:
+    return [
+        Fact(DELAY._replace(subject=iri(f"http://example.org/departure/{number}")),
+             Expiration(START + timedelta(seconds=end)))
+        for number in range(3)
+    ]  # fmt: skip
+
+
+def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
+    tmp_path: Path,
+) -> None:
+    server = LiveServer(tmp_path, [], max_age=10)
+    server.publish(_delays(10))
+    # Each time later, and always when the pages that tell of nothing are fresh for long.
+    for end, late in ((10, 0.4), (20, 0.9), (30, 2.0)):
+        at = START + timedelta(seconds=end + late)
+        server.clock.schedule(at, lambda end=end: server.publish(_delays(end + 10)))  # type: ignore[misc]
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        stream = client.stream(
+            "SELECT * { ?d <http://example.org/train#delay> ?delay }",
+            until=START + timedelta(seconds=100),
+        )
+        states, requests = [], []
+        for update in stream:
+            states.append(((update.at - START).total_seconds(), len(update.results)))
+            requests.append(len(server.log))
+    server.close()
+    # Back within twice the delay, at the cost of one request each time it looks.
+    empty = [(at, back) for (at, n), (back, _) in zip(states, states[1:], strict=False) if n == 0]
+    assert [at for at, _ in empty] == [10, 20, 30]
+    assert all(
+        back - at <= 2 * late + 0.01
+        for (at, back), late in zip(empty, (0.4, 0.9, 2.0), strict=True)
+    )
+    assert [after - before for before, after in zip(requests, requests[1:], strict=False)] == [
+        1, 2, 1, 3, 1, 4, 1,
+    ]  # fmt: skip
+    # When it does not come back, five such looks, then one per freshness of the empty page.
+    assert len(server.log) - requests[-1] == 5 + 5
+
+
+def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, [], max_age=10)
+    server.publish(_delays(10))
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        stream = client.stream(
+            "SELECT * { ?d <http://example.org/train#delay> ?delay }",
+            until=START + timedelta(seconds=20),
+            min_interval=3,
+            quiet=True,
+        )
+        instants = [(update.at - START).total_seconds() for update in stream]
+    server.close()
+    assert instants[:2] == [0, 10]
+    assert all(later - at >= 3 for at, later in zip(instants, instants[1:], strict=False))
+    assert len(instants) <= 5
