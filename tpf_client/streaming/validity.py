@@ -30,9 +30,9 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class Span(NamedTuple):
-    """When a solution holds: from `start` (inclusive) until `end` (exclusive), by the server's clock.
+    """When a solution holds: from `start` (inclusive) until `end` (exclusive).
 
-    ``None``: no label tells a start, or an end, because all its facts are static.
+    By the server's clock. ``None``: no label tells a start, or an end, because all its facts are static.
     """
 
     start: datetime | None

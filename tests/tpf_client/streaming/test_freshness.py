@@ -1,6 +1,7 @@
 """Facts that come later than the query."""
 
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,13 +70,13 @@ def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
             requests.append(len(server.log))
     server.close()
     # Back within twice the delay, at the cost of one request each time it looks.
-    empty = [(at, back) for (at, n), (back, _) in zip(states, states[1:], strict=False) if n == 0]
+    empty = [(at, back) for (at, n), (back, _) in pairwise(states) if n == 0]
     assert [at for at, _ in empty] == [10, 20, 30]
     assert all(
         back - at <= 2 * late + 0.01
         for (at, back), late in zip(empty, (0.4, 0.9, 2.0), strict=True)
     )
-    assert [after - before for before, after in zip(requests, requests[1:], strict=False)] == [
+    assert [after - before for before, after in pairwise(requests)] == [
         1, 2, 1, 3, 1, 4, 1,
     ]  # fmt: skip
     # When it does not come back, five such looks, then one per freshness of the empty page.
@@ -95,5 +96,5 @@ def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
         instants = [(update.at - START).total_seconds() for update in stream]
     server.close()
     assert instants[:2] == [0, 10]
-    assert all(later - at >= 3 for at, later in zip(instants, instants[1:], strict=False))
+    assert all(later - at >= 3 for at, later in pairwise(instants))
     assert len(instants) <= 5
