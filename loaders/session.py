@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from loaders.errors import InputError, SettingError, SparkError
+from loaders.errors import InputError, LoaderError, SettingError, SparkError
 from loaders.java import find_java
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def spark_context(
         try:
             gateway = cast("Any", launch_gateway)(conf, popen_kwargs={"stdout": log, "stderr": log})
         except PySparkException as error:
-            raise SparkError(f"Spark did not start; see {log_path}") from error
+            raise SparkError(f"Spark did not start{_reason(log_path)}; see {log_path}") from error
         stack.callback(_shut_down, gateway)
         try:
             context = SparkContext(conf=conf, gateway=gateway)
@@ -137,13 +137,25 @@ def spark_context(
             raise SparkError(f"Spark did not start: {_first_line(error)}; see {log_path}") from (
                 error
             )
+        if settings.log is None and settings.local_dir is None:
+            # Kept where Spark fails, because nothing else tells why.
+            stack.enter_context(_removed_unless_spark_fails(log_path))
         try:
             yield context
         finally:
             context.stop()
-    if settings.log is None and settings.local_dir is None:
-        # Kept where something failed, because the message points to it.
-        log_path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _removed_unless_spark_fails(log: Path) -> Iterator[None]:
+    try:
+        yield
+    except SparkError:
+        raise
+    except LoaderError:
+        log.unlink(missing_ok=True)
+        raise
+    log.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -226,6 +238,17 @@ def _shut_down(gateway: Any) -> None:
     if process is not None:
         process.stdin.close()
         process.wait(timeout=30)
+
+
+def _reason(log: Path) -> str:
+    """Why Java gave up, as its log has it."""
+    found = _JAVA_PROBLEM.search(log.read_text(encoding="utf-8", errors="replace"))
+    return f" ({found[1].strip()})" if found else ""
+
+
+_JAVA_PROBLEM = re.compile(
+    r"""^(?:Exception in thread "main" [\w.$]+: |(?=Invalid |Unrecognized ))(.+)$""", re.MULTILINE
+)
 
 
 def _first_line(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
-from loaders.errors import JavaNotFoundError, OutputError
+from loaders.errors import InputError, JavaNotFoundError, OutputError
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
 from loaders.session import SparkSettings, spark_context
@@ -154,7 +154,7 @@ def told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:
     """The lines that tell the user what a load did."""
     manifest = summary.manifest
     lines = [
-        f"{reject.path}, line {reject.line}: {reject.message}: {reject.text}".rstrip(": ")
+        str(InputError(f"{reject.message}: {reject.text}".rstrip(": "), reject.path, reject.line))
         for reject in summary.first_rejects
     ]
     if summary.rejects:

@@ -5,12 +5,13 @@ its meaning depends on what came before (prefixes, nesting, compression).
 
 Malformed lines of line formats are rejected one by one. In Turtle, TriG and N3 the parser goes on
 behind the next statement that it understands. RDF/XML and JSON-LD files are not read beyond their
-first error.
+first error; in JSON-LD, statements with relative IRIs are rejected one by one.
 """
 
 import glob
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ _CHUNK_BYTES = 1 << 20
 _LINE_FORMATS = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _RECOVERING = (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG, ox.RdfFormat.N3)
 _SHOWN = 200
+_NOWHERE = "http://relative.invalid/"
+_RELATIVE = re.compile(rf'(?:^|"\^\^)<{re.escape(_NOWHERE)}([^>]*)>$')
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +169,13 @@ class PieceReader:
         return lines
 
     def _document(self, file: IO[bytes]) -> Iterator[QuadTexts]:
-        parser = ox.parse(file, self._format)
+        is_json = self._format == ox.RdfFormat.JSON_LD
+        # Without a base the parser leaves out, in silence, what has a relative IRI.
+        parser = ox.parse(file, self._format, base_iri=_NOWHERE if is_json else None)
         while True:
             try:
-                yield from quad_texts(parser, self._scope)
+                quads = quad_texts(parser, self._scope)
+                yield from filter(self._has_no_relative_iri, quads) if is_json else quads
                 break
             except SyntaxError as error:
                 message = _message(error)
@@ -179,6 +185,15 @@ class PieceReader:
                 if self._format not in _RECOVERING:
                     break
         self.prefixes = dict(parser.prefixes)
+
+    def _has_no_relative_iri(self, quad: QuadTexts) -> bool:
+        for text in quad:
+            found = _RELATIVE.search(text)
+            if found is not None:
+                relative = found[1]
+                self._reject(Reject(self._piece.path, None, "A relative IRI", f"{relative!r}"))
+                return False
+        return True
 
 
 def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 import bz2
 import gzip
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -106,6 +107,29 @@ def test_documents_that_cannot_be_read_on(tmp_path: Path) -> None:
     assert [quad[0] for quad in quads] == ["<http://e/s>"]
     assert len(rejects) == 1
     assert rejects[0].message.endswith("(the rest of the file is not read)")
+
+
+def test_relative_iris_in_json_are_rejected_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonld"
+    file.write_text(
+        json.dumps(
+            {
+                "@id": "http://e/s",
+                "http://e/p": [{"@id": "there"}, {"@id": "http://e/o"}, {"@id": "#here"}],
+                "http://e/q": [{"@value": "x", "@type": "kind"}, "<http://relative.invalid/y>"],
+            }
+        )
+    )
+    quads, rejects = read([file], 10)
+    assert {quad[2] for quad in quads} == {"<http://e/o>", '"<http://relative.invalid/y>"'}
+    assert {(reject.message, reject.text) for reject in rejects} == {
+        ("A relative IRI", text) for text in ("'there'", "'#here'", "'kind'")
+    }
+    # What has a base of its own has no relative ones.
+    file.write_text(json.dumps({"@context": {"@base": "http://b/"}, "@id": "s", "http://e/p": 1}))
+    quads, rejects = read([file], 10)
+    assert [quad[0] for quad in quads] == ["<http://b/s>"]
+    assert not rejects
 
 
 def test_inputs_are_files_directories_and_patterns(tmp_path: Path) -> None:
