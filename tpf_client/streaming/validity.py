@@ -32,7 +32,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 class Span(NamedTuple):
     """When a solution holds: from `start` (inclusive) until `end` (exclusive).
 
-    By the server's clock. ``None``: no label tells a start, or an end, because all its facts are static.
+    By the server's clock. ``None``: there is no start, or no end, as all its facts are static.
     """
 
     start: datetime | None
