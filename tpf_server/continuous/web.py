@@ -229,7 +229,7 @@ class _Views:
             # What an earlier process numbered is not known here: such a reader gets what comes now.
             after = min(int(last), hosted.log.last)
         follow = request.args.get("follow", "true") != "false"
-        accepted = EVENTS
+        accepted: str | None = EVENTS
         if "Accept" in request.headers:
             accepted = request.accept_mimetypes.best_match([EVENTS, NDJSON])
         if accepted is None:

@@ -25,6 +25,7 @@ from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.terms import Term
 from tpf_server.cqels.errors import ElementError
+from tpf_server.cqels.ox_terms import text_of
 from tpf_server.cqels.timestamps import milliseconds
 
 Triples = tuple[tuple[Term, Term, Term], ...]
@@ -55,7 +56,7 @@ def canonical(text: str) -> Term:
         (triple,) = ox.parse(f"{_SUBJECT}{text} .", format=ox.RdfFormat.N_TRIPLES)
     except (SyntaxError, ValueError):
         raise ElementError(f"not a term: {text!r}") from None
-    return Term(str(triple.object))
+    return text_of(triple.object)
 
 
 def instant(value: object) -> int:
@@ -147,7 +148,7 @@ def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
         (quad,) = ox.parse(text, format=ox.RdfFormat.N_QUADS)
     except (SyntaxError, ValueError):
         raise ElementError(f"not a statement: {text!r}") from None
-    terms = (Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object)))
+    terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
     return str(quad.graph_name), terms
 
 
@@ -156,7 +157,7 @@ def _triple(fields: Iterable[object]) -> tuple[Term, Term, Term]:
     if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
         raise ElementError(f"not a triple: {texts!r}")
     subject, predicate, object_ = (canonical(str(text).strip()) for text in texts)
-    if subject[0] == '"' or predicate[0] != "<" or predicate.startswith("<<"):
+    if subject[0] == '"' or predicate[0] != "<" or "<<" in (subject[:2], predicate[:2]):
         raise ElementError(f"not a triple: {' '.join((subject, predicate, object_))}")
     return subject, predicate, object_
 
@@ -203,7 +204,7 @@ def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
     graphs: dict[str, list[tuple[Term, Term, Term]]] = {}
     try:
         for quad in ox.parse(body, format=rdf_format):
-            terms = (Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object)))
+            terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
             graphs.setdefault(str(quad.graph_name), []).append(terms)
     except SyntaxError as error:
         raise ElementError(error.msg, error.lineno) from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyoxigraph as ox
 
@@ -11,18 +11,18 @@ from annotations.terms import (
     Quad,
     QuadPattern,
     Term,
+    Triple,
     Variable,
-    is_blank_node,
     is_iri,
     is_literal,
-    is_triple_term,
     is_variable,
-    literal_parts,
-    triple_of_term,
+    triple_term,
 )
 from tpf_server.cqels.errors import ContinuousError
+from tpf_server.cqels.ox_terms import OxTerm, ox_term, text_of
 from tpf_server.store.protocols import StaticStore
 
+_STRING = ox.NamedNode("http://www.w3.org/2001/XMLSchema#string")
 _ANY = tuple(Variable(f"?.any{place}") for place in range(4))
 
 
@@ -38,30 +38,42 @@ class Graph(Protocol):
         """About how many there are (an estimate serves: it only orders the joins)."""
 
 
-def ox_term(term: Term) -> ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple:
-    """The pyoxigraph term of a canonical text."""
-    if is_iri(term):
-        return ox.NamedNode(term[1:-1])
-    if is_literal(term):
-        lexical, language, datatype = literal_parts(term)
-        if language is None:
-            return ox.Literal(lexical, datatype=ox.NamedNode(datatype))
-        tag, _, direction = language.partition("--")
-        if direction:
-            side = ox.BaseDirection.RTL if direction == "rtl" else ox.BaseDirection.LTR
-            return ox.Literal(lexical, language=tag, direction=side)
-        return ox.Literal(lexical, language=tag)
-    if is_blank_node(term):
-        return ox.BlankNode(term[2:])
-    assert is_triple_term(term)
-    return ox.Triple(*(ox_term(part) for part in triple_of_term(term)))  # type: ignore[arg-type]
+_LEXICAL: Final = "lexical:"
+"""Stands before the datatype of literals inside a `MemoryGraph`. Of the datatypes that it knows,
+pyoxigraph keeps values: it gives ``"18"`` back for ``"18.0"``, and an integer for a byte. Literals
+of a datatype that it does not know stay what they are."""
+
+
+def _kept(term: OxTerm) -> OxTerm:
+    """A term as it is kept."""
+    if isinstance(term, ox.Literal):
+        if term.language is not None or term.datatype == _STRING:
+            return term
+        return ox.Literal(term.value, datatype=ox.NamedNode(_LEXICAL + term.datatype.value))
+    if isinstance(term, ox.Triple):
+        return ox.Triple(term.subject, term.predicate, _kept(term.object))
+    return term
+
+
+def _given(term: OxTerm) -> Term:
+    """The text of a term that is kept."""
+    if isinstance(term, ox.Literal):
+        text = str(term)
+        if text[-1] == ">":
+            quote = text.rindex('"')
+            return Term(f'{text[:quote]}"^^<{text[quote + len(_LEXICAL) + 4 :]}')
+        return Term(text)
+    if isinstance(term, ox.Triple):
+        subject, predicate = text_of(term.subject), text_of(term.predicate)
+        return triple_term(Triple(subject, predicate, _given(term.object)))
+    return Term(str(term))
 
 
 class MemoryGraph:
     """A graph in memory, kept by pyoxigraph; it can change."""
 
     def __init__(self) -> None:
-        self.store = ox.Store()
+        self._store = ox.Store()
         self._counts: dict[tuple[Term | None, Term | None, Term | None], int] = {}
 
     def load(self, path: Path) -> None:
@@ -80,8 +92,8 @@ class MemoryGraph:
             raise ContinuousError(f"{path}: no RDF format has the ending {path.suffix!r}")
         try:
             quads = ox.parse(path=path, format=rdf_format, rename_blank_nodes=True)
-            self.store.bulk_extend(
-                ox.Quad(quad.subject, quad.predicate, quad.object) for quad in quads
+            self._store.bulk_extend(
+                ox.Quad(quad.subject, quad.predicate, _kept(quad.object)) for quad in quads
             )
         except (OSError, SyntaxError, ValueError) as error:
             raise ContinuousError(f"{path}: {error}") from error
@@ -89,18 +101,18 @@ class MemoryGraph:
 
     def add(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:
         """Add triples."""
-        self.store.extend(ox.Quad(*map(ox_term, triple)) for triple in triples)  # type: ignore[arg-type]
+        self._store.extend(map(_quad, triples))
         self._counts.clear()
 
     def remove(self, triples: Iterable[tuple[Term, Term, Term]]) -> None:
         """Remove triples; those that are not there are ignored."""
         for triple in triples:
-            self.store.remove(ox.Quad(*map(ox_term, triple)))  # type: ignore[arg-type]
+            self._store.remove(_quad(triple))
         self._counts.clear()
 
     def clear(self) -> None:
         """Remove every triple."""
-        self.store = ox.Store()
+        self._store = ox.Store()
         self._counts.clear()
 
     def match(
@@ -108,7 +120,7 @@ class MemoryGraph:
     ) -> Iterator[tuple[Term, Term, Term]]:
         """The triples with these terms; ``None`` is any."""
         for quad in self._find(subject, predicate, object_):
-            yield Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object))
+            yield Term(str(quad.subject)), Term(str(quad.predicate)), _given(quad.object)
 
     def _find(
         self, subject: Term | None, predicate: Term | None, object_: Term | None
@@ -117,10 +129,10 @@ class MemoryGraph:
             predicate is not None and not is_iri(predicate)
         ):
             return iter(())
-        return self.store.quads_for_pattern(
+        return self._store.quads_for_pattern(
             None if subject is None else ox_term(subject),  # type: ignore[arg-type]
             None if predicate is None else ox_term(predicate),  # type: ignore[arg-type]
-            None if object_ is None else ox_term(object_),
+            None if object_ is None else _kept(ox_term(object_)),
             None,
         )
 
@@ -137,6 +149,11 @@ class MemoryGraph:
                     break
             self._counts[key] = found
         return found
+
+
+def _quad(triple: tuple[Term, Term, Term]) -> ox.Quad:
+    subject, predicate, object_ = map(ox_term, triple)
+    return ox.Quad(subject, predicate, _kept(object_))  # type: ignore[arg-type]
 
 
 class StoreGraph:

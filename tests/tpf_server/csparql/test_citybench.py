@@ -2,13 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyoxigraph as ox
 import pytest
 
 from tests.support.citybench import Sensors, static_store
+from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
-from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.parser import parse
 from tpf_server.csparql.windows import LogicalWindow
 
@@ -56,7 +58,7 @@ class _Shared:
         self._store, self._graph = store, graph
 
     def _quads(self, *terms):
-        from tpf_server.cqels.static_data import ox_term
+        from tpf_server.cqels.ox_terms import ox_term
 
         nodes = (None if term is None else ox_term(term) for term in terms)
         return self._store.quads_for_pattern(*nodes, self._graph)
@@ -68,12 +70,14 @@ class _Shared:
         return sum(1 for _ in self._quads(*terms))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_query(static: tuple[ox.Store, ox.Store], name: str) -> None:
+def _play(
+    static: tuple[ox.Store, ox.Store], name: str
+) -> tuple[EngineBesideSpark, list[Answer], Reference, int]:
+    """The engine, its answers, what is to be compared with them, and the last instant."""
     store, named = static
     text = _query(name)
     parsed = parse(text)
-    engine = CsparqlEngine(require_graphs=True)
+    engine = EngineBesideSpark(require_graphs=True)
     for each in named.named_graphs():
         assert isinstance(each, ox.NamedNode)
         engine.attach(_Shared(named, each), each.value)
@@ -101,8 +105,13 @@ def test_query(static: tuple[ox.Store, ox.Store], name: str) -> None:
         engine.push(arrival.stream, arrival.triples, arrival.at)
         reference.push(arrival.stream, arrival.at, arrival.triples)
     engine.advance(arrivals[-1].at + 3000)
-    answers = list(registered)
-    assert len(answers) == arrivals[-1].at // 1000 + 4
+    return engine, list(registered), reference, arrivals[-1].at
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_query(static: tuple[ox.Store, ox.Store], name: str) -> None:
+    _, answers, reference, last = _play(static, name)
+    assert len(answers) == last // 1000 + 4
     rows = 0
     for answer in answers:
         found = solutions(answer.variables, answer.rows)
@@ -111,3 +120,13 @@ def test_query(static: tuple[ox.Store, ox.Store], name: str) -> None:
     assert bool(rows) == (name not in NO_RESULTS)
     # What was in the windows is gone, and with it all that came of it.
     assert answers[-1].rows == ()
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("name", NAMES)
+def test_query_on_spark(
+    spark: Any, static: tuple[ox.Store, ox.Store], tmp_path: Path, name: str
+) -> None:
+    engine, *_ = _play(static, name)
+    assert engine.compare(spark, tmp_path) == []

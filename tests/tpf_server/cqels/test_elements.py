@@ -1,0 +1,58 @@
+"""Elements of streams as text."""
+
+import pyoxigraph as ox
+import pytest
+
+from tpf_server.cqels.elements import Element, instant, read_lines, read_ndjson, read_rdf
+from tpf_server.cqels.errors import ElementError
+
+TERM = '<<( <urn:x> <urn:y> "18.0" )>>'
+
+
+def test_triple_terms_are_objects_only() -> None:
+    (element,) = read_lines([f"5\t<urn:a>\t<urn:p>\t{TERM}"])
+    assert isinstance(element, Element)
+    assert element.triples == (("<urn:a>", "<urn:p>", TERM),)
+    (same,) = read_lines([f"5\t<urn:a> <urn:p> {TERM} <urn:g> ."])
+    assert same == element
+    (body,) = read_rdf(f"<urn:a> <urn:p> {TERM} .".encode(), ox.RdfFormat.N_TRIPLES, 5)
+    assert body.triples == element.triples
+    for wrong in (f"5\t{TERM}\t<urn:p>\t<urn:a>", f"5\t<urn:a>\t{TERM}\t<urn:a>"):
+        (error,) = read_lines([wrong])
+        assert isinstance(error, ElementError)
+
+
+def test_terms_keep_their_letters() -> None:
+    byte = '"07"^^<http://www.w3.org/2001/XMLSchema#byte>'
+    line = '{"timestamp": 1, "triple": ["<urn:a>", "<urn:p>", %s]}'
+    (element,) = read_ndjson(line % byte.replace('"', '\\"').join('""'))
+    assert isinstance(element, Element)
+    assert element.triples[0][2] == byte
+
+
+@pytest.mark.parametrize(
+    ("stamp", "at"),
+    [(5, 5), ("5", 5), (" -5 ", -5), ("1970-01-01T00:00:01Z", 1000), ("1970-01-01T00:00Z", None),
+     (True, None), (1.5, None), (None, None), ("soon", None), ("9" * 19, None)],
+)  # fmt: skip
+def test_timestamps(stamp: object, at: int | None) -> None:
+    if at is None:
+        with pytest.raises(ElementError, match="not a timestamp"):
+            instant(stamp)
+    else:
+        assert instant(stamp) == at
+
+
+def test_statements_of_one_graph_and_time_are_one_element() -> None:
+    lines = [
+        "1\t<urn:a> <urn:p> <urn:b> <urn:g> .",
+        "1\t<urn:a> <urn:q> <urn:c> <urn:g> .",
+        "1\t<urn:a> <urn:p> <urn:b> <urn:h> .",
+        "",
+        "2\t<urn:a> <urn:p> <urn:b> <urn:h> .",
+        "broken",
+        "2\t<urn:a> <urn:q> <urn:d> <urn:h> .",
+    ]
+    found = list(read_lines(lines))
+    sizes = [len(each.triples) if isinstance(each, Element) else str(each) for each in found]
+    assert sizes == [2, 1, "line 6: not a timestamp: 'broken'", 2]

@@ -1,0 +1,47 @@
+"""Between terms and those of pyoxigraph, which parses RDF and keeps graphs in memory."""
+
+from typing import TypeAlias
+
+import pyoxigraph as ox
+
+from annotations.terms import (
+    Term,
+    Triple,
+    is_blank_node,
+    is_iri,
+    is_literal,
+    is_triple_term,
+    literal_parts,
+    triple_of_term,
+    triple_term,
+)
+
+OxTerm: TypeAlias = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
+
+
+def ox_term(term: Term) -> OxTerm:
+    """The pyoxigraph term of a canonical text."""
+    if is_iri(term):
+        return ox.NamedNode(term[1:-1])
+    if is_literal(term):
+        lexical, language, datatype = literal_parts(term)
+        if language is None:
+            return ox.Literal(lexical, datatype=ox.NamedNode(datatype))
+        tag, _, direction = language.partition("--")
+        if direction:
+            side = ox.BaseDirection.RTL if direction == "rtl" else ox.BaseDirection.LTR
+            return ox.Literal(lexical, language=tag, direction=side)
+        return ox.Literal(lexical, language=tag)
+    if is_blank_node(term):
+        return ox.BlankNode(term[2:])
+    assert is_triple_term(term)
+    return ox.Triple(*(ox_term(part) for part in triple_of_term(term)))  # type: ignore[arg-type]
+
+
+def text_of(term: OxTerm) -> Term:
+    """The canonical text of a pyoxigraph term."""
+    if isinstance(term, ox.Triple):
+        # As a text of its own it has no brackets.
+        parts = (text_of(term.subject), text_of(term.predicate), text_of(term.object))
+        return triple_term(Triple(*parts))
+    return Term(str(term))
