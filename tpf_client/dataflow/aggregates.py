@@ -10,12 +10,12 @@ from decimal import Decimal
 from typing import Protocol
 
 from tpf_client.dataflow.changes import UNBOUND, TermId
+from tpf_client.dataflow.ordered_aggregates import Extreme, Median
 from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
 from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import EvaluationError, Single, Value
-from tpf_client.sparql.ordering import value_key
 
 
 class Accumulator(Protocol):
@@ -119,45 +119,6 @@ class Sum:
         return self._typed.encode(total)
 
 
-class Extreme:
-    """MIN and MAX, by the order of ORDER BY."""
-
-    def __init__(self, typed: TypedTerms, *, largest: bool) -> None:
-        self._typed = typed
-        self._largest = largest
-        self._counts: dict[TermId, int] = {}
-        self._best: TermId | None = None
-
-    def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
-        total = self._counts.get(argument, 0) + count
-        if total:
-            self._counts[argument] = total
-            if self._best is not None and argument != self._best and self._better(argument):
-                self._best = argument
-        else:
-            del self._counts[argument]
-            if argument == self._best:
-                self._best = None
-
-    def _better(self, identifier: TermId) -> bool:
-        if not identifier or not self._best:
-            return False
-        new, old = value_key(self._typed[identifier]), value_key(self._typed[self._best])
-        return new > old if self._largest else new < old
-
-    def result(self) -> TermId:
-        """See `Accumulator`."""
-        if not self._counts or UNBOUND in self._counts:
-            return UNBOUND
-        if self._best is None:
-            choose = max if self._largest else min
-            self._best = choose(
-                self._counts, key=lambda identifier: value_key(self._typed[identifier])
-            )
-        return self._best
-
-
 class Sample:
     """SAMPLE: the value that has been there longest."""
 
@@ -207,47 +168,18 @@ class GroupConcat:
         return self._typed.encode(self._separator.join(texts))
 
 
-class Median:
-    """MEDIAN of numbers: the middle one, or the mean of the two in the middle."""
+def accumulator(
+    aggregate: Aggregate,
+    typed: TypedTerms,
+    median: Callable[[TypedTerms], Accumulator] = Median,
+) -> Callable[[], Accumulator]:
+    """A factory of fresh accumulators for an aggregate.
 
-    def __init__(self, typed: TypedTerms) -> None:
-        self._typed = typed
-        self._counts: dict[TermId, int] = {}
-
-    def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
-        total = self._counts.get(argument, 0) + count
-        if total:
-            self._counts[argument] = total
-        else:
-            del self._counts[argument]
-
-    def result(self) -> TermId:
-        """See `Accumulator`."""
-        total = sum(self._counts.values())
-        if not total or UNBOUND in self._counts:
-            return UNBOUND
-        values = {identifier: self._typed[identifier] for identifier in self._counts}
-        if not all(map(operators.is_number, values.values())):
-            return UNBOUND
-        ordered = sorted(values, key=lambda identifier: value_key(values[identifier]))
-        low = high = UNBOUND
-        passed = 0
-        for identifier in ordered:
-            passed += self._counts[identifier]
-            if not low and passed >= (total + 1) // 2:
-                low = identifier
-            if passed >= total // 2 + 1:
-                high = identifier
-                break
-        if low == high:
-            return low
-        middle = operators.quotient(operators.add(values[low], values[high]), 2)
-        return self._typed.encode(middle)
-
-
-def accumulator(aggregate: Aggregate, typed: TypedTerms) -> Callable[[], Accumulator]:
-    """A factory of fresh accumulators for an aggregate."""
+    Args:
+        aggregate: which.
+        typed: the values of terms.
+        median: makes those of MEDIAN.
+    """
 
     def make() -> Accumulator:
         inner: Accumulator
@@ -261,7 +193,7 @@ def accumulator(aggregate: Aggregate, typed: TypedTerms) -> Callable[[], Accumul
             case "SAMPLE":
                 return Sample()
             case "MEDIAN":
-                inner = Median(typed)
+                inner = median(typed)
             case "GROUP_CONCAT":
                 inner = GroupConcat(typed, aggregate.separator)
             case _:

@@ -1,23 +1,26 @@
 """EXISTS in a dataflow.
 
 Where a pattern in EXISTS sees the outer row only through the variables that its own matches bind,
-a semi join is enough. Otherwise (a FILTER inside that mentions an outer variable, OPTIONAL, MINUS,
+a semi join is enough. A FILTER around all of it may mention outer variables too: then it decides
+which pairs of a row and a match count. Otherwise (such a FILTER further inside, OPTIONAL, MINUS,
 BIND) the pattern is *correlated*: it is evaluated for the numbered outer rows, each of its leaves
 joined with them, and its solutions are brought back to their rows by the number.
 
 Source: SPARQL 1.1 Query Language, section 18.6 (exists by substitution).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from annotations.terms import Variable
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.distinct import Distinct
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.number import Number
 from tpf_client.dataflow.semi_join import Mark, SemiJoin
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Call, Exists, Expression, Pattern
+from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 
 if TYPE_CHECKING:
@@ -70,6 +73,9 @@ def attach_exists(
         shared = tuple(name for name in node.schema if name in inner.schema)
         reduced = builder.flow.add(Distinct(builder.project(inner, shared)))
         return builder.flow.add(SemiJoin(node, reduced, negated=negated, mark=mark))
+    conditions, around = _filtered(pattern)
+    if conditions and not _sees_outside(around, frozenset(node.schema)):
+        return _attach_conditional(builder, node, around, conditions, negated, mark)
     numbered = builder.flow.add(Number(node, builder.fresh()))
     number = numbered.schema[-1]
     outer, builder.outer = builder.outer, builder.flow.add(Distinct(numbered))
@@ -78,6 +84,47 @@ def attach_exists(
     found = builder.flow.add(Distinct(builder.project(inner, (number,))))
     kept = builder.flow.add(SemiJoin(numbered, found, negated=negated, mark=mark))
     return builder.project(kept, schema)
+
+
+def _filtered(pattern: Pattern) -> tuple[list[Expression], Pattern]:
+    """The conditions of the filters around a pattern, and the pattern.
+
+    Only those that are functions of a solution; the others count as part of the pattern.
+    """
+    conditions: list[Expression] = []
+    while isinstance(pattern, algebra.Filter):
+        here = list(conjuncts(pattern.condition))
+        if any(first_exists(each) is not None or is_volatile(each) for each in here):
+            break
+        conditions += here
+        pattern = pattern.input
+    return conditions, pattern
+
+
+def _attach_conditional(
+    builder: "Builder",
+    node: Node,
+    pattern: Pattern,
+    conditions: Sequence[Expression],
+    negated: bool,
+    mark: Mark | None,
+) -> Node:
+    """A semi join with the matches of a pattern, for pairs that meet conditions."""
+    outer, builder.outer = builder.outer, None
+    inner = builder.build(pattern, builder.seed(node, algebra.in_scope(pattern)))
+    builder.outer = outer
+    used = {name for each in conditions for name in algebra.variables_in(each)}
+    names = [name for name in inner.schema if name in node.schema or name in used]
+    reduced = builder.project(inner, names)
+    merged = (*node.schema, *(name for name in names if name not in node.schema))
+    compiler = builder.compiler(Node(merged, frozenset()))
+    tests = [compiler.condition(each) for each in conditions]
+
+    def condition(solution: Solution) -> bool:
+        return all(test(solution) for test in tests)
+
+    test = tests[0] if len(tests) == 1 else condition
+    return builder.flow.add(SemiJoin(node, reduced, negated=negated, condition=test, mark=mark))
 
 
 def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:

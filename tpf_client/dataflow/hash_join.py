@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution
-from tpf_client.dataflow.layout import KeyOf, Layout, layout
+from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution, places_of, selection
+from tpf_client.dataflow.layout import KeyOf, Layout, key_of, layout
 from tpf_client.dataflow.node import Node
 
 Index = dict[Any, dict[Solution, int]]
@@ -27,9 +27,10 @@ def put(index: Index, key: Any, solution: Solution, count: int) -> None:
 class HashJoin(Node):
     """Compatible solutions of two nodes, merged.
 
-    A change costs one probe and its results. Where a shared variable may be unbound, solutions that
-    lack a value are compared pair by pair with those whose certain variables are equal; the others
-    still find each other by all their shared variables.
+    A change costs one probe and its results. Where a shared variable may be unbound, that is so
+    until the first solution comes that lacks a value. From then on those that lack one are compared
+    pair by pair with those whose certain variables are equal; the others still find each other by
+    all their shared variables.
 
     Attributes:
         probes: how many changes met the other side's index, for tests that count work.
@@ -43,22 +44,21 @@ class HashJoin(Node):
         self.probes = 0
         self._left: Index = {}
         self._right: Index = {}
+        shared = self._layout.shared
+        self._left_key = key_of(left.schema, shared)
+        self._right_key = key_of(right.schema, shared)
+        self._rest = self._layout.rest
+        self._left_places = places_of(left.schema, shared)
+        self._right_places = places_of(right.schema, shared)
+        split = (*shared, *self._layout.schema[len(left.schema) :])
+        self._unsplit = selection(places_of(split, right.schema), len(split))
+        self._sides: tuple[_Side, _Side] | None = None
         if self._layout.loose:
-            shared = self._layout.shared
-            self._left_side = _Side(
-                self._layout.left_key, tuple(left.schema.index(name) for name in shared)
-            )
-            self._right_side = _Side(
-                self._layout.right_key, tuple(right.schema.index(name) for name in shared)
-            )
-            left.connect(self._push_left_loose)
-            right.connect(self._push_right_loose)
+            left.connect(self._push_left_unsure)
+            right.connect(self._push_right_unsure)
         else:
             left.connect(self._push_left)
             right.connect(self._push_right)
-        self._left_key = self._layout.left_key
-        self._right_key = self._layout.right_key
-        self._rest = self._layout.rest
 
     def _push_left(self, solution: Solution, count: int) -> None:
         key = self._left_key(solution)
@@ -81,11 +81,43 @@ class HashJoin(Node):
             for partner, times in partners.items():
                 emit(partner + rest, count * times)
 
-    def _push_left_loose(self, solution: Solution, count: int) -> None:
-        self._push_loose(self._left_side, self._right_side, solution, count)
+    def _push_left_unsure(self, solution: Solution, count: int) -> None:
+        if self._sides is None:
+            if UNBOUND not in solution or self._complete(self._left_key(solution)):
+                self._push_left(solution, count)
+                return
+            self._sides = self._loosened()
+        left, right = self._sides
+        self._push_loose(left, right, solution, count)
 
-    def _push_right_loose(self, solution: Solution, count: int) -> None:
-        self._push_loose(self._right_side, self._left_side, solution, count)
+    def _push_right_unsure(self, solution: Solution, count: int) -> None:
+        if self._sides is None:
+            if UNBOUND not in solution or self._complete(self._right_key(solution)):
+                self._push_right(solution, count)
+                return
+            self._sides = self._loosened()
+        left, right = self._sides
+        self._push_loose(right, left, solution, count)
+
+    def _complete(self, key: Any) -> bool:
+        """Whether every shared variable has a value in a key."""
+        return UNBOUND not in key if len(self._layout.shared) > 1 else key != UNBOUND
+
+    def _loosened(self) -> "tuple[_Side, _Side]":
+        """Both sides as they are, ready for solutions that lack a value."""
+        how = self._layout
+        left = _Side(how.left_key, self._left_places)
+        right = _Side(how.right_key, self._right_places)
+        for bucket in self._left.values():
+            for solution, count in bucket.items():
+                left.put(how.left_key(solution), solution, count)
+        for key, bucket in self._right.items():
+            whole = key if len(how.shared) > 1 else (key,)
+            for rest, count in bucket.items():
+                solution = self._unsplit(whole + rest)
+                right.put(how.right_key(solution), solution, count)
+        self._left, self._right = {}, {}
+        return left, right
 
     def _push_loose(self, mine: "_Side", other: "_Side", solution: Solution, count: int) -> None:
         key = mine.certain_of(solution)
@@ -95,10 +127,11 @@ class HashJoin(Node):
         else:
             candidates = [other.full.get(full), other.partial.get(key)]
         merge = self._layout.merge
+        leads = self._sides is not None and mine is self._sides[0]
         for bucket in candidates:
             for partner, times in (bucket or {}).items():
                 self.probes += 1
-                one, two = (solution, partner) if mine is self._left_side else (partner, solution)
+                one, two = (solution, partner) if leads else (partner, solution)
                 merged = merge(one, two)
                 if merged is not None:
                     self.emit(merged, count * times)

@@ -1,5 +1,6 @@
 """Semi join: EXISTS and NOT EXISTS, as a filter or as a value."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from annotations.terms import Variable
@@ -7,6 +8,8 @@ from tpf_client.dataflow.changes import Multiset, Solution, TermId
 from tpf_client.dataflow.layout import Layout, layout
 from tpf_client.dataflow.matching import Matching
 from tpf_client.dataflow.node import Node
+
+Condition = Callable[[Solution], bool]
 
 
 class Mark(NamedTuple):
@@ -24,11 +27,19 @@ class SemiJoin(Matching):
         left: the solutions to keep or not.
         right: who may be compatible.
         negated: keep those without a partner.
+        condition: sees the merged solution (schema: all of the left, then what only the right has);
+            a partner is one for which it is true.
         mark: keep all, with this variable added (`negated` turns its value around).
     """
 
     def __init__(
-        self, left: Node, right: Node, *, negated: bool = False, mark: Mark | None = None
+        self,
+        left: Node,
+        right: Node,
+        *,
+        negated: bool = False,
+        condition: Condition | None = None,
+        mark: Mark | None = None,
     ) -> None:
         how = layout(left.schema, left.certain, right.schema, right.certain)
         schema, certain = left.schema, left.certain
@@ -38,7 +49,8 @@ class SemiJoin(Matching):
         self._mark = mark
 
         def pair(one: Solution, other: Solution) -> bool:
-            return how.merge(one, other) is not None
+            merged = how.merge(one, other)
+            return merged is not None and (condition is None or condition(merged))
 
         super().__init__(left, right, how, schema, certain, pair)
 
@@ -50,12 +62,20 @@ class SemiJoin(Matching):
         return left if holds else None
 
 
-def plain_semi_join(left: Multiset, right: Multiset, how: Layout, negated: bool) -> Multiset:
+def plain_semi_join(
+    left: Multiset,
+    right: Multiset,
+    how: Layout,
+    negated: bool,
+    condition: Condition | None = None,
+) -> Multiset:
     """The plain twin (without a mark)."""
     result: Multiset = Multiset()
     for one, times in left.items():
         found = any(
-            how.left_key(one) == how.right_key(other) and how.merge(one, other) is not None
+            how.left_key(one) == how.right_key(other)
+            and (merged := how.merge(one, other)) is not None
+            and (condition is None or condition(merged))
             for other in right
         )
         if found != negated:

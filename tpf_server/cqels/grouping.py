@@ -18,6 +18,7 @@ from tpf_client.dataflow.node import Node
 from tpf_client.sparql import algebra
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.dictionary import INTEGER, TAG_BITS
+from tpf_server.cqels.inlined_median import InlinedMedian
 from tpf_server.cqels.row_index import compiled
 
 
@@ -216,7 +217,9 @@ def build_group(
             and isinstance(argument, algebra.VariableRef)
             and argument.variable in node.certain
         )
-        aggregates.append((name, None if whole else accumulator(each, environment.typed)))
+        aggregates.append(
+            (name, None if whole else accumulator(each, environment.typed, InlinedMedian))
+        )
         if argument is not None and not whole:
             arguments.append(argument)
     keys = tuple(name for name, _ in pattern.keys)
