@@ -8,7 +8,7 @@ quad pattern over the annotated data, so that the annotated quads need not exist
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from annotations.errors import AnnotationError
 from annotations.labels import Fact, FactKey, Label, Labelling
@@ -41,7 +41,8 @@ class FactPattern(NamedTuple):
 
     `graph` is `DEFAULT_GRAPH` for the default graph alone and `NAMED_GRAPHS` for all others.
     `identity` is the token that ends the names minted for a fact (see
-    `annotations.methods.names.identity`). `start` and `end` are those of the label.
+    `annotations.methods.names.identity`). `start` and `end` are those of the label. `repeats`: only
+    facts that hold one term in two positions, whichever these are.
     """
 
     subject: Term | None = None
@@ -52,6 +53,7 @@ class FactPattern(NamedTuple):
     labelling: Labelling | None = None
     start: datetime | None = None
     end: datetime | None = None
+    repeats: bool = False
 
 
 class Part(NamedTuple):
@@ -100,6 +102,9 @@ class Rewriting(NamedTuple):
     derived: Derived | None = None
 
 
+LabelForm: TypeAlias = Labelling | Literal["older interval"]
+"""How labels are written in data: an ``older interval`` has no node of its own."""
+
 OnError: TypeAlias = Callable[[AnnotationError], None]
 """Told of one problem; returns, and the rest is read."""
 
@@ -146,7 +151,7 @@ class Method(Protocol):
     def rewrite(
         self,
         pattern: TriplePattern,
-        labelling: Labelling,
+        labelling: LabelForm,
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
@@ -158,7 +163,7 @@ class Method(Protocol):
 
         Args:
             pattern: what the query asks.
-            labelling: the kind of label that the data carry.
+            labelling: the kind of label that the data carry, and how it is written.
             fresh: makes a variable that occurs nowhere else, from a hint for its name.
             naming: vocabulary and IRIs (of the foreign server).
         """
@@ -176,6 +181,7 @@ __all__ = [
     "Fact",
     "FactPattern",
     "Label",
+    "LabelForm",
     "Method",
     "Naming",
     "OnError",

@@ -8,8 +8,8 @@ it: the label counts.
 
 from collections.abc import Callable
 
-from annotations.labels import Fact, Label, Labelling
-from annotations.methods.base import Derived, Naming, OnError, Rewriting
+from annotations.labels import Fact, Label
+from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.names import fragment_iri, read_fragment_iri
 from annotations.methods.shaped import ShapedMethod, labelled, without_fact
@@ -63,7 +63,7 @@ class ImplicitGraph(ShapedMethod):
     def rewrite(
         self,
         pattern: TriplePattern,
-        labelling: Labelling,
+        labelling: LabelForm,
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 from annotations.errors import AnnotationError, DecodeError
 from annotations.instants import instant_of_term
-from annotations.labels import Expiration, Interval, Label, Labelling
-from annotations.methods.base import Naming, OnError
+from annotations.labels import Expiration, Interval, Label
+from annotations.methods.base import LabelForm, Naming, OnError
 from annotations.methods.shapes import Constant, LabelInstant, Minted, Shape, Slot
 from annotations.namespaces import Vocabulary
 from annotations.terms import Quad, QuadPattern, Term, Variable
@@ -45,7 +45,7 @@ class LabelPatterns(NamedTuple):
 
 
 def label_patterns(
-    node: Variable, labelling: Labelling, fresh: Callable[[str], Variable], vocabulary: Vocabulary
+    node: Variable, labelling: LabelForm, fresh: Callable[[str], Variable], vocabulary: Vocabulary
 ) -> LabelPatterns:
     """The patterns that match the label of `node`, in whatever graphs its triples lie."""
 
@@ -55,7 +55,14 @@ def label_patterns(
     final = fresh("final")
     if labelling == "expiration":
         return LabelPatterns((pattern(node, vocabulary.expiration, final),), None, final)
-    interval, initial = fresh("interval"), fresh("initial")
+    initial = fresh("initial")
+    if labelling == "older interval":
+        older = (
+            pattern(node, vocabulary.interval_initial, initial),
+            pattern(node, vocabulary.interval_final, final),
+        )
+        return LabelPatterns(older, initial, final)
+    interval = fresh("interval")
     patterns = (
         pattern(node, vocabulary.interval, interval),
         pattern(interval, vocabulary.initial, initial),

@@ -8,8 +8,8 @@ in the default graph.
 from collections.abc import Callable
 
 from annotations.errors import DecodeError
-from annotations.labels import Fact, Labelling
-from annotations.methods.base import Naming, OnError, Rewriting
+from annotations.labels import Fact
+from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.shaped import ShapedMethod, labelled, without_fact
 from annotations.methods.shapes import (
@@ -68,7 +68,7 @@ class NamedGraph(ShapedMethod):
     def rewrite(
         self,
         pattern: TriplePattern,
-        labelling: Labelling,
+        labelling: LabelForm,
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:

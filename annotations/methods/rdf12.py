@@ -8,8 +8,8 @@ label counts.
 from collections.abc import Callable
 
 from annotations.errors import TermError
-from annotations.labels import Fact, Label, Labelling
-from annotations.methods.base import Derived, Naming, OnError, Rewriting
+from annotations.labels import Fact, Label
+from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.shaped import ShapedMethod, labelled, without_fact
 from annotations.methods.shapes import (
@@ -85,7 +85,7 @@ class Rdf12Reifier(ShapedMethod):
     def rewrite(
         self,
         pattern: TriplePattern,
-        labelling: Labelling,
+        labelling: LabelForm,
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:

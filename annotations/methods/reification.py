@@ -7,8 +7,8 @@ quads lie in the graph of the fact. The fact itself is not stated: it holds only
 from collections.abc import Callable
 
 from annotations.errors import DecodeError
-from annotations.labels import Fact, Labelling
-from annotations.methods.base import Naming, OnError, Rewriting
+from annotations.labels import Fact
+from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.shaped import ShapedMethod, labelled, without_fact
 from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
@@ -73,7 +73,7 @@ class Reification(ShapedMethod):
     def rewrite(
         self,
         pattern: TriplePattern,
-        labelling: Labelling,
+        labelling: LabelForm,
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:

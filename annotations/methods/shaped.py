@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from annotations.errors import AnnotationError, DecodeError, EncodeError
-from annotations.labels import Fact, FactKey, Label, Labelling, overlap_error, overlaps
-from annotations.methods.base import Naming, OnError, Part, Rewriting
+from annotations.labels import Fact, FactKey, Label, overlap_error, overlaps
+from annotations.methods.base import LabelForm, Naming, OnError, Part, Rewriting
 from annotations.methods.label_triples import LabelledNodes, read_labels
 from annotations.methods.names import is_minted
 from annotations.methods.shapes import Shape
@@ -30,7 +30,7 @@ class ShapedMethod(ABC):
     def rewrite(
         self,
         pattern: TriplePattern,
-        labelling: Labelling,
+        labelling: LabelForm,
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:

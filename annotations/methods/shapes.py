@@ -247,8 +247,9 @@ def _equal(left: Slot, right: Slot, lookup: Lookup) -> Lookup | None:
     if isinstance(right, Constant):
         return left.require(right.value, lookup)
     if isinstance(left, Position) and isinstance(right, Position):
-        return lookup._replace(
-            checks=(*lookup.checks, lambda fact: left.term(fact) == right.term(fact))
+        return Lookup(
+            lookup.facts._replace(repeats=True),
+            (*lookup.checks, lambda fact: left.term(fact) == right.term(fact)),
         )
     # What is left is a name derived from the fact beside a term of the fact, another name or an
     # instant. A digest cannot hold itself, an IRI or a triple term is longer than its parts, and

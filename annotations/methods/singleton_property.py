@@ -7,8 +7,8 @@ fact.
 from collections.abc import Callable
 
 from annotations.errors import DecodeError
-from annotations.labels import Fact, Labelling
-from annotations.methods.base import Naming, OnError, Rewriting
+from annotations.labels import Fact
+from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.shaped import ShapedMethod, labelled, without_fact
 from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
@@ -61,7 +61,7 @@ class SingletonProperty(ShapedMethod):
     def rewrite(
         self,
         pattern: TriplePattern,
-        labelling: Labelling,
+        labelling: LabelForm,
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:

@@ -23,7 +23,7 @@ from annotations.terms import (
     is_variable,
     literal,
 )
-from tests.support.facts import NAMING
+from tests.support.facts import NAMING, older_intervals
 from tests.support.oracle import match_patterns, store_of
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -112,3 +112,25 @@ def test_rewritten_patterns_find_the_labelled_facts(
     if rewriting.graph is None:
         expected = sorted((*row[:-1], "?") for row in expected)
     assert asked(pattern, rewriting, store) == expected
+
+
+@every_method
+@given(data=st.data())
+def test_rewritten_patterns_find_older_intervals(method: Method, data: st.DataObject) -> None:
+    facts = data.draw(facts_labelled("interval"))
+    if method.name == "implicit-graph":
+        # Its fragments have one interval each: more could not be told apart.
+        facts = [fact for fact in facts if sum(fact.quad == each.quad for each in facts) == 1]
+    later = {fact for _, fact in overlaps(facts, "triple")}
+    facts = [fact for fact in facts if fact not in later]
+    pattern = data.draw(PATTERNS)
+    numbers = itertools.count()
+    rewriting = method.rewrite(
+        pattern, "older interval", lambda hint: Variable(f"?_{hint}{next(numbers)}"), NAMING
+    )
+    quads = older_intervals([quad for fact in facts for quad in method.encode(fact, NAMING)])
+    assert len({quad.predicate for quad in quads} & {DEFAULT_VOCABULARY.interval}) == 0
+    expected = direct(pattern, facts)
+    if rewriting.graph is None:
+        expected = sorted((*row[:-1], "?") for row in expected)
+    assert asked(pattern, rewriting, store_of(quads)) == expected

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods.base import Naming
+from annotations.namespaces import DEFAULT_VOCABULARY
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -73,3 +74,23 @@ LABELS: st.SearchStrategy[Label] = st.one_of(
 FACTS: st.SearchStrategy[Fact] = st.builds(
     Fact, st.builds(Quad, SUBJECTS, IRIS, OBJECTS_12, GRAPHS), st.one_of(st.none(), LABELS)
 )
+
+
+def older_intervals(quads: list[Quad]) -> list[Quad]:
+    """Intervals directly on what they label, as older data have them."""
+    names = DEFAULT_VOCABULARY
+    bounds = {
+        (quad.subject, quad.predicate): quad.object
+        for quad in quads
+        if quad.predicate in (names.initial, names.final)
+    }
+    result = []
+    for quad in quads:
+        if quad.predicate == names.interval:
+            for new, old in (
+                (names.interval_initial, names.initial), (names.interval_final, names.final),
+            ):  # fmt: skip
+                result.append(quad._replace(predicate=new, object=bounds[quad.object, old]))
+        elif (quad.subject, quad.predicate) not in bounds:
+            result.append(quad)
+    return result

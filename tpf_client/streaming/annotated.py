@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
-from annotations.labels import Expiration, Fact, Interval, Label, Labelling
-from annotations.methods.base import Method, Naming, Rewriting
+from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.methods.base import LabelForm, Method, Naming, Rewriting
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,
@@ -34,6 +34,7 @@ _MAX_PASSES = 6
 _SPREAD = timedelta(seconds=0.5)
 """Time between the requests of one reading at most; expirations do not tell when facts came."""
 
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
@@ -43,12 +44,12 @@ class Annotation:
 
     Args:
         method: the annotation method.
-        labelling: the kind of label.
+        labelling: the kind of label, and how it is written.
         naming: vocabulary, and the address of fragments in implicit graphs.
     """
 
     method: Method
-    labelling: Labelling
+    labelling: LabelForm
     naming: Naming
 
 
@@ -141,21 +142,17 @@ class AnnotatedSource:
                 rewriting.patterns, shown, rewriting.derived, seeds
             )
             contents += match.contents
-            for binding in match.bindings:
-                graph = binding[rewriting.graph] if rewriting.graph else DEFAULT_GRAPH
-                quad = _instance(pattern, binding, graph)
-                if unify(pattern, quad, {}) is None:
-                    continue
-                stated = labels.setdefault(quad, [])
-                try:
-                    final = instant_of_term(binding[rewriting.final])
-                    if rewriting.initial is None:
-                        if self._past is None:
-                            stated.append(Expiration(final))
-                    else:
-                        stated.append(Interval(instant_of_term(binding[rewriting.initial]), final))
-                except AnnotationError as error:
-                    warnings.append(f"a label of {' '.join(quad).strip()}: {error}")
+            for quad, stated in _stated(pattern, rewriting, match.bindings).items():
+                told = labels.setdefault(quad, [])
+                for initial, finals in stated.items():
+                    if annotation.labelling == "older interval" and len(finals) > 1:
+                        warnings.append(f"a label of {_named(quad)}: which start has which end?")
+                        continue
+                    for final in finals:
+                        try:
+                            told += self._label(initial, final)
+                        except AnnotationError as error:
+                            warnings.append(f"a label of {_named(quad)}: {error}")
             if self._may_meet_annotations(pattern):
                 found, read = yield from self._label_nodes(annotation, shown)
                 nodes |= found
@@ -170,15 +167,18 @@ class AnnotatedSource:
             for quad in (fact.quad for fact in plain.facts)
             if quad not in labels and not self._annotates(quad, nodes)
         ]
-        facts += [
-            Fact(quad, label)
-            for quad, stated in labels.items()
-            for label in [each for each in stated if each.valid_at(now)][:1]
-        ]
+        for quad, known in labels.items():
+            valid = sorted(
+                (each for each in dict.fromkeys(known) if each.valid_at(now)),
+                key=lambda each: each.start or _EARLIEST,
+            )
+            facts += [Fact(quad, label) for label in valid[:1]]
+            if len(valid) > 1:
+                warnings.append(f"labels of {_named(quad)} overlap: the earliest counts")
         boundaries = [
             instant
-            for stated in labels.values()
-            for label in stated
+            for known in labels.values()
+            for label in known
             for instant in (label.start, label.end)
             if instant is not None and instant > now
         ]
@@ -194,6 +194,17 @@ class AnnotatedSource:
             bool(labels),
             tuple(dict.fromkeys(warnings)),
         )
+
+    def _label(self, initial: Term | None, final: Term) -> list[Label]:
+        """The label of these instants; none of an expiration where the past is wanted.
+
+        Raises:
+            AnnotationError: there is no such label.
+        """
+        end = instant_of_term(final)
+        if initial is not None:
+            return [Interval(instant_of_term(initial), end)]
+        return [] if self._past is not None else [Expiration(end)]
 
     def _rewrite(self, pattern: QuadPattern, annotation: Annotation) -> Rewriting:
         triple = TriplePattern(*pattern[:3])
@@ -213,7 +224,12 @@ class AnnotatedSource:
         """The nodes that carry labels, and those of intervals."""
         tmp = annotation.naming.vocabulary
         s, o = Variable("?s"), Variable("?o")
-        predicate = tmp.expiration if annotation.labelling == "expiration" else tmp.interval
+        predicates: dict[LabelForm, Term] = {
+            "expiration": tmp.expiration,
+            "interval": tmp.interval,
+            "older interval": tmp.interval_initial,
+        }
+        predicate = predicates[annotation.labelling]
         content = yield from self.base.read(QuadPattern(s, predicate, o, _ANY), at)
         nodes = {fact.quad.subject for fact in content.facts}
         if annotation.labelling == "interval":
@@ -223,6 +239,24 @@ class AnnotatedSource:
     def _annotates(self, quad: Quad, nodes: set[Term]) -> bool:
         """Whether a quad annotates instead of saying a fact."""
         return quad.subject in nodes or quad.predicate in nodes or quad.graph in nodes
+
+
+def _stated(
+    pattern: QuadPattern, rewriting: Rewriting, bindings: Sequence[Binding]
+) -> dict[Quad, dict[Term | None, dict[Term, None]]]:
+    """For each quad that matches, the starts of its labels (``None``: none) with their ends."""
+    result: dict[Quad, dict[Term | None, dict[Term, None]]] = {}
+    for binding in bindings:
+        graph = binding[rewriting.graph] if rewriting.graph else DEFAULT_GRAPH
+        quad = _instance(pattern, binding, graph)
+        if unify(pattern, quad, {}) is not None:
+            initial = None if rewriting.initial is None else binding[rewriting.initial]
+            result.setdefault(quad, {}).setdefault(initial, {})[binding[rewriting.final]] = None
+    return result
+
+
+def _named(quad: Quad) -> str:
+    return " ".join(quad).strip()
 
 
 def _seeds(block: Block | None) -> Sequence[Binding]:

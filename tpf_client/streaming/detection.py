@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from annotations.clock import Clock
-from annotations.labels import Labelling
 from annotations.methods import method_named
-from annotations.methods.base import Naming
+from annotations.methods.base import LabelForm, Naming
 from annotations.methods.names import read_fragment_iri
 from annotations.namespaces import DEFAULT_VOCABULARY, RDF_REIFIES, RDF_SUBJECT, Vocabulary
 from annotations.terms import QuadPattern, Term, Variable, is_iri
@@ -137,7 +136,7 @@ def detect(
     annotations = yield from _annotations(base, vocabulary, graphs=about.form.graph is not None)
     if annotations:
         told = past if whole else None
-        if told is not None and not any(each.labelling == "interval" for each in annotations):
+        if told is not None and not any(each.labelling != "expiration" for each in annotations):
             raise HistoryError(url, "its labels do not tell since when facts held")
         annotated = AnnotatedSource(base, annotations, told)
         return Detected(annotated, "rewriting", annotations, settled=whole)
@@ -157,11 +156,14 @@ def _annotations(
     base: FragmentSource, vocabulary: Vocabulary, *, graphs: bool
 ) -> Task[tuple[Annotation, ...]]:
     found: list[Annotation] = []
-    labellings: tuple[tuple[Labelling, Term], ...] = (
+    labellings: tuple[tuple[LabelForm, Term], ...] = (
         ("expiration", vocabulary.expiration),
         ("interval", vocabulary.interval),
+        ("older interval", vocabulary.interval_initial),
     )
     for labelling, predicate in labellings:
+        if labelling == "older interval" and any(each.labelling == "interval" for each in found):
+            continue  # nobody writes both
         page = yield from base.first(QuadPattern(_S, predicate, _O, _G))
         nodes = [fact.quad.subject for fact in page][:_SAMPLE]
         if not nodes:
