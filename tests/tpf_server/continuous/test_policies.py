@@ -1,0 +1,251 @@
+"""The table of policies in ``docs/continuous-queries.md``, row by row, in both languages."""
+
+from pathlib import Path
+
+import pytest
+
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import (
+    ElementError,
+    UnknownGraphError,
+    UnknownStreamError,
+    WindowLimitError,
+)
+from tpf_server.cqels.limits import Limits
+from tpf_server.cqels.semantics import SEMANTICS
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.registered_query import Limits as PeriodicLimits
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
+BODY = "{ ?a <urn:p> ?b }"
+
+
+def short(term):
+    return None if term is None else term.split("^^")[0].strip('<>"').removeprefix("urn:")
+
+
+def played(window, arrivals, *, semantics="cqels", select="?a", body=BODY, stream="<urn:s>"):
+    """What a CQELS-QL query over one window emits: (time, values) for each emission.
+
+    Arrivals are times with the subjects of one element each: ``(1, "xy")`` has two triples.
+    """
+    engine = Engine(semantics=SEMANTICS[semantics])
+    query = engine.register(f"SELECT {select} {{ STREAM {stream} [{window}] {body} }}")
+    for at, names in arrivals:
+        engine.push("urn:s", [(f"<urn:{name}>", "<urn:p>", "<urn:o>") for name in names], at)
+    return [
+        (emission.at, "".join(sorted(short(row[0]) for row in emission.rows))) for emission in query
+    ]
+
+
+def answered(window, arrivals, *, every="", select="?a", until=None, **settings):
+    """What a C-SPARQL query over one window answers."""
+    engine = CsparqlEngine(**settings)
+    query = engine.register(
+        f"REGISTER QUERY q {every} AS SELECT {select} FROM STREAM <urn:s> [RANGE {window}] {BODY}"
+    )
+    for at, names in arrivals:
+        engine.push("urn:s", [(f"<urn:{name}>", "<urn:p>", "<urn:o>") for name in names], at)
+    if until is None:
+        engine.finish()
+    else:
+        engine.advance(until)
+    return [(answer.at, "".join(sorted(short(row[0]) for row in answer.rows))) for answer in query]
+
+
+# --------------------------------------------------------------------------------- windows
+
+
+def test_range_is_closed_in_cqels_and_half_open_in_c_sparql():
+    arrivals = [(0, "a"), (10, "b"), (11, "c")]
+    assert played("RANGE 10ms", arrivals, semantics="paper-rstream") == [
+        (0, "a"), (10, "ab"), (11, "bc"),
+    ]  # fmt: skip
+    assert answered("10ms STEP 5ms", arrivals)[:4] == [(0, "a"), (5, "a"), (10, "b"), (15, "bc")]
+
+
+def test_slide_shows_the_range_at_the_last_multiple():
+    arrivals = [(3, "a"), (9, "b"), (10, "c"), (12, "d"), (20, "e")]
+    assert played("RANGE 5ms SLIDE 10ms", arrivals, semantics="paper-rstream") == [
+        (3, ""), (9, ""), (10, "bc"), (12, "bc"), (20, "e"),
+    ]  # fmt: skip
+
+
+def test_triples_counts_triples_and_not_elements():
+    arrivals = [(1, "ab"), (1, "cde"), (2, "f")]
+    assert played("TRIPLES 2", arrivals, semantics="paper-rstream") == [
+        (1, "ab"), (1, "de"), (2, "ef"),
+    ]  # fmt: skip
+    assert answered("TRIPLES 2", arrivals) == [
+        (1, "a"), (1, "ab"), (1, "bc"), (1, "cd"), (1, "de"), (2, "ef"),
+    ]  # fmt: skip
+    assert answered("TRIPLES 2 TUMBLING", arrivals) == [(1, "ab"), (1, "cd"), (2, "ef")]
+
+
+def test_now_holds_what_has_the_time_of_the_arrival():
+    arrivals = [(1, "a"), (1, "b"), (2, "c")]
+    assert played("NOW", arrivals, semantics="paper-rstream") == [(1, "a"), (1, "ab"), (2, "c")]
+
+
+def test_all_holds_everything_since_the_registration():
+    arrivals = [(1, "a"), (10**9, "b")]
+    assert played("ALL", arrivals, semantics="paper-rstream") == [(1, "a"), (10**9, "ab")]
+
+
+def test_windows_are_bags_in_cqels_and_graphs_in_c_sparql():
+    arrivals = [(1, "a"), (1, "a")]
+    assert played("RANGE 9ms", arrivals, semantics="paper-rstream")[-1] == (1, "aa")
+    assert answered("9ms TUMBLING", arrivals) == [(9, "a")]
+
+
+# ---------------------------------------------------------------------------------- output
+
+TWICE = [(0, "a"), (11, "a"), (12, "b"), (30, "c")]
+
+
+@pytest.mark.parametrize(
+    ("semantics", "expected"),
+    [
+        ("cqels", [(0, "a"), (11, "a"), (12, "b"), (30, "c")]),
+        ("paper", [(0, "a"), (12, "b"), (30, "c")]),
+        ("paper-dstream", [(30, "ab")]),
+        ("paper-rstream", [(0, "a"), (11, "a"), (12, "ab"), (30, "c")]),
+    ],
+)
+def test_what_is_emitted(semantics, expected):
+    assert played("RANGE 10ms", TWICE, semantics=semantics) == expected
+
+
+def test_c_sparql_gives_the_whole_answer_at_each_instant_also_an_empty_one():
+    assert answered("10ms TUMBLING", [(1, "a"), (2, "b"), (25, "c")]) == [
+        (10, "ab"), (20, ""), (30, "c"),
+    ]  # fmt: skip
+
+
+def test_computed_every_replaces_the_steps_and_does_not_move_windows():
+    assert answered("10ms STEP 10ms", [(1, "a"), (11, "b")], every="COMPUTED EVERY 4ms") == [
+        (4, ""), (8, ""), (12, "a"),
+    ]  # fmt: skip
+
+
+def test_groups_are_emitted_by_row_or_by_change():
+    counted = {"select": "(COUNT(?a) AS ?n)"}
+    arrivals = [(1, "ab"), (2, "c"), (20, "d")]
+    # For each new solution in the group.
+    assert played("RANGE 9ms", arrivals, **counted) == [(1, "22"), (2, "3"), (20, "1")]
+    assert played("RANGE 9ms", arrivals, semantics="paper", **counted) == [
+        (1, "2"), (2, "3"), (20, "1"),
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------ time
+
+
+def test_elements_with_one_timestamp_are_ticks_in_the_order_of_arrival_or_one_content():
+    arrivals = [(1, "a"), (1, "b")]
+    assert played("RANGE 9ms", arrivals) == [(1, "a"), (1, "b")]
+    assert answered("1ms TUMBLING", arrivals) == [(1, "ab")]
+
+
+def test_an_element_that_is_late_is_dropped_or_seen_by_later_instants():
+    arrivals = [(5, "a"), (4, "b"), (6, "c")]
+    engine = Engine()
+    query = engine.register(f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
+    periodic = CsparqlEngine()
+    registered = periodic.register(
+        f"SELECT ?a FROM STREAM <urn:s> [RANGE 4ms STEP 1ms] {BODY}", name="q"
+    )
+    for at, name in [*arrivals, (8, "d"), (6, "e")]:
+        for each in (engine, periodic):
+            each.push("urn:s", (f"<urn:{name}>", "<urn:p>", "<urn:o>"), at)
+    periodic.finish()
+    assert [short(row[0]) for each in query for row in each.rows] == ["a", "c", "d"]
+    assert engine.dropped == 2
+    found = {answer.at: sorted(short(row[0]) for row in answer.rows) for answer in registered}
+    # Nothing was answered for 4, so b is not late; e comes after the answers for 6 and 7.
+    assert found == {5: ["a", "b"], 6: ["a", "b", "c"], 7: ["a", "b", "c"],
+                     8: ["a", "c", "d", "e"]}  # fmt: skip
+    assert (periodic.late, registered.late) == (1, 1)
+
+
+def test_a_graph_is_one_tick_and_its_triples_need_not_match_together():
+    both = "{ ?a <urn:p> ?b . ?c <urn:p> ?b }"
+    assert played("RANGE 9ms", [(1, "ab")], body=both) == [(1, "aabb")]
+    # One triple of the pattern in the first element, the other in the second.
+    assert played("RANGE 9ms", [(1, "a"), (2, "b")], body=both) == [(1, "a"), (2, "abb")]
+
+
+# --------------------------------------------------------------------------------- refusals
+
+
+def test_a_malformed_element_is_an_error_and_changes_nothing():
+    engine, periodic = Engine(), CsparqlEngine()
+    query = engine.register(f"SELECT ?a {{ STREAM <urn:s> [ALL] {BODY} }}")
+    for each in (engine, periodic):
+        with pytest.raises(ElementError):
+            each.push("urn:s", [("<urn:a>", "<urn:p>", "<urn:o>"), ("<urn:a>", "<urn:p>", "o")], 1)
+    assert list(query) == []
+    assert engine.arrivals == 0
+
+
+def test_unknown_streams_and_graphs_are_made_or_refused():
+    text = f"SELECT ?a FROM NAMED <urn:g> {{ STREAM <urn:s> [ALL] {BODY} }}"
+    Engine().register(text)
+    with pytest.raises(UnknownStreamError):
+        Engine(create_streams=False).register(text)
+    with pytest.raises(UnknownGraphError):
+        Engine(require_graphs=True).register(text)
+
+
+def test_a_window_over_its_limit_stops_its_query_and_no_other():
+    engine = Engine(limits=Limits(window_rows=50))
+    periodic = CsparqlEngine(limits=PeriodicLimits(window_elements=50))
+    native = [engine.register(f"SELECT ?a {{ STREAM <urn:{s}> [ALL] {BODY} }}") for s in "st"]
+    stepped = [
+        periodic.register(f"SELECT ?a FROM STREAM <urn:{s}> [RANGE 1h TUMBLING] {BODY}")
+        for s in "st"
+    ]
+    for number in range(200):
+        for each in (engine, periodic):
+            each.push("urn:s", (f"<urn:{number}>", "<urn:p>", "<urn:o>"), number)
+    for greedy, modest in (native, stepped):
+        assert (greedy.state, modest.state) == ("stopped", "running")
+        with pytest.raises(WindowLimitError):
+            list(greedy)
+
+
+def test_every_policy_has_a_test_here():
+    """A row of the table names the test that shows it."""
+    rows = [
+        line for line in DOCUMENT.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ") and "`test_" in line
+    ]  # fmt: skip
+    named = {line.rsplit("`", 2)[1] for line in rows}
+    present = {name for name in globals() if name.startswith("test_")}
+    elsewhere = (Path(__file__).parent / "test_service.py").read_text(encoding="utf-8")
+    elsewhere += (Path(__file__).parent / "test_web.py").read_text(encoding="utf-8")
+    missing = {name for name in named - present if f"def {name}(" not in elsewhere}
+    assert not missing
+    assert len(named) >= 20
+
+
+def test_static_data_may_change_under_queries():
+    engine, periodic = Engine(), CsparqlEngine()
+    joined = "?b <urn:q> ?c"
+    text = f"SELECT ?c {{ STREAM <urn:s> [ALL] {BODY} {joined} }}"
+    native, paper = engine.register(text), engine.register(text, semantics=SEMANTICS["paper"])
+    stepped = periodic.register(
+        f"SELECT ?c FROM STREAM <urn:s> [RANGE 9ms STEP 3ms] {{ ?a <urn:p> ?b . {joined} }}"
+    )
+    for each in (engine, periodic):
+        each.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:o>"), 1)
+        each.add([("<urn:o>", "<urn:q>", "<urn:c>")])
+    assert [len(each.rows) for each in native] == []
+    assert [len(each.rows) for each in paper] == [1]
+    periodic.advance(3)
+    for each in (engine, periodic):
+        each.push("urn:s", ("<urn:b>", "<urn:p>", "<urn:o>"), 4)
+        each.remove([("<urn:o>", "<urn:q>", "<urn:c>")])
+    periodic.advance(6)
+    assert [len(each.rows) for each in native] == [1]
+    assert [len(each.rows) for each in stepped] == [1, 0]
