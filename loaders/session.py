@@ -7,9 +7,12 @@ to say to a log file. It works on ``local[*]`` and, by its master URL, on a clus
 import contextlib
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -132,7 +135,8 @@ def spark_context(
             raise SparkError(f"Spark did not start{_reason(log_path)}; see {log_path}") from error
         stack.callback(_shut_down, gateway)
         try:
-            context = SparkContext(conf=conf, gateway=gateway)
+            with _own_interrupts():
+                context = SparkContext(conf=conf, gateway=gateway)
         except (PySparkException, Py4JError) as error:
             raise SparkError(f"Spark did not start: {_first_line(error)}; see {log_path}") from (
                 error
@@ -152,14 +156,31 @@ def _removed_unless_spark_fails(log: Path) -> Iterator[None]:
         yield
     except SparkError:
         raise
-    except LoaderError:
+    except (LoaderError, KeyboardInterrupt):
         log.unlink(missing_ok=True)
         raise
     log.unlink(missing_ok=True)
 
 
+def collected(context: "SparkContext", work: Any) -> list[Any]:
+    """What the workers make of a distributed collection (an RDD).
+
+    Another thread waits for Java, so that Ctrl-C interrupts no call to it: it ends the work.
+
+    Raises:
+        InputError: a worker raised one.
+    """
+    with _worker_errors(), ThreadPoolExecutor(1, "spark-job") as pool:
+        job = pool.submit(work.collect)
+        try:
+            return list(job.result())
+        except KeyboardInterrupt:
+            context.cancelAllJobs()
+            raise
+
+
 @contextlib.contextmanager
-def worker_errors() -> Iterator[None]:
+def _worker_errors() -> Iterator[None]:
     """Turns an `InputError` that a worker raised, somewhere inside Java's report, into itself.
 
     Raises:
@@ -225,6 +246,17 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Undo what PySpark does about Ctrl-C: a handler that calls Java, even amid another call."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _shut_down(gateway: Any) -> None:

@@ -20,7 +20,7 @@ from loaders.rdf.files import replaced
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
 from loaders.rdf.summary import RdfSummary
-from loaders.session import worker_errors
+from loaders.session import collected
 from loaders.sources.base import StaticSource
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def load_spark(
         pieces = source.pieces(2 * context.defaultParallelism)
         lines = context.parallelize(pieces, len(pieces)).flatMap(_Lines(source))
         parts = lines.distinct(context.defaultParallelism)
-        with spark_tasks(context, report, f"reading {source.name} with Spark"), worker_errors():
-            counts = parts.mapPartitionsWithIndex(_Writer(aside)).collect()
+        with spark_tasks(context, report, f"reading {source.name} with Spark"):
+            counts = collected(context, parts.mapPartitionsWithIndex(_Writer(aside)))
         triples = sum(counts)
         files = _in_sequence(aside)
     return LoadSummary(triples, files)

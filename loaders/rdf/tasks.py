@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from loaders.progress import Report, spark_tasks
-from loaders.session import worker_errors
+from loaders.session import collected
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,11 +56,10 @@ class Tasks:
         if here or self._context is None:
             self.report.stage(description, len(items))
             return list(self._counted(map(function, items)))
-        with spark_tasks(self._context, self.report, description), worker_errors():
+        with spark_tasks(self._context, self.report, description):
             # Of very many small items, several share a task.
             slices = min(len(items), 64 * self.cores)
-            results: list[Result] = self._context.parallelize(items, slices).map(function).collect()
-        return results
+            return collected(self._context, self._context.parallelize(items, slices).map(function))
 
     def _counted(self, results: Iterable[Result]) -> Iterable[Result]:
         for number, result in enumerate(results, start=1):

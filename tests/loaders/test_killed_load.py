@@ -53,3 +53,34 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     subprocess.run(command, cwd=PROJECT, check=True, timeout=250)
     assert read_manifest(store).version == wanted.version
     assert not work.exists()
+
+
+def test_an_interrupted_load_ends_at_once_and_says_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    try:
+        find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    # One core: when the terms of the first file are there, the second one is being read.
+    (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "a" .\n')
+    with (tmp_path / "b.nt").open("w") as file:
+        file.writelines(f'<http://e/s{n}> <http://e/p> "value {n}" .\n' for n in range(400_000))
+    command = [
+        sys.executable, "-c", "from loaders.cli import load; load()", "rdf", str(tmp_path / "a.nt"),
+        str(tmp_path / "b.nt"), "-o", str(tmp_path / "store"), "--engine", "spark", "--master",
+        "local[1]",
+    ]  # fmt: skip
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with (tmp_path / "said").open("wb") as said:
+        load = subprocess.Popen(
+            command, cwd=PROJECT, env=environment, stderr=said, start_new_session=True
+        )
+    end = time.monotonic() + 200
+    while not list(tmp_path.glob(".store.loading/work/terms/*")):
+        assert load.poll() is None, (tmp_path / "said").read_text()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    load.send_signal(signal.SIGINT)
+    assert load.wait(60) == 130
+    assert (tmp_path / "said").read_text() == ""
+    assert {path.name for path in tmp_path.iterdir()} == {"a.nt", "b.nt", "said"}

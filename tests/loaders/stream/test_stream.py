@@ -173,7 +173,7 @@ def test_messages_of_mosquitto(
             send(number)
         job = start(source, endpoint.url, *arguments)
         endpoint.wait_for(8, job)
-        job.send_signal(signal.SIGTERM)
+        job.send_signal(signal.SIGINT)
         assert job.wait(120) == 0, (tmp_path / "job.log").read_text()
         assert sorted(line for posted in endpoint.facts.accepted for line in posted.lines) == lines
         # What was read leaves the spool when the next micro-batch starts.
