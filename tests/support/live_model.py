@@ -131,6 +131,7 @@ def matches(fact: Fact, pattern: FactPattern) -> bool:
     return (
         all(want in (None, have) for want, have in zip(pattern[:4], fact.quad, strict=True))
         and pattern.identity in (None, identity(fact))
+        and not (pattern.repeats and len(set(fact.quad)) == len(fact.quad))
         and (pattern.labelling is None or fact.label is not None)
         and (pattern.start is None or (fact.label and fact.label.start == pattern.start))
         and (pattern.end is None or (fact.label and fact.label.end == pattern.end))

@@ -29,6 +29,7 @@ class Plain:
             _bound(pattern.predicate),
             _bound(pattern.object),
             _bound(pattern.graph),
+            repeats=bool(repeated),
         )
         return (Part(looked_up, _own_quad, equal if repeated else None),)
 

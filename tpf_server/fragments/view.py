@@ -20,7 +20,7 @@ from tpf_server.fragments.plain import Plain
 from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
 
 _LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
-_CHUNK = 1024
+_CHUNK = 1 << 14
 
 
 class Shown(Protocol):
@@ -210,7 +210,8 @@ class _PartFacts:
         if part.residual is None:
             self.count = live.count(part.facts, snapshot)
         else:
-            # The index cannot tell how many pass; such patterns (a repeated variable) are rare.
+            # Few facts repeat a term, and the store finds those alone; which positions agree is
+            # looked at here.
             self._filtered = [fact for fact in self._all() if part.residual(fact)]
             self.count = len(self._filtered)
 

@@ -38,6 +38,7 @@ class NumberPattern(NamedTuple):
     object: int
     graph: int
     kind: int
+    repeats: bool = False
 
 
 class Batch(NamedTuple):
@@ -68,6 +69,8 @@ class FactIndex:
         self._keep_history = keep_history
         self._slot_of_key: dict[int, int] = {}
         self._slots: set[int] = set()
+        self._repeating: set[int] = set()
+        """The slots in which a version holds one term in two positions, or did."""
         self._by_subject = Postings()
         self._by_predicate = Postings()
         self._by_object = Postings()
@@ -134,6 +137,8 @@ class FactIndex:
                 self._by_graph.add(NAMED, slot)
             self._slot_of_key[self._key(slot, rows.object[row])] = slot
         self._by_object.add(rows.object[row], slot)
+        if rows.repeats(row):
+            self._repeating.add(slot)
         if removed == FOREVER and (version.start == NO_START or not self._keep_history):
             heapq.heappush(self._ends[rows.kind_of[slot]], version.end << 32 | row)
         self._names.add(row)
@@ -150,6 +155,7 @@ class FactIndex:
         if empty:
             del self._slot_of_key[key]
             self._slots.discard(slot)
+            self._repeating.discard(slot)
             self._by_subject.discard(rows.subject_of[slot], slot)
             self._by_predicate.discard(rows.predicate_of[slot], slot)
             if graph:
@@ -274,11 +280,11 @@ class FactIndex:
             numbers[3] = NAMED
         if None in numbers:
             return None
-        return NumberPattern._make((*numbers, _KINDS[pattern.labelling]))
+        return NumberPattern._make((*numbers, _KINDS[pattern.labelling], pattern.repeats))
 
     def candidates(self, pattern: NumberPattern) -> Collection[int]:
         """The fewest slots that hold all matches; do not change it."""
-        choices: list[Collection[int]] = [self._slots]
+        choices: list[Collection[int]] = [self._repeating if pattern.repeats else self._slots]
         if pattern.subject != ANY:
             choices.append(self._by_subject.get(pattern.subject))
         if pattern.predicate != ANY:
@@ -292,7 +298,7 @@ class FactIndex:
     def matches_slot(self, slot: int, pattern: NumberPattern) -> bool:
         """Whether the rows of a slot match, their objects aside."""
         rows = self.rows
-        subject, predicate, _, graph, kind = pattern
+        subject, predicate, _, graph, kind, _ = pattern
         return (
             (subject == ANY or subject == rows.subject_of[slot])
             and (predicate == ANY or predicate == rows.predicate_of[slot])
@@ -302,6 +308,13 @@ class FactIndex:
                 or (graph == NAMED and rows.terms.text(rows.graph_of[slot]) != DEFAULT_GRAPH)
             )
             and (kind == ANY or kind == rows.kind_of[slot])
+        )
+
+    def matches_row(self, row: int, pattern: NumberPattern) -> bool:
+        """Whether a row of a slot that matches does so, too."""
+        rows = self.rows
+        return pattern.object in (ANY, rows.object[row]) and (
+            not pattern.repeats or rows.repeats(row)
         )
 
     def matching_rows(self, pattern: NumberPattern) -> npt.NDArray[np.int32]:
@@ -316,7 +329,7 @@ class FactIndex:
         else:
             found = np.flatnonzero(rows.in_use()).astype(np.int32)
             slot_of = rows.numpy("slot")
-            for name, number in zip(_COLUMNS, (*pattern[:2], *pattern[3:]), strict=True):
+            for name, number in zip(_COLUMNS, (*pattern[:2], *pattern[3:5]), strict=True):
                 column = rows.numpy(name)
                 if number == NAMED:
                     default = self.rows.terms.find(DEFAULT_GRAPH)

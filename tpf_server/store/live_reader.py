@@ -129,7 +129,7 @@ class Reader:
 
     def _many(self, pattern: FactPattern) -> NumberPattern | None:
         """The pattern in numbers where it has so many candidates that a view pays."""
-        if pattern.identity is not None:
+        if pattern.identity is not None or pattern.repeats:
             return None
         numbers = self._index.numbers(pattern)
         if numbers is None:
@@ -209,7 +209,7 @@ class Reader:
             for slot in self._index.candidates(numbers)
             if self._index.matches_slot(slot, numbers)
             for row in rows.rows(slot)
-            if numbers.object in (ANY, rows.object[row])
+            if self._index.matches_row(row, numbers)
         ]
 
     # Few slots
@@ -229,7 +229,7 @@ class Reader:
         for slot in self._index.candidates(numbers):
             if self._index.matches_slot(slot, numbers):
                 row = rows.row_at(slot, *snapshot)
-                if row >= 0 and numbers.object in (ANY, rows.object[row]):
+                if row >= 0 and self._index.matches_row(row, numbers):
                     yield row
 
     def _starts(self, pattern: FactPattern, snapshot: Snapshot) -> list[int]:
@@ -239,9 +239,8 @@ class Reader:
         numbers = self._index.numbers(pattern)
         if numbers is None:
             return [FOREVER]
-        if pattern.identity is not None:
-            identified = self._identified(pattern.identity, numbers)
-            existing = (row for row in identified if rows.exists(row, sequence))
+        if pattern.identity is not None or pattern.repeats:
+            existing = (row for row in self._of_all_times(pattern) if rows.exists(row, sequence))
             starts = (rows.start[row] for row in existing if rows.start[row] > instant)
         else:
             starts = (
@@ -253,10 +252,9 @@ class Reader:
 
     def _identified(self, token: str, numbers: NumberPattern) -> Iterator[int]:
         """The rows whose fact has the identity and matches the rest of the pattern."""
-        rows = self._index.rows
         for slot, found in self._index.slots_of_identity(token).items():
             if self._index.matches_slot(slot, numbers):
-                yield from (row for row in found if numbers.object in (ANY, rows.object[row]))
+                yield from (row for row in found if self._index.matches_row(row, numbers))
 
 
 def _has_instants(pattern: FactPattern) -> bool:

@@ -185,6 +185,15 @@ class Rows:
             return any(self.object[row] == obj for row in rows)
         return bool((self.numpy("object")[np.asarray(rows)] == obj).any())
 
+    def repeats(self, row: int) -> bool:
+        """Whether a row's fact holds one term in two positions."""
+        slot = self.slot[row]
+        subject, predicate, graph = (
+            self.subject_of[slot], self.predicate_of[slot], self.graph_of[slot],
+        )  # fmt: skip
+        obj = self.object[row]
+        return subject in (predicate, obj, graph) or predicate in (obj, graph) or obj == graph
+
     def row_at(self, slot: int, instant: int, sequence: int) -> int:
         """The row of a slot that is valid at an instant of a state, or -1. Bisects."""
         rows = self.rows_of[slot]

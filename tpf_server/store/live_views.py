@@ -112,6 +112,6 @@ class Views:
 
 
 def _shape(pattern: NumberPattern) -> _Shape:
-    subject, predicate, obj, graph, kind = pattern
+    subject, predicate, obj, graph, kind, _ = pattern
     by_graph = graph if graph in (ANY, NAMED) else 0
     return subject != ANY, predicate != ANY, obj != ANY, by_graph, kind != ANY

@@ -49,7 +49,15 @@ def holding(start: float, end: float, s: int = 0, p: int = 0, o: int = 0, g: int
     return Fact(quad(s, p, o, g), Interval(at(start), at(end)))
 
 
-quads = st.builds(quad, *(st.integers(0, n) for n in (1, 1, 2, 1)))
+REPEATING = [
+    quad()._replace(object=quad().subject),
+    quad()._replace(object=quad().predicate),
+    quad(g=1)._replace(object=GRAPHS[1]),
+    quad(s=1)._replace(predicate=quad(s=1).subject),
+]
+quads = st.one_of(
+    st.builds(quad, *(st.integers(0, n) for n in (1, 1, 2, 1))), st.sampled_from(REPEATING)
+)
 
 
 def labels(now: int) -> st.SearchStrategy[Expiration | Interval]:
@@ -76,16 +84,17 @@ def patterns(model: LiveModel) -> list[FactPattern]:
     found = [FactPattern(), FactPattern(subject=Term("<http://x/none>")), FactPattern(identity="0")]
     for life in model.lives[-2:]:
         for shape in itertools.product((False, True), repeat=4):
-            terms = (
+            s, p, o, g = (
                 term if bound else None for term, bound in zip(life.fact.quad, shape, strict=True)
             )
-            found.append(FactPattern(*terms))
+            found.append(FactPattern(s, p, o, g))
         token = identity(life.fact)
         found += [FactPattern(identity=token), FactPattern(object=Term('"0"'), identity=token)]
     for pattern in found[:6]:
         found += [
             pattern._replace(labelling="expiration"),
             pattern._replace(labelling="interval"),
+            pattern._replace(repeats=True),
         ]
     for life in model.lives[-3:]:
         label = life.fact.label
@@ -97,6 +106,8 @@ def patterns(model: LiveModel) -> list[FactPattern]:
             FactPattern(start=label.start, end=at(7)),
             FactPattern(identity=identity(life.fact), start=label.start, end=label.end),
             FactPattern(start=label.start, labelling="interval"),
+            FactPattern(end=label.end, repeats=True),
+            FactPattern(object=life.fact.quad.object, repeats=True, labelling="interval"),
         ]
     return list(dict.fromkeys(found))
 
