@@ -4,10 +4,12 @@ The texts are those of paper 003. Where the paper leaves prefixes out they are p
 writes ``?Tot`` for what it calls ``?tot`` elsewhere, ``?tot`` stands.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from tests.support.csparql_beside_spark import EngineBesideSpark
 from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.csparql.rules import RULES, Rule
@@ -43,10 +45,24 @@ def triple(text: str) -> list[str]:
     return [term(word) for word in text.split()]
 
 
-@pytest.fixture(params=[(), RULES], ids=["as written", "rewritten"])
-def engine(request: pytest.FixtureRequest) -> CsparqlEngine:
-    rules: tuple[Rule, ...] = request.param
-    return CsparqlEngine(rules=rules)
+ON_SPARK = pytest.param(
+    None, id="and on Spark", marks=[pytest.mark.spark, pytest.mark.xdist_group("spark")]
+)
+
+
+@pytest.fixture(
+    params=[pytest.param((), id="as written"), pytest.param(RULES, id="rewritten"), ON_SPARK]
+)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CsparqlEngine]:
+    rules: tuple[Rule, ...] | None = request.param
+    if rules is not None:
+        yield CsparqlEngine(rules=rules)
+        return
+    spark = request.getfixturevalue("spark")
+    made = EngineBesideSpark()
+    yield made
+    for reason in made.compare(spark, tmp_path):
+        assert "windows that count triples" in reason or "without FROM STREAM" in reason
 
 
 def rows(answer: Answer) -> list[tuple[str | None, ...]]:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.csparql_reference import Clause, Reference, solutions
+from tests.support.csparql_beside_spark import CONTENT, Timeline, contents
+from tests.support.csparql_reference import Clause, solutions
 from tests.support.csparql_spark import settings as session_settings
 from tests.support.random_csparql import STREAMS, clauses, queries, statics, timelines
 from tests.support.random_queries import PREFIX
@@ -22,26 +23,6 @@ from tpf_server.csparql.rules import RULES, Rule
 from tpf_server.csparql.spark.execution import SparkExecution
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-Timeline = list[tuple[str, int, tuple[str, str, str]]]
-CONTENT = "at long, stream string, s string, p string, o string, ts long"
-
-
-def contents(
-    sources: Sequence[Clause], elements: Timeline, instants: Sequence[int]
-) -> list[tuple[Any, ...]]:
-    """What is in the windows at each instant."""
-    reference = Reference("", sources)
-    for stream, at, triple in elements:
-        reference.push(stream, at, [triple])
-    result = []
-    for instant in instants:
-        for clause in sources:
-            latest: dict[tuple[str, str, str], int] = {}
-            for at, triple in reference.window(clause, instant):
-                latest[triple] = max(at, latest.get(triple, at))
-            result += [(instant, f"<{clause.stream}>", *t, at) for t, at in latest.items()]
-    return result
 
 
 def check(

@@ -88,6 +88,17 @@ def join(left: Frame, right: Frame) -> Frame:
     return _joined(left, right, "inner", None)
 
 
+def join_untimed_too(left: Frame, timed: Frame, untimed: Frame) -> Frame:
+    """A timed frame joined with the solutions of two others, of the same schema, in one join."""
+    moments = untimed.data.withColumn(AT, sql.lit(None).cast("long"))
+    both = replace(
+        timed,
+        data=timed.data.unionByName(moments),
+        certain=timed.certain & untimed.certain,
+    )
+    return _joined(left, both, "inner", None, always=True)
+
+
 def left_join(left: Frame, right: Frame, condition: Column | None) -> Frame:
     """OPTIONAL; both frames are timed or the right one is not."""
     return _joined(left, right, "left", condition)
@@ -134,10 +145,14 @@ def _renamed(frame: Frame, names: Sequence[Variable]) -> tuple[Frame, dict[Varia
     return replace(frame, data=data), renamed
 
 
-def _compatible(left: Frame, right: Frame, renamed: dict[Variable, str]) -> Column:
+def _compatible(
+    left: Frame, right: Frame, renamed: dict[Variable, str], *, always: bool = False
+) -> Column:
+    """Whether two rows agree; with `always` a row of the right without an instant is at each."""
     conditions = [sql.lit(True)]
     if left.timed and right.timed:
-        conditions = [sql.col(AT) == sql.col("r_" + AT)]
+        other = sql.col("r_" + AT)
+        conditions = [(sql.col(AT) == other) | other.isNull()] if always else [sql.col(AT) == other]
     for name in left.schema:
         if name in renamed:
             mine, yours = sql.col(column(name)), sql.col(renamed[name])
@@ -150,11 +165,13 @@ def _compatible(left: Frame, right: Frame, renamed: dict[Variable, str]) -> Colu
     return reduce(and_, conditions)
 
 
-def _joined(left: Frame, right: Frame, how: str, condition: Column | None) -> Frame:
+def _joined(
+    left: Frame, right: Frame, how: str, condition: Column | None, *, always: bool = False
+) -> Frame:
     shared = [name for name in left.schema if name in right.schema]
     own = tuple(name for name in right.schema if name not in left.schema)
     renamed_right, renamed = _renamed(right, shared)
-    matches = _compatible(left, renamed_right, renamed)
+    matches = _compatible(left, renamed_right, renamed, always=always)
     if condition is not None:
         matches = matches & condition
     data = left.data.join(renamed_right.data, matches, how)

@@ -45,6 +45,7 @@ from tpf_server.csparql.spark.frames import (
     Frame,
     column,
     join,
+    join_untimed_too,
     left_join,
     semi_join,
     union,
@@ -429,6 +430,10 @@ class Translation:
             beside = semi_join(static.at_all(self.steps), seen, anti=True)
             both = union(streaming, beside)
             return both if frame is None else join(frame, both)
+        if frame.timed and not is_variable(pattern.graph):
+            # A plan that had the frame twice would double with every such pattern.
+            return join_untimed_too(frame, semi_join(streaming, static, anti=True), static)
+        # A triple with a timestamp stands for the static one.
         inside = join(frame, streaming)
         beside = semi_join(join(frame, static).at_all(self.steps), seen, anti=True)
         return union(inside, beside)

@@ -1,0 +1,93 @@
+"""An engine whose every answer is also asked of the operators on Spark."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.csparql_reference import Clause, Reference, solutions
+from tests.support.csparql_spark import settings
+from tpf_server.cqels.errors import UnsupportedContinuousQueryError
+from tpf_server.csparql.answers import Answer
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.registered_query import RegisteredQuery
+from tpf_server.csparql.spark.execution import SparkExecution
+from tpf_server.csparql.windows import LogicalWindow
+
+Timeline = list[tuple[str, int, tuple[str, str, str]]]
+CONTENT = "at long, stream string, s string, p string, o string, ts long"
+
+
+def contents(
+    sources: Sequence[Clause], elements: Timeline, instants: Sequence[int]
+) -> list[tuple[Any, ...]]:
+    """What is in the windows at each instant."""
+    reference = Reference("", sources)
+    for stream, at, triple in elements:
+        reference.push(stream, at, [triple])
+    result = []
+    for instant in instants:
+        for clause in sources:
+            latest: dict[tuple[str, str, str], int] = {}
+            for at, triple in reference.window(clause, instant):
+                latest[triple] = max(at, latest.get(triple, at))
+            result += [(instant, f"<{clause.stream}>", *t, at) for t, at in latest.items()]
+    return result
+
+
+class EngineBesideSpark(CsparqlEngine):
+    """Remembers what comes and what is answered, for `compare`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.elements: Timeline = []
+        self.answered: list[tuple[RegisteredQuery, list[Answer]]] = []
+
+    def register(self, *args: Any, **options: Any) -> RegisteredQuery:
+        registered = super().register(*args, **options)
+        answers: list[Answer] = []
+        deliver = registered.deliver
+
+        def remember(answer: Answer) -> None:
+            answers.append(answer)
+            if registered.stream is not None and answer.form != "SELECT":
+                for row in answer.rows:
+                    self.elements.append((registered.stream[1:-1], answer.at, row))  # type: ignore[arg-type]
+            deliver(answer)
+
+        registered.deliver = remember  # type: ignore[method-assign]
+        self.answered.append((registered, answers))
+        return registered
+
+    def push(self, stream: str, element: Sequence[Any], timestamp: Any) -> None:
+        super().push(stream, element, timestamp)
+        for triple in [element] if isinstance(element[0], str) else element:
+            self.elements.append((stream.strip("<>"), timestamp, tuple(triple)))  # type: ignore[arg-type]
+
+    def compare(self, spark: Any, directory: Path) -> list[str]:
+        """Compare all answers; the reasons for which queries cannot be run on Spark."""
+        settings(spark)
+        refused = []
+        for registered, expected in self.answered:
+            parsed = registered.query
+            streams = {clause.stream[1:-1]: directory for clause in parsed.streams}
+            try:
+                execution = SparkExecution(
+                    spark, parsed.text, self.static, streams, directory, rules=self._rules
+                )
+            except UnsupportedContinuousQueryError as error:
+                refused.append(str(error))
+                continue
+            sources = []
+            for clause in parsed.streams:
+                assert isinstance(clause.window, LogicalWindow)
+                window = clause.window
+                sources.append(Clause(clause.stream[1:-1], window.range, window.step))
+            instants = [answer.at for answer in expected]
+            if not instants:
+                continue
+            rows = contents(sources, self.elements, instants)
+            found = execution.answers(spark.createDataFrame(rows, CONTENT), instants)
+            for one, other in zip(found, expected, strict=True):
+                assert one.at == other.at
+                assert solutions(one.variables, one.rows) == solutions(other.variables, other.rows)
+        return refused
