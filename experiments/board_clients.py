@@ -1,4 +1,4 @@
-"""A process with some of the clients of a board: query streamers, or readers of a server's results.
+"""A process with some of the clients: query streamers, or readers of a server's results.
 
 It follows orders, a line of JSON each, and answers each with a line that repeats its ``id``:
 
@@ -6,8 +6,9 @@ It follows orders, a line of JSON each, and answers each with a line that repeat
 ``start``          starts the queries; answered when each has its first answer (or failed, or is
                    followed, where the server evaluates it)
 ``mark``           answered with what was received so far
-``stop``           ends them; ``arrivals`` holds ``[query, renewal, instant, rows]`` for whatever
-                   reached an answer
+``stop``           ends them; ``arrivals`` holds ``[query, what, instant, rows]`` for whatever
+                   reached an answer: renewals of the board by their number (in ``?delay``),
+                   observations of sensors by their IRI (in ``?obId…``)
 =================  ==========================================================================
 """
 
@@ -16,11 +17,12 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urljoin
 
 import requests
@@ -35,6 +37,17 @@ _REQUEST_SECONDS = 60.0
 _PARALLELISM = 2
 _AGAIN_SECONDS = 0.2
 
+What: TypeAlias = int | str
+"""The number of a renewal, or the IRI of an observation."""
+
+
+def _what(row: Iterable[tuple[str, str]]) -> Iterator[What]:
+    for name, term in row:
+        if name == "delay":
+            yield number_of(term)
+        elif name.startswith("obId"):
+            yield term
+
 
 @dataclass(slots=True)
 class Seen:
@@ -47,7 +60,7 @@ class Seen:
 
     queries: int
     whole: bool = False
-    arrivals: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
+    arrivals: dict[tuple[int, What], tuple[float, int]] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     updates: int = 0
     ready: threading.Event = field(default_factory=threading.Event)
@@ -61,16 +74,20 @@ class Seen:
             if len(self._begun) >= self.queries:
                 self.ready.set()
 
-    def add(self, query: int, delays: list[str]) -> None:
-        """An answer got rows with these delays."""
+    def add(self, query: int, rows: Iterable[Iterable[tuple[str, str]]]) -> None:
+        """An answer got rows, each of variables with their terms."""
         now = time.time()
-        numbers = [number_of(delay) for delay in delays]
+        found: Counter[What] = Counter()
+        for row in rows:
+            found.update(_what(row))
         with self._lock:
             self.updates += 1
-            for number in set(numbers):
-                at, rows = self.arrivals.get((query, number), (now, 0))
-                more = numbers.count(number)
-                self.arrivals[query, number] = (at, max(rows, more) if self.whole else rows + more)
+            for what, more in found.items():
+                at, before = self.arrivals.get((query, what), (now, 0))
+                self.arrivals[query, what] = (
+                    at,
+                    max(before, more) if self.whole else before + more,
+                )
 
     def fail(self, query: int, reason: str) -> None:
         """Something went wrong with a query."""
@@ -83,8 +100,7 @@ class Seen:
         with self._lock:
             return {
                 "arrivals": [
-                    [query, number, at, rows]
-                    for (query, number), (at, rows) in self.arrivals.items()
+                    [query, what, at, rows] for (query, what), (at, rows) in self.arrivals.items()
                 ],
                 "errors": self.errors[:3],
                 "failed": len(self.errors),
@@ -119,9 +135,17 @@ class Streamers:
         if update.error is not None:
             self._seen.fail(query, str(update.error))
             return
-        place = update.variables.index("delay")
-        rows = [solution.row[place] for solution in update.added]
-        self._seen.add(query, [delay for delay in rows if delay is not None])
+        self._seen.add(
+            query,
+            (
+                [
+                    (n, t)
+                    for n, t in zip(update.variables, solution.row, strict=True)
+                    if t is not None
+                ]
+                for solution in update.added
+            ),
+        )
         self._seen.begin(query)
 
     @property
@@ -222,8 +246,7 @@ class _Reader(threading.Thread):
             self._fail(str(emission["error"]))
             return
         rows = emission.get("result", emission.get("added", []))
-        delays = [row.get("delay") for row in rows]
-        self._seen.add(self._number, [delay for delay in delays if delay is not None])
+        self._seen.add(self._number, (row.items() for row in rows))
 
 
 def follow(read: Callable[[], str], write: Callable[[Mapping[str, Any]], None]) -> None:

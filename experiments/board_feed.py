@@ -7,13 +7,14 @@ It follows orders, a line of JSON each. ``start`` is answered when the first ren
 import json
 import sys
 import threading
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import requests
 
-from annotations.clock import SystemClock
+from annotations.clock import Clock, SystemClock
 from annotations.instants import format_instant
 from annotations.labels import Expiration
 from annotations.terms import Quad
@@ -47,24 +48,32 @@ def push_elements(order: Mapping[str, Any], quads: list[Quad], at: datetime) -> 
     """
     timestamp = format_instant(at)
     lines = [json.dumps({"timestamp": timestamp, "triple": list(quad[:3])}) for quad in quads]
+    push_lines(order["url"], order["token"], lines)
+
+
+def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
+    """Push elements to a stream, a line of JSON each.
+
+    Raises:
+        MeasurementError: the server refuses them.
+        requests.RequestException: it cannot be reached.
+    """
     response = requests.post(
-        order["url"], data="\n".join(lines).encode(), timeout=30,
-        headers={
-            "Authorization": f"Bearer {order['token']}", "Content-Type": "application/x-ndjson",
-        },
+        url, data="\n".join(lines).encode(), timeout=30,
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"},
     )  # fmt: skip
     if not response.ok:
         raise MeasurementError(f"elements are refused: {response.status_code} {response.text}")
 
 
-class Feed(threading.Thread):
-    """Renews the board until it is stopped, at the longest for so many seconds.
+class Feed(threading.Thread, ABC):
+    """Publishes until it is stopped.
 
     Args:
         order: what to do.
 
     Attributes:
-        sent: when each renewal was sent, in seconds since 1970.
+        sent: when each batch was sent, in seconds since 1970.
         error: why it ended too early.
     """
 
@@ -73,30 +82,44 @@ class Feed(threading.Thread):
         self.sent: list[float] = []
         self.error: str | None = None
         self.started = threading.Event()
-        self._order = order
-        self._stopping = threading.Event()
+        self.order = order
+        self.stopping = threading.Event()
 
     def run(self) -> None:
-        """Renew the board until stopped."""
+        """Publish until stopped."""
         try:
-            self._renew()
+            self.publish(SystemClock())
         except _FAILURES as error:
             self.error = f"{type(error).__name__}: {error}"
         self.started.set()
 
     def end(self) -> None:
         """Stop it."""
-        self._stopping.set()
+        self.stopping.set()
         self.join()
 
-    def _renew(self) -> None:
-        order, clock = self._order, SystemClock()
+    @abstractmethod
+    def publish(self, clock: Clock) -> None:
+        """Publish until stopped, and call `note` for each batch."""
+
+    def note(self, sent: datetime) -> None:
+        """A batch was sent."""
+        self.sent.append(sent.timestamp())
+        self.started.set()
+
+
+class Board(Feed):
+    """Renews the board, at the longest for so many seconds."""
+
+    def publish(self, clock: Clock) -> None:
+        """Publish a renewal in every period."""
+        order = self.order
         period, lead = timedelta(seconds=order["period"]), timedelta(seconds=order["lead"])
         begin = clock.now()
         for number in range(1 + int(order["seconds"] / order["period"])):
             due = begin + number * period - (lead if number else timedelta(0))
-            clock.wait_until(due, self._stopping)
-            if self._stopping.is_set():
+            clock.wait_until(due, self.stopping)
+            if self.stopping.is_set():
                 return
             quads = list(renewal(order["departures"], number))
             now = clock.now()
@@ -104,18 +127,17 @@ class Feed(threading.Thread):
                 publish_facts(order, quads, begin + (number + 1) * period, number)
             else:
                 push_elements(order, quads, now)
-            self.sent.append(now.timestamp())
-            self.started.set()
+            self.note(now)
 
 
-def main() -> None:
+def follow(kind: type[Feed]) -> None:
     """Follow orders until standard input ends."""
     feed: Feed | None = None
     for line in sys.stdin:
         order = json.loads(line)
         answer: dict[str, Any] = {"id": order["id"]}
         if order["do"] == "start":
-            feed = Feed(order)
+            feed = kind(order)
             feed.start()
             feed.started.wait()
         elif feed is not None:
@@ -128,4 +150,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    follow(Board)

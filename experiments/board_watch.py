@@ -1,9 +1,9 @@
-"""Watches a board that is kept up to date: CPU of all processes, bytes, and what arrives when."""
+"""Watches answers that are kept up to date: CPU of all processes, bytes, and what arrives when."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from experiments.board_modes import Side
 from experiments.errors import MeasurementError
@@ -15,7 +15,6 @@ from experiments.workloads.board import Window
 _READY_SECONDS = 60.0
 _START_SECONDS = 180.0
 _STOP_SECONDS = 120.0
-_LONGEST_GRACE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +22,27 @@ class Looks:
     """How long is looked at a board.
 
     Args:
-        period: seconds of its renewal.
         first: seconds that the start of the clients takes at least.
         steady: seconds that are looked at after that; whole periods.
+        grace: seconds in which what was published at the end may still arrive.
     """
 
-    period: float
     first: float
     steady: float
+    grace: float
+
+
+Arrivals: TypeAlias = Callable[
+    [Sequence[Mapping[str, Any]], Sequence[float], tuple[float, float]], Row
+]
+"""Makes of the reports of the clients, the instants of sending, and a span of time: how much of
+what was published in the span arrived, and when.
+
+Raises `MeasurementError` where nothing did."""
 
 
 def watch(
-    side: Side, windows: Sequence[Window], clients: Sequence[Process], feed: Process, looks: Looks
+    side: Side, clients: Sequence[Process], feed: Process, looks: Looks, arrivals: Arrivals
 ) -> list[Row]:
     """Let feed and clients go, look at all processes once a second, and take their reports.
 
@@ -84,7 +92,7 @@ def watch(
     ended = time.time()
     memory = side.server.worker_memory()
     # What was published at the end has time to arrive.
-    time.sleep(min(looks.period / 2, _LONGEST_GRACE))
+    time.sleep(looks.grace)
     reports = _told(clients, {"do": "stop"}, _STOP_SECONDS)
     published = feed.ask({"do": "stop"}, _STOP_SECONDS)
     if "error" in published:
@@ -106,7 +114,9 @@ def watch(
             "requests": _sum(end, "requests") - _sum(begin, "requests"),
             "bytes": _sum(end, "bytes") - _sum(begin, "bytes"),
             "server_memory_mib": memory / 2**20,
-            **_arrivals(reports, published["sent"], windows, (began, ended)),
+            **arrivals(reports, published["sent"], (began, ended)),
+            "updates": sum(report["updates"] for report in reports),
+            "failed": sum(report["failed"] for report in reports),
         }
     )
     return rows
@@ -174,13 +184,17 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
     }
 
 
-def _arrivals(
+def renewals(
+    windows: Sequence[Window],
     reports: Sequence[Mapping[str, Any]],
     sent: Sequence[float],
-    windows: Sequence[Window],
     within: tuple[float, float],
 ) -> Row:
-    """When the renewals that were published in a span of time reached the answers."""
+    """When the renewals of a board that were published in a span of time reached the answers.
+
+    Raises:
+        MeasurementError: none did.
+    """
     wanted = [number for number, at in enumerate(sent) if within[0] <= at <= within[1]]
     latencies: list[float] = []
     arrived = 0
@@ -190,15 +204,19 @@ def _arrivals(
                 latencies.append(1000 * (at - sent[renewal]))
                 arrived += min(rows, windows[number + query * len(reports)].departures)
     expected = len(wanted) * sum(window.departures for window in windows)
+    return {**timed(latencies, reports), "completeness": arrived / expected}
+
+
+def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Median and 95th percentile of latencies.
+
+    Raises:
+        MeasurementError: there are none.
+    """
     if not latencies:
         problems = [problem for report in reports for problem in report["errors"]]
-        raise MeasurementError(
-            f"no renewal arrived: {'; '.join(problems[:2]) or 'nobody says why'}"
-        )
+        raise MeasurementError(f"nothing arrived: {'; '.join(problems[:2]) or 'nobody says why'}")
     return {
         "latency_p50_ms": percentile(latencies, 50),
         "latency_p95_ms": percentile(latencies, 95),
-        "completeness": arrived / expected,
-        "updates": sum(report["updates"] for report in reports),
-        "failed": sum(report["failed"] for report in reports),
     }

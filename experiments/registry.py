@@ -1,6 +1,7 @@
 """The experiments, in the order in which they run and are reported."""
 
 from experiments.annotation_methods import AnnotationMethods
+from experiments.citybench import CityBenchQueries
 from experiments.client import Clients
 from experiments.conference import ConferenceQueries
 from experiments.cost_model import CostModel
@@ -14,6 +15,7 @@ from experiments.taxi import TaxiQueries
 EXPERIMENTS: tuple[Experiment, ...] = (
     ServerVsClient(),
     CostModel(),
+    CityBenchQueries(),
     AnnotationMethods(),
     Fragments(),
     Clients(),

@@ -24,13 +24,15 @@ from experiments.board_modes import (
     side,
 )
 from experiments.board_report import items
-from experiments.board_watch import Looks, watch
+from experiments.board_watch import Looks, renewals, watch
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.experiment import Group, Item, Measurement, Row, Run
 from experiments.in_process import static_store
 from experiments.processes import Process, python, started
 from experiments.results import Results
 from experiments.workloads.board import Board, board
+
+_LONGEST_GRACE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,14 @@ def _measure(mode: Mode, queries: int, opened: Opened) -> list[Row]:
     settings = opened.settings
     windows = opened.board.windows(queries, opened.seed)
     times = Times(settings.period, settings.lead, settings.jitter, settings.step)
-    looks = Looks(settings.period, settings.first_seconds, settings.periods * settings.period)
+    looks = Looks(
+        settings.first_seconds,
+        settings.periods * settings.period,
+        min(settings.period / 2, _LONGEST_GRACE),
+    )
     try:
         with side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite:
-            return watch(opposite, windows, opened.clients, opened.feed, looks)
+            arrivals = partial(renewals, windows)
+            return watch(opposite, opened.clients, opened.feed, looks, arrivals)
     except UnavailableError as error:
         raise MeasurementError(str(error)) from error
