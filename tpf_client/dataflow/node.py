@@ -27,11 +27,14 @@ class Node:
         certain: those variables that are bound in every solution.
         monotone: whether, as long as its inputs only grow, so does its output; then what came out
             in a tick stays true for the rest of the tick.
+        unique: variables by whose values a solution is the only one, and there once; ``None``
+            where that is not known.
         emit: sends a change to all who are connected (look it up when sending, it changes while
             the dataflow is built).
     """
 
     monotone: bool
+    unique: frozenset[Variable] | None = None
 
     def __init__(
         self, schema: Sequence[Variable], certain: frozenset[Variable], *, monotone: bool = True
@@ -168,6 +171,20 @@ class Condition:
 
     variables: frozenset[Variable]
     attach: Callable[[Node], Node]
+
+
+@runtime_checkable
+class CountingLeaves(Leaves, Protocol):
+    """Leaves that know about how much there is, and can do with less than all of it."""
+
+    def expected(self, patterns: Sequence[QuadPattern]) -> float:
+        """About how many solutions these patterns have."""
+
+    def mark(self) -> int:
+        """A moment, for `limit`."""
+
+    def limit(self, since: int, met: Callable[[], bool]) -> None:
+        """Only so much is needed of what was built since then that this becomes true."""
 
 
 @runtime_checkable

@@ -42,7 +42,6 @@ class Answer:
         self._streams = False
         self._output = build(self._arrive)
         self._streams = self._output.node.monotone and not self._output.ordered
-        evaluation.eager = self._streams and isinstance(self._output.node, Slice)
         self.variables: tuple[Variable, ...] = self._output.variables
 
     def close(self) -> None:

@@ -27,6 +27,32 @@ from tpf_client.sparql.ordering import sort_key
 RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]
 
 
+class Need:
+    """Whether a part of a query is wanted whole, or only until limits are met."""
+
+    def __init__(self) -> None:
+        self._limits: list[Callable[[], bool]] = []
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self._limits)
+
+    @property
+    def met(self) -> bool:
+        """Whether a limit is met, so that nothing more is needed."""
+        return any(each() for each in self._limits)
+
+    @property
+    def enough(self) -> Callable[[], bool] | None:
+        """Tells whether a limit is met; ``None`` where there is none."""
+        return (lambda: self.met) if self._limits else None
+
+    def limit(self, met: Callable[[], bool]) -> None:
+        """Nothing is needed any more as soon as this is true."""
+        self._limits.append(met)
+
+
 class Choice(Protocol):
     """What of a lookup's keys matters; asked again and again while answers come."""
 

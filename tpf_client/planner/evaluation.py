@@ -25,6 +25,13 @@ from tpf_client.planner.source import Source
 _Name: TypeAlias = tuple[Source, QuadPattern, Block | None]
 QuadChanges: TypeAlias = Sequence[tuple[Quad, int]]
 Subscriber: TypeAlias = Callable[[QuadChanges], None]
+Enough: TypeAlias = Callable[[], bool]
+"""Whether a subscriber needs no more of a fragment that is being read for the first time."""
+
+
+class _EnoughError(Exception):
+    """Ends the reading of a fragment."""
+
 
 _MAX_PASSES = 8
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -79,6 +86,7 @@ class LiveFragment:
         self.expires: datetime | None = None
         self.dynamic = dynamic
         self.subscribers: list[Subscriber] = []
+        self.enough: dict[Subscriber, Enough] = {}
         self._quads: dict[Quad, None] = {}
 
     def __len__(self) -> int:
@@ -87,6 +95,16 @@ class LiveFragment:
     def quads(self) -> Iterator[Quad]:
         """Its content so far."""
         return iter(self._quads)
+
+    @property
+    def limited(self) -> bool:
+        """Whether every subscriber will have enough of it at some time."""
+        return all(each in self.enough for each in self.subscribers)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a subscriber needs all of it."""
+        return not all(each in self.enough and self.enough[each]() for each in self.subscribers)
 
     def grow(self, facts: Iterable[Fact]) -> None:
         """Some facts of the first reading: those of a page."""
@@ -229,8 +247,6 @@ class Evaluation:
         self.dictionary = TermDictionary()
         self.dataflow = Dataflow(self.dictionary)
         self.lookups: list[Lookups] = []
-        self.eager = False
-        """Whether a few solutions are wanted soon, rather than all with the fewest requests."""
         self.warnings: dict[str, None] = {}
         self.held = HeldFacts()
         """The facts that a continuous query looks at, with their labels."""
@@ -246,8 +262,9 @@ class Evaluation:
         return list(self._fragments.values())
 
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
-        """Whether this fragment is read anyway."""
-        return (source, canonical(pattern), block) in self._fragments
+        """Whether this fragment is read anyway, to its end."""
+        fragment = self._fragments.get((source, canonical(pattern), block))
+        return fragment is not None and (fragment.loaded or not fragment.limited)
 
     def subscribe(
         self,
@@ -257,6 +274,7 @@ class Evaluation:
         dynamic: bool = False,
         source: Source | None = None,
         block: Block | None = None,
+        enough: Enough | None = None,
     ) -> LiveFragment:
         """Let `subscriber` have the content of a fragment, now and whenever it changes.
 
@@ -267,6 +285,7 @@ class Evaluation:
                 matches now.
             source: who answers; by default the source of the query.
             block: bindings that restrict it.
+            enough: whether what it has will do.
         """
         name = (source or self.source, canonical(pattern), block)
         fragment = self._fragments.get(name)
@@ -275,6 +294,8 @@ class Evaluation:
             fragment = LiveFragment(name[1], name[0], block, dynamic=dynamic, held=held)
             self._fragments[name] = fragment
         fragment.subscribers.append(subscriber)
+        if enough is not None:
+            fragment.enough[subscriber] = enough
         present = [(quad, 1) for quad in fragment.quads()]
         if present:
             subscriber(present)
@@ -286,6 +307,7 @@ class Evaluation:
     def unsubscribe(self, fragment: LiveFragment, subscriber: Subscriber) -> None:
         """`subscriber` wants no more of it; a fragment that nobody wants is forgotten."""
         fragment.subscribers.remove(subscriber)
+        fragment.enough.pop(subscriber, None)
         if not fragment.subscribers:
             self._fragments.pop((fragment.source, fragment.pattern, fragment.block), None)
             if self.live:
@@ -411,13 +433,19 @@ class Evaluation:
 
         def failed(error: BaseException) -> None:
             fragment.loading = False
-            self._errors.append(error)
+            if not isinstance(error, _EnoughError):
+                self._errors.append(error)
+
+        def grow(facts: Iterable[Fact]) -> None:
+            fragment.grow(facts)
+            if not fragment.wanted:
+                raise _EnoughError
 
         self.driver.spawn(
             fragment.source.read(
                 fragment.pattern,
                 at,
-                fragment.grow if first else None,
+                grow if first else None,
                 fragment.block,
                 anew=fragment.misses > 0 and at is not None and at < fragment.fresh_until,
             ),

@@ -6,14 +6,14 @@ further pattern is looked up by the keys that there are; `FragmentLookup` finds 
 whether that takes fewer requests than reading the fragment.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.lookup_join import LookupJoin
 from tpf_client.dataflow.node import Condition, Input, Meter, Node
-from tpf_client.planner.demand import Demand
+from tpf_client.planner.demand import Demand, Need
 from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import (
     Evaluation,
@@ -70,7 +70,7 @@ class FragmentLeaves:
         self._explain = explain
         self._estimates: dict[QuadPattern, Estimate] = {}
         self._stars: dict[tuple[str, str], Star] = {}
-        self._bounds: dict[Variable, int] = {}
+        self._needs: list[Need] = []
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
         """Learn how much there is of all these patterns, in one round of requests.
@@ -112,6 +112,21 @@ class FragmentLeaves:
         self.prepare([pattern])
         return self._estimates[canonical(pattern)]
 
+    def expected(self, patterns: Sequence[QuadPattern]) -> float:
+        """About how many solutions these patterns have: as many as the smallest has matches."""
+        counts = [self.estimate(pattern).count for pattern in patterns]
+        return min((UNKNOWN if each is None else each for each in counts), default=1)
+
+    def mark(self) -> int:
+        """A moment, for `limit`."""
+        return len(self._needs)
+
+    def limit(self, since: int, met: Callable[[], bool]) -> None:
+        """What was built since then is needed only until this is true."""
+        if not self._evaluation.live:
+            for need in self._needs[since:]:
+                need.limit(met)
+
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         """The solutions of these patterns, joined; those that can meet the seed, if any."""
         return self.filtered_bgp(patterns, seed, ())
@@ -127,6 +142,8 @@ class FragmentLeaves:
         # What is looked up for a seed depends on all that may have brought the seed.
         after = [] if seed is None else list(self._evaluation.lookups)
         before = len(self._evaluation.lookups)
+        # How many values a variable can have at most; of what the seed brings nobody knows.
+        bounds: dict[Variable, int] = {}
         while remaining:
             pattern = self._next(remaining, current)
             remaining.remove(pattern)
@@ -138,7 +155,8 @@ class FragmentLeaves:
             else:
                 after += self._evaluation.lookups[before:]
                 before = len(self._evaluation.lookups)
-                current = self._lookup(pattern, current, after, waiting)
+                current = self._lookup(pattern, current, after, waiting, bounds)
+            self._bound(pattern, bounds)
             current = _tested(current, waiting)
         assert current is not None
         return current
@@ -160,7 +178,6 @@ class FragmentLeaves:
     def _scan(self, pattern: QuadPattern) -> Node:
         evaluation = self._evaluation
         estimate = self.estimate(pattern)
-        self._bound(pattern)
         star = self._stars.get((pattern.subject, pattern.graph))
         if star is not None:
             star.members.pop(pattern, None)
@@ -175,10 +192,15 @@ class FragmentLeaves:
                     emit(row, count)
 
         step = Step(pattern, "scan", estimate, None, None)
+        need = self._need()
 
         def begin() -> None:
             step.fragment = evaluation.subscribe(
-                pattern, receive, dynamic=bool(estimate.dynamic), source=self._source
+                pattern,
+                receive,
+                dynamic=bool(estimate.dynamic),
+                source=self._source,
+                enough=need.enough,
             )
 
         evaluation.when_running(begin)
@@ -190,6 +212,7 @@ class FragmentLeaves:
         left: Node,
         after: Iterable[Lookups],
         waiting: Iterable[Condition],
+        known: Mapping[Variable, int],
     ) -> Node:
         evaluation, estimate = self._evaluation, self.estimate(pattern)
         keys = _shared(pattern, left)
@@ -199,7 +222,7 @@ class FragmentLeaves:
         if star is not None and (keys != (pattern.subject,) or pattern not in star.members):
             star.members.pop(pattern, None)
             star = None
-        bounds = [self._bounds.get(name) for name in keys]
+        bounds = [known.get(name) for name in keys]
         source = FragmentLookup(
             evaluation,
             pattern,
@@ -209,22 +232,27 @@ class FragmentLeaves:
             source=self._source,
             bound=bounds[0] if len(bounds) == 1 else None,
             after=after,
+            need=self._need(),
             filtered=any(
                 each.variables <= {*left.certain, *variables_of_quad(pattern)} for each in waiting
             ),
         )
-        self._bound(pattern)
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
         if self.demand is not None and not evaluation.live:
             source.choice = self.demand.choice(left.schema, join.left_of)
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
 
-    def _bound(self, pattern: QuadPattern) -> None:
+    def _need(self) -> Need:
+        need = Need()
+        self._needs.append(need)
+        return need
+
+    def _bound(self, pattern: QuadPattern, bounds: dict[Variable, int]) -> None:
         """There are at most as many values of a variable as matches of a pattern with it."""
         count = self.estimate(pattern).count
         if count is not None:
             for name in variables_of_quad(pattern):
-                self._bounds[name] = min(count, self._bounds.get(name, count))
+                bounds[name] = min(count, bounds.get(name, count))
 
     def _gather_stars(self, patterns: Iterable[QuadPattern]) -> None:
         """Learn which patterns ask for properties of the same subject."""

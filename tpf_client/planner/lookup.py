@@ -23,7 +23,7 @@ from tpf_client.dataflow.changes import (
 )
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
-from tpf_client.planner.demand import Choice
+from tpf_client.planner.demand import Choice, Need
 from tpf_client.planner.evaluation import (
     Evaluation,
     LiveFragment,
@@ -150,6 +150,7 @@ class FragmentLookup:
         source: who answers; by default the source of the query.
         bound: how many keys there will be at most, as far as counts tell; ``None``: unknown.
         after: the lookups whose answers bring keys.
+        need: whether only a few solutions are wanted.
         filtered: whether a filter looks at what this lookup brings, before anything else is asked.
 
     Attributes:
@@ -168,10 +169,12 @@ class FragmentLookup:
         bound: int | None = None,
         after: Iterable[Lookups] = (),
         filtered: bool = False,
+        need: Need | None = None,
     ) -> None:
         self.after = frozenset(after)
         self.choice: Choice | None = None
         self._filtered = filtered
+        self._need = need or Need()
         self.schema: Schema = variables_of_quad(pattern)
         self.report = LookupReport(pattern, estimate)
         self._source = source or evaluation.source
@@ -228,7 +231,7 @@ class FragmentLookup:
         return len(self._waiting) < waiting
 
     def _ask_well(self, complete: bool) -> None:
-        if not self._waiting:
+        if not self._waiting or self._need.met:
             return
         if self._estimate.pages == 0 or self._evaluation.has(self._pattern, self._source):
             self._read_whole()
@@ -239,7 +242,7 @@ class FragmentLookup:
             # It would not spare much: ask for everything.
             self.choice = None
         pages = self._whole_cost()
-        eager = self._evaluation.eager
+        eager = self._need.limited
         # What a continuous query asked for long ago costs nothing; what it holds is asked again.
         asked = len(self._batches) if self._evaluation.live else self.report.asked
         if pages is not None:
@@ -449,6 +452,7 @@ class FragmentLookup:
             self._receive,
             dynamic=bool(self._estimate.dynamic),
             source=self._source,
+            enough=self._need.enough,
         )
 
     def _receive(self, changes: QuadChanges) -> None:

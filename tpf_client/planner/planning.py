@@ -15,10 +15,10 @@ from tpf_client.dataflow.output import Output
 from tpf_client.planner.demand import demand_of
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
-from tpf_client.planner.pushdown import push_filters
+from tpf_client.planner.pushdown import push_filters, push_limits
 from tpf_client.planner.service import SilentSource, services_of
 from tpf_client.planner.source import FragmentSource, Source
-from tpf_client.sparql.algebra import BGP, Query, Service, variables_of_bgp
+from tpf_client.sparql.algebra import BGP, Query, Service, Slice, variables_of_bgp
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
@@ -62,7 +62,10 @@ def plan_query(
         return services[endpoint]
 
     check(query)
-    query = replace(query, pattern=push_filters(query.pattern))
+    pattern = push_filters(query.pattern)
+    if query.form == "ASK":
+        pattern = Slice(pattern, 0, 1)
+    query = replace(query, pattern=push_limits(pattern))
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
     environment = Environment(TypedTerms(evaluation.dictionary), _now(now))

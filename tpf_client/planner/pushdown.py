@@ -1,10 +1,12 @@
-"""Filters to the earliest place where their variables are bound.
+"""Filters and limits to the earliest place where they may stand.
 
 A filter that runs before a lookup spares the requests for the solutions that it drops. What moves,
 and why the answers stay the same: a condition looks at nothing but its variables, so it may be
 tested on any part of a pattern that binds all of them in every solution; where a part is optional,
 subtracted or grouped, on the part that is not. Conditions with EXISTS or with functions that give
 another value at each call stay where they are.
+
+A limit goes below OPTIONAL and BIND: every solution of what is required gives one or more.
 
 Source: SPARQL 1.1 Query Language, section 18; Schmidt, Meier and Lausen, *Foundations of SPARQL
 Query Optimization*, ICDT 2010, figure 3 (rules of the family F).
@@ -83,6 +85,55 @@ def push_filters(pattern: Pattern, conditions: Iterable[Expression] = ()) -> Pat
             return narrowed
         case _:
             return _filtered(pattern, conditions)
+
+
+def push_limits(pattern: Pattern) -> Pattern:
+    """A part of the solutions as large as before, in the same order, with limits inside.
+
+    Args:
+        pattern: the outermost one of a query.
+    """
+    match pattern:
+        case algebra.Slice(inner, offset, limit, ()) if limit is not None:
+            return replace(pattern, input=_limited(inner, offset + limit))
+        case _:
+            return pattern
+
+
+def _limited(pattern: Pattern, count: int) -> Pattern:
+    """A pattern of whose solutions some `count` are wanted, if it has so many."""
+    match pattern:
+        case algebra.Project(inner) | algebra.Extend(inner):
+            return replace(pattern, input=_limited(inner, count))
+        case algebra.OrderBy(inner, conditions):
+            return replace(pattern, input=_first(inner, count, conditions))
+        case algebra.Union(left, right):
+            both = algebra.Union(_limited(left, count), _limited(right, count))
+            if both == pattern:
+                return pattern
+            return algebra.Union(
+                algebra.Slice(both.left, 0, count), algebra.Slice(both.right, 0, count)
+            )
+        case algebra.LeftJoin(left):
+            return replace(pattern, left=algebra.Slice(_limited(left, count), 0, count))
+        case _:
+            return pattern
+
+
+def _first(pattern: Pattern, count: int, conditions: tuple[algebra.OrderCondition, ...]) -> Pattern:
+    """A pattern of whose solutions the first `count` in an order are wanted."""
+    used = frozenset().union(*(variables_in(each.expression) for each in conditions))
+    movable = all(_movable(each.expression) for each in conditions)
+    match pattern:
+        case algebra.Extend(inner, variable) if variable not in used:
+            return replace(pattern, input=_first(inner, count, conditions))
+        case algebra.LeftJoin(left, right) if movable and used & frozenset(
+            algebra.in_scope(right)
+        ) <= always_bound(left):
+            ordered = algebra.OrderBy(_first(left, count, conditions), conditions)
+            return replace(pattern, left=algebra.Slice(ordered, 0, count))
+        case _:
+            return pattern
 
 
 def _movable(condition: Expression) -> bool:

@@ -194,6 +194,48 @@ def test_what_cannot_matter_is_not_looked_up(
     assert sent <= most[server.settings.max_values > 0]
 
 
+@pytest.mark.parametrize(
+    ("query", "limit", "most"),
+    [
+        # The form, two first pages, and a comment of each.
+        ("SELECT * { ?p :label ?l OPTIONAL { ?p :comment ?c } }", 5, (8, 4)),
+        ("SELECT * { ?p :producer :producer5 ; :label ?l "
+         "OPTIONAL { ?p :comment ?c } OPTIONAL { ?p :weight ?w } }", 5, (12, 6)),
+        ("SELECT * { { ?p :label ?l OPTIONAL { ?p :comment ?c } } UNION { ?p :name ?l } }", 4,
+         (8, 5)),
+        ("SELECT * { { SELECT ?p { ?p :label ?l } LIMIT 3 } ?p :label ?w }", 9, (6, 4)),
+        ("SELECT ?w ?c { ?p :producer :producer5 ; :weight ?w OPTIONAL { ?p :comment ?c } } "
+         "ORDER BY ?w", 5, (38, 5)),
+    ],
+)  # fmt: skip
+def test_limits_spare_what_optional_parts_would_ask(
+    server: LiveServer, oracle: pyoxigraph.Store, query: str, limit: int, most: tuple[int, int]
+) -> None:
+    found, sent = ask(server, f"{query} LIMIT {limit}")
+    # Which solutions a LIMIT lets through is free, but for those of a sub-query without its own.
+    whole = query.replace("LIMIT 3", "")
+    everything = Counter(frozenset(r.items()) for r in select(oracle, PREFIX + whole))
+    assert len(found) == min(limit, 3 if whole != query else limit)
+    assert not rows(found) - everything
+    if "ORDER BY" in query:
+        expected = select(oracle, f"{PREFIX} {query} LIMIT {limit}")
+        assert rows(found) == Counter(frozenset(row.items()) for row in expected)
+    assert sent <= most[server.settings.max_values > 0]
+
+
+def test_a_union_with_few_solutions_comes_before_a_long_pattern(
+    server: LiveServer, oracle: pyoxigraph.Store
+) -> None:
+    query = (
+        "SELECT * { { ?p :feature :feature3 ; :category :category9 } UNION "
+        "{ ?p :feature :feature4 ; :producer :producer5 } ?o :product ?p }"
+    )
+    found, sent = ask(server, query)
+    expected = select(oracle, PREFIX + query)
+    assert rows(found) == Counter(frozenset(row.items()) for row in expected)
+    assert sent <= 9
+
+
 def test_the_plan_says_what_was_expected_and_done(server: LiveServer) -> None:
     plan: list[Step] = []
     _, sent = ask(server, QUERIES["chain"], plan)
