@@ -10,7 +10,7 @@ import itertools
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from annotations.clock import Clock
@@ -37,6 +37,8 @@ from tpf_server.csparql.parser import parse as parse_csparql
 
 StreamTime = Literal["clock", "elements"]
 
+_BATCHES: Final = 10_000
+"""How many batches are remembered by their identifiers."""
 _NAME = re.compile(r"[^/\s?#%]{1,200}")
 _AHEAD: Final = 60_000
 """Milliseconds that an element may be ahead of the clock: one that is years ahead would make every
@@ -52,12 +54,15 @@ class Receipt:
         refused: those that are malformed.
         dropped: how many came too late for CQELS-QL.
         late: how many came after an evaluation in C-SPARQL that should have seen them.
+        repeated: whether the batch had come before; then nothing was done, and this is what became
+            of it.
     """
 
     accepted: int
     refused: tuple[ElementError, ...]
     dropped: int
     late: int
+    repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -118,6 +123,7 @@ class ContinuousService:
         self._counts: dict[Term, StreamCount] = {}
         self._waiting: list[tuple[int, int, Term, Sequence[Sequence[str]]]] = []
         self._order = itertools.count()
+        self._batches: dict[tuple[Term, str], Receipt] = {}
         self._latest: int | None = None
         self._closed = False
 
@@ -148,8 +154,15 @@ class ContinuousService:
                 for name in self._engine.streams
             ]
 
-    def push(self, stream: str, elements: Sequence[Element | ElementError]) -> Receipt:
+    def push(
+        self, stream: str, elements: Sequence[Element | ElementError], *, batch: str | None = None
+    ) -> Receipt:
         """A batch of elements arrives.
+
+        Args:
+            stream: its IRI.
+            elements: they come in this order.
+            batch: an identifier; when a batch of the same stream has the same one, it came before.
 
         Raises:
             ElementError: by setting, one of them is malformed; then none was taken.
@@ -165,6 +178,8 @@ class ContinuousService:
                 raise EngineClosedError("the server stops")
             dropped, late = self._engine.dropped, self._periodic.late
             name = self._engine.stream(stream).name
+            if batch is not None and (name, batch) in self._batches:
+                return replace(self._batches[name, batch], repeated=True)
             accepted = 0
             for each in checked:
                 if isinstance(each, Element):
@@ -173,7 +188,12 @@ class ContinuousService:
             self._settle()
             dropped = self._engine.dropped - dropped
             late = self._periodic.late - late
-            return Receipt(accepted - dropped, refused, dropped, late)
+            receipt = Receipt(accepted - dropped, refused, dropped, late)
+            if batch is not None:
+                self._batches[name, batch] = receipt
+                if len(self._batches) > _BATCHES:
+                    del self._batches[next(iter(self._batches))]
+            return receipt
 
     def _checked(self, element: Element | ElementError) -> Element | ElementError:
         if (

@@ -3,7 +3,8 @@
 ===========================  =====================================================================
 ``GET /streams``             the streams
 ``PUT /streams/{name}``      make a stream; with a body also push it
-``POST /streams/{name}``     push elements: NDJSON, TSV lines, or RDF with ``?timestamp=``
+``POST /streams/{name}``     push elements: NDJSON, TSV lines, or RDF with ``?timestamp=``;
+                             ``?batch=ID`` makes repetition harmless
 ``GET /queries``             the queries
 ``POST /queries``            start a query: CQELS-QL or C-SPARQL, or JSON with ``query``, ``name``,
                              ``semantics``, ``into``; ``Location`` says where it is
@@ -142,16 +143,17 @@ class _Views:
         created = self._service.create_stream(name) if request.method == "PUT" else False
         if bare:
             return Response(status=201 if created else 204)
-        receipt = self._service.push(name, self._elements(body))
-        return _json(
-            {
-                "accepted": receipt.accepted,
-                "dropped": receipt.dropped,
-                "late": receipt.late,
-                "refused": [{"line": each.line, "reason": str(each)} for each in receipt.refused],
-            },
-            201 if created else 200,
-        )
+        batch = request.args.get("batch")
+        receipt = self._service.push(name, self._elements(body), batch=batch)
+        found: dict[str, Any] = {
+            "accepted": receipt.accepted,
+            "dropped": receipt.dropped,
+            "late": receipt.late,
+            "refused": [{"line": each.line, "reason": str(each)} for each in receipt.refused],
+        }
+        if batch is not None:
+            found["repeated"] = receipt.repeated
+        return _json(found, 201 if created else 200)
 
     def _elements(self, body: bytes) -> list[Element | ElementError]:
         media_type = request.mimetype

@@ -14,7 +14,6 @@ from tpf_server.continuous.service import ContinuousService, Policies
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.cqels.engine import Engine, Limits
 from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.registered_query import Limits as PeriodicLimits
 from tpf_server.web.bodies import BodyReader
 
 ROOT = "http://server.test"
@@ -95,6 +94,24 @@ def test_from_push_to_results(site):
     assert site.session.get(f"{ROOT}/streams").json()["streams"] == [
         {"stream": "http://localhost/s", "elements": 2, "triples": 2}
     ]
+
+
+def test_a_batch_that_is_pushed_again_is_not_taken_again(site):
+    site.register()
+    first = site.push(element(1), element(2), params={"batch": "b1"})
+    assert first.json() == {
+        "accepted": 2, "dropped": 0, "late": 0, "refused": [], "repeated": False
+    }  # fmt: skip
+    again = site.push(element(1), element(2), params={"batch": "b1"})
+    assert again.json() == first.json() | {"repeated": True}
+    # Another stream has batches of its own, and another batch may say the same.
+    assert not site.push(element(2), name="t", params={"batch": "b1"}).json()["repeated"]
+    assert site.push(element(2), params={"batch": "b2"}).json()["accepted"] == 1
+    (s, t) = site.session.get(f"{ROOT}/streams").json()["streams"]
+    assert (s["elements"], t["elements"]) == (3, 1)
+    # What was refused did not happen, so that it may come again.
+    assert site.push("no element", params={"batch": "b3"}).status_code == 400
+    assert not site.push(element(3), params={"batch": "b3"}).json()["repeated"]
 
 
 def test_events_resume(site):
@@ -396,7 +413,7 @@ def test_a_name_that_is_an_iri_becomes_its_last_segment(site):
 
 
 def test_limits_of_c_sparql():
-    site = Site(periodic={"limits": PeriodicLimits(queries=1, window_elements=5)})
+    site = Site(periodic={"limits": Limits(queries=1, window_rows=5)})
     site.register(PERIODIC)
     assert site.register(PERIODIC.replace("counts", "more")).status_code == 429
     site.push(*(element(1, b=f'"{n}"') for n in range(9)))
