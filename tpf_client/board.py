@@ -12,6 +12,11 @@ from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Row, Solution
 from tpf_client.stream import Update
 
+_MAX_COMPARISONS = 250_000
+"""More than a screen could show; then nothing is taken for changed."""
+
+STATIC = "nothing in this dataset is labelled: its answer cannot change"
+
 
 def cell(term: str | None) -> str:
     """A term for people: the text of a literal, an IRI without its brackets."""
@@ -42,9 +47,7 @@ class Board:
     def __init__(self, height: int) -> None:
         self._height = max(height, 1)
 
-    def render(
-        self, update: Update, statistics: Statistics, wakes_at: datetime | None
-    ) -> RenderableType:
+    def render(self, update: Update, statistics: Statistics) -> RenderableType:
         """The board after an update."""
         table = Table(*update.variables, highlight=False)
         added = [solution.row for solution in update.added]
@@ -72,10 +75,11 @@ class Board:
             footer.append(f"{len(results) - self._height} more rows · ")
         footer.append(f"{len(results)} rows at {_time(update.at, update.at)} UTC")
         footer.append(f" · valid until {_time(update.valid_until, update.at)}")
-        if wakes_at != update.valid_until:
-            footer.append(f" · next look {_time(wakes_at, update.at)}")
+        footer.append(f" · next look {_time(update.wakes_at, update.at)}")
         footer.append(f" · {statistics.requests} requests, {statistics.cache_hits} from cache")
         lines: list[RenderableType] = [table, footer]
+        if not update.dynamic:
+            lines.append(Text(STATIC))
         lines += [Text(f"warning: {each}", style="yellow") for each in update.warnings]
         if update.error is not None:
             lines.append(Text(f"error: {update.error}; trying again", style="red"))
@@ -83,19 +87,27 @@ class Board:
 
 
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
-    """Which added row is which removed one, changed: those that agree in most cells."""
+    """Which added row is which removed one, changed: those that agree in most cells.
+
+    In at least a half of them; of equally many, in those that are more to the left, as keys are.
+    """
+    new, old = dict.fromkeys(added), dict.fromkeys(removed)
+    if len(new) * len(old) > _MAX_COMPARISONS:
+        return {}
+    candidates = []
+    for row in new:
+        for other in old:
+            same = [a == b for a, b in zip(row, other, strict=True)]
+            if 2 * sum(same) >= len(row):
+                candidates.append((sum(same), same, row, other))
+    candidates.sort(key=lambda each: each[:2], reverse=True)
     result: dict[Row, Row] = {}
-    left = list(dict.fromkeys(removed))
-    for row in added:
-        best = max(left, key=lambda other: _agreement(row, other), default=None)
-        if best is not None and 2 * _agreement(row, best) >= len(row):
-            result[row] = best
-            left.remove(best)
+    taken: set[Row] = set()
+    for _, _, row, other in candidates:
+        if row not in result and other not in taken:
+            result[row] = other
+            taken.add(other)
     return result
-
-
-def _agreement(one: Row, other: Row) -> int:
-    return sum(a == b for a, b in zip(one, other, strict=True))
 
 
 def _style(row: Row, place: int, before: Row | None, new: set[Row]) -> str:

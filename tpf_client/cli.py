@@ -3,8 +3,8 @@
 import json
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
@@ -19,13 +19,13 @@ from rich.live import Live
 
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
-from tpf_client.board import Board, solution_table
+from tpf_client.board import STATIC, Board, solution_table
 from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 from tpf_client.solutions import Solutions
-from tpf_client.stream import Update
+from tpf_client.stream import Stream, Update
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -73,6 +73,14 @@ def query(
     min_interval: Annotated[
         float, typer.Option(min=0, help="with --watch: seconds between two evaluations, at least")
     ] = 0.0,
+    max_interval: Annotated[
+        float | None,
+        typer.Option(min=0, help="with --watch: seconds between two evaluations, at most"),
+    ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(min=0, help="with --watch: seconds between two evaluations, whatever expires"),
+    ] = None,
     keep_checking: Annotated[
         float | None,
         typer.Option(
@@ -105,10 +113,17 @@ def query(
     with Client(*urls) as client:
         try:
             if watch:
-                replay = None if instant is None else (instant, client.clock.now())
-                count = _watch(
-                    client, sparql, seconds, min_interval, keep_checking, explain, replay
+                stream = client.stream(
+                    sparql,
+                    start=instant,
+                    until=None if instant is None else client.clock.now(),
+                    min_interval=min_interval,
+                    max_interval=max_interval,
+                    every=every,
+                    keep_checking=keep_checking,
+                    quiet=sys.stdout.isatty(),
                 )
+                count = _watch(client, stream, seconds, explain)
             else:
                 with _time_limit(seconds, client):
                     count = _answer(client, sparql, format, plan, instant)
@@ -212,66 +227,41 @@ def _solutions(answer: Solutions, form: Format) -> int:
     return count
 
 
-def _watch(
-    client: Client,
-    sparql: str,
-    seconds: float | None,
-    min_interval: float,
-    keep_checking: float | None,
-    explain: bool,
-    replay: tuple[datetime, datetime] | None,
-) -> int:
+def _watch(client: Client, stream: Stream, seconds: float | None, explain: bool) -> int:
     """Show updates until the time is over or somebody presses Ctrl-C; how many there were."""
-    start, until = replay or (None, None)
-    stream = client.stream(
-        sparql,
-        start=start,
-        until=until,
-        min_interval=min_interval,
-        keep_checking=keep_checking,
-        quiet=sys.stdout.isatty(),
-    )
     timer = None if seconds is None else threading.Timer(seconds, stream.close)
     if timer is not None:
         timer.daemon = True
         timer.start()
     count = 0
-    try:
-        if sys.stdout.isatty():
-            console = Console()
-            board = Board(console.height - 6)
-            with Live(console=console, auto_refresh=False) as live:
-                for update in stream:
-                    count += 1
-                    wakes_at = update.valid_until
-                    live.update(board.render(update, client.statistics, wakes_at), refresh=True)
-        else:
-            for update in stream:
-                count += 1
-                sys.stdout.write(json.dumps(update.to_json(), ensure_ascii=False) + "\n")
-                sys.stdout.flush()
-                if count == 1 and explain:
-                    _explain_stream(stream.streamer.plan, stream.streamer.detected)
-                _say_static(update)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        stream.close()
+    with ExitStack() as ending:
+        ending.callback(stream.close)
         if timer is not None:
-            timer.cancel()
+            ending.callback(timer.cancel)
+        ending.enter_context(suppress(KeyboardInterrupt))
+        show: Callable[[Update], None] | None = None
+        for update in stream:
+            count += 1
+            if count == 1 and explain:
+                sys.stderr.write(stream.explain() + "\n")
+            # A board is opened below what was explained.
+            show = show or (_board(client, ending) if sys.stdout.isatty() else _write_line)
+            show(update)
     return count
 
 
-def _explain_stream(plan: list[Step], detected: object) -> None:
-    how = getattr(detected, "how", "?")
-    sys.stderr.write(f"labels: {how}\n{explain_plan(plan)}\n")
+def _board(client: Client, ending: ExitStack) -> Callable[[Update], None]:
+    console = Console()
+    board = Board(console.height - 6)
+    live = ending.enter_context(Live(console=console, auto_refresh=False))
+    return lambda update: live.update(board.render(update, client.statistics), refresh=True)
 
 
-def _say_static(update: Update) -> None:
+def _write_line(update: Update) -> None:
+    sys.stdout.write(json.dumps(update.to_json(), ensure_ascii=False) + "\n")
+    sys.stdout.flush()
     if not update.dynamic:
-        sys.stderr.write(
-            "tpf-query: nothing in this dataset is labelled: its answer cannot change\n"
-        )
+        sys.stderr.write(f"tpf-query: {STATIC}\n")
 
 
 def main() -> None:

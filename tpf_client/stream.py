@@ -12,6 +12,7 @@ from annotations.instants import format_instant
 from annotations.terms import Variable
 from tpf_client.errors import SourceError
 from tpf_client.solutions import Row, Solution, table
+from tpf_client.streaming.explain import explain_stream
 from tpf_client.streaming.scheduler import Deliver, Job, Scheduler
 from tpf_client.streaming.streamer import Streamer, Tick
 from tpf_client.streaming.validity import Span
@@ -54,6 +55,7 @@ class Update:
         error: why the evaluation failed; then nothing changed, and it will be tried again.
         warnings: what is wrong in the data, each said once.
         dynamic: whether the dataset can change at all.
+        wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
     """
 
     at: datetime
@@ -63,6 +65,7 @@ class Update:
     error: SourceError | None
     warnings: tuple[str, ...]
     dynamic: bool
+    wakes_at: datetime | None
     _tick: Tick
 
     @property
@@ -185,6 +188,13 @@ class Stream:
             raise self._job.error
         return ended
 
+    def explain(self) -> str:
+        """What is static, what is dynamic and why, once there was an update."""
+        running = self.streamer.running
+        if running is None:
+            raise RuntimeError("the stream was not started")
+        return explain_stream(running.detected, running.evaluation, running.leaves.plan)
+
     def close(self) -> None:
         """Stop, from whatever thread."""
         self.streamer.close()
@@ -223,5 +233,6 @@ def _update(tick: Tick) -> Update:
         tick.error,
         tick.warnings,
         tick.dynamic,
+        tick.wakes_at,
         tick,
     )

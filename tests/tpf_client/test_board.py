@@ -1,5 +1,6 @@
 """The board: what is new, what changed, what is gone."""
 
+import io
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -39,10 +40,10 @@ def test_new_changed_and_gone_rows_look_different(server: LiveServer) -> None:
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         updates = iter(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"))
         board = Board(10)
-        console.print(board.render(next(updates), client.statistics, None))
+        console.print(board.render(next(updates), client.statistics))
         assert "2 rows at 10:20:00 UTC" in console.export_text(clear=True)
         update = next(updates)
-        console.print(board.render(update, client.statistics, update.valid_until))
+        console.print(board.render(update, client.statistics))
         text = console.export_text(styles=True)
     assert "\x1b[1;33m9 [x]" in text
     assert f"\x1b[32m{EX}c" in text
@@ -53,3 +54,39 @@ def test_new_changed_and_gone_rows_look_different(server: LiveServer) -> None:
 def test_pairs_are_rows_that_agree_in_half_of_their_cells() -> None:
     a, b, c = Term("<a>"), Term("<b>"), Term("<c>")
     assert pairs([(a, b), (c, c)], [(a, c), (b, b)]) == {(a, b): (a, c)}
+    # Whichever comes first: a row is rather the one with its first cell.
+    assert pairs([(a, b)], [(c, b), (a, c)]) == {(a, b): (a, c)}
+    assert pairs([(a, b), (b, c)], [(b, b)]) == {(b, c): (b, b)}
+
+
+def test_what_never_changes_is_said(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "d"), literal("1"))], live=False)
+    console = Console(width=100, record=True, file=io.StringIO())
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        stream = client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}")
+        (update,) = stream
+        assert update.wakes_at is None
+        console.print(Board(10).render(update, client.statistics))
+        explained = stream.explain()
+    server.close()
+    assert "nothing in this dataset is labelled" in console.export_text()
+    assert "nothing is labelled: the answer cannot change" in explained
+    assert "static: none of 1 facts is labelled" in explained
+
+
+def test_what_changes_and_why_is_explained(server: LiveServer) -> None:
+    _publish(server, {"a": "1", "b": "2"}, 5)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        stream = client.stream(
+            f"SELECT * {{ ?s <{EX}d> ?d OPTIONAL {{ ?s <{EX}e> ?e }} }}", every=2
+        )
+        update = next(iter(stream))
+        assert update.wakes_at == START + timedelta(seconds=2)
+        assert update.valid_until == START + timedelta(seconds=5)
+        first, _, changes, optional, nothing = stream.explain().splitlines()
+    assert first == f"{server.url}: labels travel with the pages"
+    assert changes == (
+        "   dynamic: 2 of 2 facts are labelled; the first ends at 2015-12-08T10:20:05Z"
+    )
+    assert f"<{EX}e>" in optional
+    assert nothing == "   nothing matches now, or nothing was asked for"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
@@ -44,6 +44,7 @@ class Tick:
         error: why this evaluation failed; then nothing changed, and it will be tried again.
         warnings: what is wrong in the data; each is said once.
         dynamic: whether anything that was looked at can change.
+        wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
     """
 
     at: datetime
@@ -57,6 +58,7 @@ class Tick:
     error: SourceError | None = None
     warnings: tuple[str, ...] = ()
     dynamic: bool = True
+    wakes_at: datetime | None = None
 
 
 class Streamer:
@@ -177,27 +179,37 @@ class Streamer:
                 if first or self._past is not None:
                     raise
                 failures += 1
-                yield self._failure(running, error)
                 pause = self._schedule.pause(failures)
-                if self._until is not None and running.now() + pause > self._until:
+                again = running.now() + pause
+                over = self._is_over(again)
+                yield self._failure(running, error, None if over else again)
+                if over:
                     return
                 yield self._clock.now() + pause
                 continue
             self.evaluations += 1
             tick = self._tick(running, at, before)
             before = None
+            instant = self._next(tick, checked_at)
             if first or failures or self._quiet or tick.added or tick.removed or tick.warnings:
-                yield tick
+                yield replace(tick, wakes_at=instant)
             first, failures = False, 0
-            due = tick.valid_until
-            if not tick.dynamic:
-                if self._keep_checking is None:
-                    return
-                due = checked_at + self._keep_checking
-            instant = self._schedule.next(at, due)
-            if instant is None or (self._until is not None and instant > self._until):
+            if instant is None:
                 return
             yield running.evaluation.source.wake_at(instant)
+
+    def _next(self, tick: Tick, checked_at: datetime) -> datetime | None:
+        """When to evaluate after a tick; ``None``: no more."""
+        due = tick.valid_until
+        if not tick.dynamic:
+            if self._keep_checking is None:
+                return None
+            due = checked_at + self._keep_checking
+        instant = self._schedule.next(tick.at, due)
+        return None if instant is None or self._is_over(instant) else instant
+
+    def _is_over(self, instant: datetime) -> bool:
+        return self._until is not None and instant > self._until
 
     def _detect(self) -> Task[Detected]:
         return detect_all(self._fetcher, self._urls, self._vocabulary, self._past)
@@ -246,7 +258,7 @@ class Streamer:
             dynamic=running.detected.how != "static",
         )
 
-    def _failure(self, running: "_Running", error: SourceError) -> Tick:
+    def _failure(self, running: "_Running", error: SourceError, again: datetime | None) -> Tick:
         running.hold_back()
         now = running.now()
         return Tick(
@@ -259,6 +271,7 @@ class Streamer:
             timed_answer=lambda: [(row, Span(None, now)) for row in running.told_rows()],
             valid_until=None,
             error=error,
+            wakes_at=again,
         )
 
 

@@ -1,0 +1,68 @@
+"""What of a continuous query is static, what is dynamic, and why, as text."""
+
+from collections.abc import Sequence
+
+from annotations.instants import format_instant
+from annotations.terms import QuadPattern, is_variable
+from tpf_client.planner.evaluation import Evaluation, LiveFragment, canonical
+from tpf_client.planner.explain import explain_plan
+from tpf_client.planner.leaves import Step
+from tpf_client.streaming.detection import Detected
+
+_HOW = {
+    "labels": "labels travel with the pages",
+    "freshness": "the server's answers change, without labels: HTTP tells for how long they hold",
+    "static": "nothing is labelled: the answer cannot change",
+}
+
+
+def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[Step]) -> str:
+    """How each dataset is labelled, and of each step of the plan whether it changes.
+
+    Args:
+        detected: how the datasets are labelled.
+        evaluation: the query, evaluated at least once.
+        plan: its steps.
+    """
+    parts = detected.parts or (detected,)
+    lines = [f"{part.source.url}: {_labelling(part)}" for part in parts]
+    for number, step in enumerate(plan, 1):
+        lines.append(f"{number}. {explain_plan([step]).removeprefix('1. ')}")
+        lines.append(f"   {_change(step, evaluation)}")
+    return "\n".join(lines)
+
+
+def _labelling(part: Detected) -> str:
+    if part.how != "rewriting":
+        return _HOW[part.how]
+    ways = [f"{each.method.name} with {each.labelling} labels" for each in part.annotations]
+    return f"patterns are rewritten: {', '.join(ways)}"
+
+
+def _change(step: Step, evaluation: Evaluation) -> str:
+    wanted = canonical(step.pattern)
+    fragments = [each for each in evaluation.fragments() if _belongs(each, wanted)]
+    facts = dict.fromkeys(quad for each in fragments for quad in each.quads())
+    held = evaluation.held
+    labels = [held.label(quad) for quad in facts if quad in held]
+    ends = [label.end for label in labels if label is not None]
+    if ends:
+        return (
+            f"dynamic: {len(ends)} of {len(labels)} facts are labelled; "
+            f"the first ends at {format_instant(min(ends))}"
+        )
+    if any(each.dynamic for each in fragments):
+        until = format_instant(min(each.fresh_until for each in fragments if each.dynamic))
+        return f"dynamic: its facts change, none has a label now; fresh until {until}"
+    if not facts:
+        return "nothing matches now, or nothing was asked for"
+    recheck = evaluation.freshness.static_recheck
+    again = "" if recheck is None else f"; asked for again after {recheck.total_seconds():g} s"
+    return f"static: none of {len(labels)} facts is labelled{again}"
+
+
+def _belongs(fragment: LiveFragment, wanted: QuadPattern) -> bool:
+    return all(
+        is_variable(term) or term == other
+        for term, other in zip(wanted, fragment.pattern, strict=True)
+    )
