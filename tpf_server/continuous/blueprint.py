@@ -8,10 +8,10 @@ from annotations.clock import Clock
 from annotations.terms import Term
 from tpf_server.continuous.service import ContinuousService, Policies
 from tpf_server.continuous.web import continuous_blueprint
-from tpf_server.cqels.engine import Engine, Limits
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.static_data import StoreGraph
 from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.registered_query import Limits as PeriodicLimits
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
@@ -33,14 +33,15 @@ def continuous_service(
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"
     by_clock = settings.stream_time == "clock"
+    limits = Limits(queries=settings.max_queries, window_rows=settings.max_window)
     engine = Engine(
         base=base,
-        limits=Limits(queries=settings.max_queries, window_rows=settings.max_window),
+        limits=limits,
         create_streams=settings.create_streams,
     )
     periodic = CsparqlEngine(
         base=base,
-        limits=PeriodicLimits(queries=settings.max_queries, window_elements=settings.max_window),
+        limits=limits,
         # The clock lets queries answer for empty windows, but no replay through years of nothing.
         eager=by_clock,
         skip_idle=not by_clock,

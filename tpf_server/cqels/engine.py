@@ -10,38 +10,29 @@ The engine has one thread and no clock: time is what the elements say, and what 
 import heapq
 import itertools
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
-from tpf_client.sparql.expressions.compiler import Environment
-from tpf_client.sparql.expressions.dates import DateTime
-from tpf_client.sparql.expressions.values import value_of
 from tpf_server.cqels.delivery import Callback, Emission, Results
-from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.errors import (
     ContinuousError,
     ElementError,
-    EngineClosedError,
-    LimitError,
-    UnknownGraphError,
-    UnknownQueryError,
     UnknownStreamError,
     WindowLimitError,
 )
 from tpf_server.cqels.feeds import Feeds
 from tpf_server.cqels.limits import Limits
-from tpf_server.cqels.parser import BASE, ContinuousQuery, parse
+from tpf_server.cqels.parser import BASE, parse
 from tpf_server.cqels.plan import Plan
 from tpf_server.cqels.plan_registry import PlanRegistry
+from tpf_server.cqels.query_engine import QueryEngine
 from tpf_server.cqels.records import RecordFeed
 from tpf_server.cqels.registered_query import RegisteredQuery
 from tpf_server.cqels.semantics import CQELS, Semantics
-from tpf_server.cqels.static_graphs import StaticGraphs
 from tpf_server.cqels.streams import Stream
 from tpf_server.cqels.timestamps import EPOCH, milliseconds
-from tpf_server.cqels.typed_terms import InliningTypedTerms
 from tpf_server.cqels.window_registry import WindowRegistry
 from tpf_server.cqels.windows.matchers import EncodedTriple
 from tpf_server.cqels.windows.window_input import WindowInput
@@ -53,7 +44,7 @@ _ADAPTATION: Final = 1024
 __all__ = ["Engine", "Limits", "RegisteredQuery"]
 
 
-class Engine(StaticGraphs):
+class Engine(QueryEngine[RegisteredQuery]):
     """Continuous queries over streams and static data.
 
     Args:
@@ -86,37 +77,31 @@ class Engine(StaticGraphs):
         share: bool = True,
         now: datetime = EPOCH,
     ) -> None:
-        super().__init__(base)
+        super().__init__(base, limits, require_graphs=require_graphs, now=now)
         self.semantics = semantics
         self.time: int | None = None
         self.arrivals = 0
         self.dropped = 0
-        self.limits = limits or Limits()
-        self.dictionary = InliningDictionary()
         self.streams: dict[Term, Stream] = {}
-        self.queries: dict[str, RegisteredQuery] = {}
         self._lateness = lateness
         self.reorders = bool(lateness)
         self._create_streams = create_streams
-        self._require_graphs = require_graphs
         self._windows = WindowRegistry(self.stream)
         self._plans = PlanRegistry(
             self._windows,
             self.static,
             self.dictionary,
-            Environment(InliningTypedTerms(self.dictionary), _date_time(now)),
+            self._environment,
             share=share,
         )
         self._late: list[tuple[int, int, Term, list[EncodedTriple]]] = []
         self._latest: int | None = None
         self._order = itertools.count()
-        self._names = itertools.count(1)
         self._feeds = Feeds()
         self._fed: list[tuple[Term, list[EncodedTriple]]] = []
         self._until_housekeeping = 1
         self._next_adaptation = 0
         self._swept = 0
-        self._closed = False
         self.static.on_change(self._refresh)
 
     def _refresh(self, graph: Term) -> None:
@@ -156,15 +141,10 @@ class Engine(StaticGraphs):
         """
         self._check_open()
         query = parse(text, self.base)
-        if len(self.queries) >= self.limits.queries:
-            raise LimitError(f"there are {len(self.queries)} queries already")
-        if name is None:
-            name = next(n for n in map(str, self._names) if n not in self.queries)
-        elif name in self.queries:
-            raise LimitError(f"there is a query {name!r} already")
+        name = self._free_name(name)
         for clause in query.windows:
             self.stream(clause.stream)
-        self._check_graphs(query)
+        self._check_graphs(query.query.dataset)
         registered = RegisteredQuery(
             name, query, callback, Results(self.limits.backlog), self._close_query
         )
@@ -185,13 +165,6 @@ class Engine(StaticGraphs):
         self.queries[name] = registered
         return registered
 
-    def _check_graphs(self, query: ContinuousQuery) -> None:
-        if not self._require_graphs:
-            return
-        for graph in (*query.query.dataset.named, *query.query.dataset.default):
-            if graph not in self.static.names:
-                raise UnknownGraphError(f"no static graph {graph} is loaded")
-
     def _close_query(self, registered: RegisteredQuery) -> None:
         if self.queries.pop(registered.name, None) is None:
             return
@@ -199,26 +172,6 @@ class Engine(StaticGraphs):
         self._plans.remove(registered)
         if registered.state == "running":
             registered.state = "closed"
-
-    def query(self, name: str) -> RegisteredQuery:
-        """The query of this name.
-
-        Raises:
-            UnknownQueryError: there is none.
-        """
-        if name not in self.queries:
-            raise UnknownQueryError(f"there is no query {name!r}")
-        return self.queries[name]
-
-    def close(self) -> None:
-        """Stop all queries."""
-        for registered in tuple(self.queries.values()):
-            registered.close()
-        self._closed = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise EngineClosedError("the engine is closed")
 
     # ----------------------------------------------------------------------------- streams
 
@@ -475,10 +428,3 @@ class Engine(StaticGraphs):
         if self._late:
             oldest.append(self._late[0][0])
         return min(oldest)
-
-
-def _date_time(instant: datetime) -> DateTime:
-    text = f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
-    value = value_of(Term(f'"{text}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'))
-    assert isinstance(value, DateTime)
-    return value

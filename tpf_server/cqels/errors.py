@@ -16,6 +16,7 @@ ServerError
     └── EngineClosedError            503  the engine was closed
 """
 
+from tpf_client.errors import QuerySyntaxError
 from tpf_server.errors import ServerError
 
 
@@ -36,11 +37,10 @@ class ContinuousSyntaxError(ContinuousQueryError):
     """A text that is not a continuous query.
 
     Args:
-        reason: what is wrong, in one line without the position.
-        text: the whole query.
-        position: index into `text` of the first character that does not fit.
+        error: what the parser found.
 
     Attributes:
+        reason: what is wrong, in one line without the position.
         line: number of the line, from 1.
         column: number of the column, from 1, in characters.
         pointed: the line of the query and, below it, a caret under the column.
@@ -48,20 +48,12 @@ class ContinuousSyntaxError(ContinuousQueryError):
 
     title = "Syntax error"
 
-    def __init__(self, reason: str, text: str, position: int) -> None:
-        position = max(0, min(position, len(text)))
-        start = text.rfind("\n", 0, position) + 1
-        end = text.find("\n", position)
-        source = text[start : len(text) if end < 0 else end].rstrip("\r")
-        self.reason = reason
-        self.position = position
-        self.line = text.count("\n", 0, position) + 1
-        self.column = position - start + 1
-        indent = "".join(
-            "\t" if character == "\t" else " " for character in source[: position - start]
-        )
-        self.pointed = f"{source}\n{indent}^"
-        super().__init__(f"line {self.line}, column {self.column}: {reason}")
+    def __init__(self, error: QuerySyntaxError) -> None:
+        self.reason = error.reason
+        self.line = error.line
+        self.column = error.column
+        self.pointed = error.pointed
+        super().__init__(str(error))
 
 
 class UnsupportedContinuousQueryError(ContinuousQueryError):

@@ -9,8 +9,9 @@ class Limits:
 
     Args:
         queries: registered at the same time.
-        window_rows: entries that the windows of one query may hold; looked at every 64 arrivals.
-        backlog: emissions that wait for a reader.
+        window_rows: entries that the windows of one query may hold; in CQELS-QL looked at every 64
+            arrivals.
+        backlog: emissions or answers that wait for a reader.
     """
 
     queries: int = 10_000

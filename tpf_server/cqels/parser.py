@@ -85,19 +85,12 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
         parser = CqelsParser(text, base)
         query = parser.query()
     except QuerySyntaxError as error:
-        raise ContinuousSyntaxError(error.reason, text, _position(text, error)) from error
+        raise ContinuousSyntaxError(error) from error
     except UnsupportedQueryError as error:
         raise UnsupportedContinuousQueryError(str(error)) from error
     if query.form == "DESCRIBE":
         raise UnsupportedContinuousQueryError("DESCRIBE cannot be evaluated continuously")
     return ContinuousQuery(query, tuple(parser.windows), text)
-
-
-def _position(text: str, error: QuerySyntaxError) -> int:
-    start = 0
-    for _ in range(error.line - 1):
-        start = text.index("\n", start) + 1
-    return start + error.column - 1
 
 
 class CqelsParser(QueryParser):

@@ -3,6 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from annotations.terms import Term
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.values import value_of
 from tpf_server.cqels.errors import TimestampError
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,3 +33,11 @@ def iso(at: int) -> str:
         .isoformat(timespec="milliseconds")
         .replace("+00:00", "Z")
     )
+
+
+def date_time(instant: datetime) -> DateTime:
+    """An instant as a value of SPARQL."""
+    text = f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
+    value = value_of(Term(f'"{text}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'))
+    assert isinstance(value, DateTime)
+    return value

@@ -8,43 +8,35 @@ The engine has one thread and no clock: time is what elements say, and what `adv
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from annotations.terms import QuadPattern, Term
 from tpf_client.errors import UnsupportedQueryError
-from tpf_client.sparql.expressions.compiler import Environment
-from tpf_client.sparql.expressions.dates import DateTime
-from tpf_client.sparql.expressions.values import value_of
-from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.errors import (
     BacklogError,
     ContinuousError,
     ElementError,
-    EngineClosedError,
     LimitError,
-    UnknownGraphError,
-    UnknownQueryError,
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
-from tpf_server.cqels.static_graphs import StaticGraphs
-from tpf_server.cqels.timestamps import milliseconds
-from tpf_server.cqels.typed_terms import InliningTypedTerms
+from tpf_server.cqels.limits import Limits
+from tpf_server.cqels.query_engine import QueryEngine
+from tpf_server.cqels.timestamps import EPOCH, milliseconds
 from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.native.contents import EncodedTriple
 from tpf_server.csparql.native.evaluation import Evaluation
 from tpf_server.csparql.native.leaves import has_static
 from tpf_server.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.csparql.parser import BASE, CsparqlQuery, parse
-from tpf_server.csparql.registered_query import Callback, Limits, RegisteredQuery
+from tpf_server.csparql.registered_query import Callback, RegisteredQuery
 from tpf_server.csparql.rules import RULES, Rule, optimised
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SWEEP: Final = 10_000
 
 
-class CsparqlEngine(StaticGraphs):
+class CsparqlEngine(QueryEngine[RegisteredQuery]):
     """C-SPARQL queries over streams and static data, on the native engine.
 
     Args:
@@ -76,35 +68,22 @@ class CsparqlEngine(StaticGraphs):
         require_graphs: bool = False,
         strict: bool = True,
         rules: tuple[Rule, ...] = RULES,
-        now: datetime = _EPOCH,
+        now: datetime = EPOCH,
     ) -> None:
-        super().__init__(base)
+        super().__init__(base, limits, require_graphs=require_graphs, now=now)
         self.time: int | None = None
         self.late = 0
         self.refused = 0
-        self.limits = limits or Limits()
-        self.dictionary = InliningDictionary()
-        self.queries: dict[str, RegisteredQuery] = {}
         self._lateness = lateness
         self._skip_idle = skip_idle
         self._eager = eager
-        self._require_graphs = require_graphs
         self._strict = strict
         self._rules = rules
-        value = value_of(
-            Term(
-                f'"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"'
-                "^^<http://www.w3.org/2001/XMLSchema#dateTime>"
-            )
-        )
-        assert isinstance(value, DateTime)
-        self._environment = Environment(InliningTypedTerms(self.dictionary), value)
         self._predicates: dict[Term, frozenset[Term]] = {}
         self._readers: dict[Term, list[RegisteredQuery]] = {}
         self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
         self._done: int | None = None
         self._swept = 0
-        self._closed = False
         self.static.on_change(self._refresh)
 
     def _refresh(self, name: Term) -> None:
@@ -150,16 +129,7 @@ class CsparqlEngine(StaticGraphs):
             raise UnsupportedContinuousQueryError(
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
             )
-        if len(self.queries) >= self.limits.queries:
-            raise LimitError(f"there are {len(self.queries)} queries already")
-        if query.registration is not None:
-            name = query.registration.name
-        elif name is None:
-            name = next(
-                str(n) for n in range(1, len(self.queries) + 2) if str(n) not in self.queries
-            )
-        if name in self.queries:
-            raise LimitError(f"there is a query {name!r} already")
+        name = self._free_name(name if query.registration is None else query.registration.name)
         registered = RegisteredQuery(
             name, query, self._evaluation(name, query), callback, self.limits.backlog, self._drop
         )
@@ -185,10 +155,7 @@ class CsparqlEngine(StaticGraphs):
         return initial, optimised(initial, self._rules)
 
     def _evaluation(self, name: str, query: CsparqlQuery) -> Evaluation:
-        if self._require_graphs:
-            for wanted in (*query.query.dataset.default, *query.query.dataset.named):
-                if wanted not in self.static.names:
-                    raise UnknownGraphError(f"no static graph {wanted} is loaded")
+        self._check_graphs(query.query.dataset)
         graph = optimised(operator_graph(query, self.static.names, self._knowledge()), self._rules)
         self.dictionary.now = None
         try:
@@ -265,16 +232,6 @@ class CsparqlEngine(StaticGraphs):
                         f"{maker.name} is a SELECT"
                     )
 
-    def query(self, name: str) -> RegisteredQuery:
-        """The query of this name.
-
-        Raises:
-            UnknownQueryError: there is none.
-        """
-        if name not in self.queries:
-            raise UnknownQueryError(f"there is no query {name!r}")
-        return self.queries[name]
-
     def unregister(self, name: str) -> None:
         """Stop the query of this name; those that read its stream go on and get nothing more.
 
@@ -291,16 +248,6 @@ class CsparqlEngine(StaticGraphs):
             self._readers[stream].remove(registered)
         if registered.state == "running":
             registered.state = "closed"
-
-    def close(self) -> None:
-        """Stop all queries."""
-        for registered in tuple(self.queries.values()):
-            registered.close()
-        self._closed = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise EngineClosedError("the engine is closed")
 
     # ----------------------------------------------------------------------------- streams
 
@@ -377,12 +324,12 @@ class CsparqlEngine(StaticGraphs):
                 )
             for triple in triples:
                 window.add(at, triple)
-            if registered.evaluation.held > self.limits.window_elements:
+            if registered.evaluation.held > self.limits.window_rows:
                 self._stop(
                     registered,
                     WindowLimitError(
                         f"the windows of {registered.name} hold more than "
-                        f"{self.limits.window_elements} elements"
+                        f"{self.limits.window_rows} elements"
                     ),
                 )
         self.late += late

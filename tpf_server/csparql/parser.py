@@ -119,8 +119,7 @@ def parse(text: str, base: str = BASE) -> CsparqlQuery:
         parser = CsparqlParser(text, base)
         query = parser.registered_query()
     except QuerySyntaxError as error:
-        position = sum(len(line) + 1 for line in text.split("\n")[: error.line - 1])
-        raise ContinuousSyntaxError(error.reason, text, position + error.column - 1) from error
+        raise ContinuousSyntaxError(error) from error
     except UnsupportedQueryError as error:
         raise UnsupportedContinuousQueryError(str(error)) from error
     return query

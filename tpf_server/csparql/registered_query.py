@@ -1,8 +1,7 @@
-"""A C-SPARQL query that runs, and what an engine allows."""
+"""A C-SPARQL query that runs."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from annotations.terms import Term
@@ -15,21 +14,6 @@ from tpf_server.csparql.parser import CsparqlQuery
 from tpf_server.csparql.windows import PhysicalWindow
 
 Callback = Callable[[Answer], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What an engine allows.
-
-    Args:
-        queries: registered at the same time.
-        window_elements: that the windows of one query may hold.
-        backlog: answers that wait for a reader.
-    """
-
-    queries: int = 1_000
-    window_elements: int = 10_000_000
-    backlog: int = 10_000
 
 
 class RegisteredQuery:

@@ -14,7 +14,6 @@ from tpf_server.cqels.errors import (
 from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.semantics import SEMANTICS
 from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.registered_query import Limits as PeriodicLimits
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
 BODY = "{ ?a <urn:p> ?b }"
@@ -199,7 +198,7 @@ def test_unknown_streams_and_graphs_are_made_or_refused():
 
 def test_a_window_over_its_limit_stops_its_query_and_no_other():
     engine = Engine(limits=Limits(window_rows=50))
-    periodic = CsparqlEngine(limits=PeriodicLimits(window_elements=50))
+    periodic = CsparqlEngine(limits=Limits(window_rows=50))
     native = [engine.register(f"SELECT ?a {{ STREAM <urn:{s}> [ALL] {BODY} }}") for s in "st"]
     stepped = [
         periodic.register(f"SELECT ?a FROM STREAM <urn:{s}> [RANGE 1h TUMBLING] {BODY}")

@@ -13,10 +13,10 @@ from tpf_server.cqels.errors import (
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
+from tpf_server.cqels.limits import Limits
 from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.csparql.files import play
-from tpf_server.csparql.registered_query import Limits
 
 P = "<http://e/p>"
 ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"
@@ -123,7 +123,7 @@ def test_streams_must_not_feed_themselves() -> None:
 
 
 def test_limits() -> None:
-    engine = CsparqlEngine(limits=Limits(queries=2, window_elements=3, backlog=2))
+    engine = CsparqlEngine(limits=Limits(queries=2, window_rows=3, backlog=2))
     small = engine.register(ALL, name="small")
     slow = engine.register("SELECT * FROM STREAM <http://e/t> [RANGE 2ms TUMBLING] { ?s ?p ?o }")
     with pytest.raises(LimitError):
