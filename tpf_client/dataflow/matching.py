@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.hash_join import put
 from tpf_client.dataflow.layout import Layout
 from tpf_client.dataflow.node import Node
 
@@ -20,15 +21,17 @@ class State:
     Attributes:
         count: how many copies there are.
         partners: how many right solutions match it.
-        shown: what was sent about it (`count`, whether it had partners), or ``None``.
+        shown: of how many copies something was sent.
+        had_partners: whether they had partners.
     """
 
-    __slots__ = ("count", "partners", "shown")
+    __slots__ = ("count", "had_partners", "partners", "shown")
 
     def __init__(self) -> None:
         self.count = 0
         self.partners = 0
-        self.shown: tuple[int, bool] | None = None
+        self.shown = 0
+        self.had_partners = False
 
 
 class Matching(Node):
@@ -50,6 +53,7 @@ class Matching(Node):
         self._left_key = how.left_key
         self._right_key = how.right_key
         self._pair = pair
+        self._hears = type(self).matched is not Matching.matched
         left.connect(self._push_left)
         right.connect(self._push_right)
 
@@ -67,57 +71,61 @@ class Matching(Node):
 
     def _push_left(self, solution: Solution, count: int) -> None:
         key = self._left_key(solution)
-        bucket = self._left.setdefault(key, {})
+        bucket = self._left.get(key)
+        if bucket is None:
+            bucket = self._left[key] = {}
         state = bucket.get(solution)
-        partners = self._right.get(key, {})
+        partners = self._right.get(key)
         if state is None:
             state = bucket[solution] = State()
-            state.partners = sum(
-                times for other, times in partners.items() if self._pair(solution, other)
-            )
+            if partners:
+                pair = self._pair
+                for other, times in partners.items():
+                    if pair(solution, other):
+                        state.partners += times
         state.count += count
         self._touched[solution] = (key, state)
-        for other, times in partners.items():
-            if self._pair(solution, other):
-                self.matched(solution, other, count * times)
+        if partners and self._hears:
+            for other, times in partners.items():
+                if self._pair(solution, other):
+                    self.matched(solution, other, count * times)
 
     def _push_right(self, solution: Solution, count: int) -> None:
         key = self._right_key(solution)
-        bucket = self._right.setdefault(key, {})
-        total = bucket.get(solution, 0) + count
-        if total:
-            bucket[solution] = total
-        else:
-            del bucket[solution]
-            if not bucket:
-                del self._right[key]
-        for other, state in self._left.get(key, {}).items():
-            if self._pair(other, solution):
+        put(self._right, key, solution, count)
+        bucket = self._left.get(key)
+        if not bucket:
+            return
+        pair = self._pair
+        for other, state in bucket.items():
+            if pair(other, solution):
                 state.partners += count
                 self._touched[other] = (key, state)
-                self.matched(other, solution, state.count * count)
+                if self._hears:
+                    self.matched(other, solution, state.count * count)
 
     def flush(self) -> None:
         """Send what changed about the left solutions that something happened to."""
         if not self._touched:
             return
         touched, self._touched = self._touched, {}
+        emit, render = self.emit, self.render
         for solution, (key, state) in touched.items():
-            now = (state.count, state.partners > 0)
-            if state.shown != now:
-                if state.shown is not None:
-                    self._send(solution, -state.shown[0], state.shown[1])
-                self._send(solution, *now)
-                state.shown = now
-            if not state.count:
-                bucket = self._left.get(key, {})
-                if bucket.get(solution) is state:
+            count, has_partners = state.count, state.partners > 0
+            if state.shown != count or state.had_partners != has_partners:
+                if state.shown:
+                    row = render(solution, state.had_partners)
+                    if row is not None:
+                        emit(row, -state.shown)
+                if count:
+                    row = render(solution, has_partners)
+                    if row is not None:
+                        emit(row, count)
+                state.shown = count
+                state.had_partners = has_partners
+            if not count:
+                bucket = self._left.get(key)
+                if bucket is not None and bucket.get(solution) is state:
                     del bucket[solution]
-                if not bucket:
-                    self._left.pop(key, None)
-
-    def _send(self, solution: Solution, count: int, has_partners: bool) -> None:
-        if count:
-            row = self.render(solution, has_partners)
-            if row is not None:
-                self.emit(row, count)
+                    if not bucket:
+                        del self._left[key]

@@ -129,9 +129,14 @@ class _Remembered(dict[int, tuple[Any, ...]]):
         self._descending = descending
 
     def __missing__(self, identifier: int) -> tuple[Any, ...]:
-        key = value_key(self._typed[identifier]) if identifier else (0,)
-        if self._descending:
-            key = tuple([_turned(part) for part in key])
+        value: Value | None = self._typed[identifier] if identifier else None
+        if type(value) is Decimal:
+            # What aggregates bring again and again.
+            key = (-3, 0, -1, value.copy_negate()) if self._descending else (3, 0, 1, value)
+        else:
+            key = (0,) if value is None else value_key(value)
+            if self._descending:
+                key = tuple([_turned(part) for part in key])
         if len(self) >= _REMEMBERED:
             self.clear()
         self[identifier] = key

@@ -20,6 +20,7 @@ from tpf_server.cqels.dictionary import (
     DECIMAL,
     INTEGER,
     MOST_INTEGER,
+    MOST_SCALE,
     MOST_UNSCALED,
     SCALE_BITS,
     TAG,
@@ -35,10 +36,19 @@ _SUPPORTED: Final = frozenset(
 _MOST_SCALE: Final = 18
 _SHIFT: Final = TAG_BITS + SCALE_BITS
 _MASK: Final = (1 << _SHIFT) - 1
-_SPECIALISATIONS: Final = 8
+_POWERS: Final[list[int]] = [10**power for power in range(MOST_SCALE + 1)]
+_SPECIALISATIONS: Final = 16
 
 Format = int
 """The tag, and for decimals the scale above it."""
+
+
+def aligned(identifier: TermId, scale: int) -> int | None:
+    """The unscaled value of a decimal at another scale; ``None`` if it is none or has more."""
+    more = scale - (identifier >> TAG_BITS & MOST_SCALE)
+    if identifier & TAG != DECIMAL or more < 0:
+        return None
+    return (identifier >> _SHIFT) * _POWERS[more]
 
 
 def format_of(identifier: TermId) -> Format:
@@ -141,6 +151,8 @@ class _Specialised:
         self._places = {
             name: place for each in expressions for name, place in compiler.places(each).items()
         }
+        self._scales = [0 for _ in self._places]
+        """The most digits behind the point that came in each place: fewer are filled up."""
         self._known: dict[tuple[Format, ...], Callable[[Solution], Any]] = {}
         self._current: Callable[[Solution], Any] = self._choose
 
@@ -149,7 +161,7 @@ class _Specialised:
         return lambda solution: self._current(solution)
 
     def _choose(self, solution: Solution) -> Any:
-        formats = tuple([format_of(solution[place]) for place in self._places.values()])
+        formats = tuple([self._format(n, solution[p]) for n, p in enumerate(self._places.values())])
         found = self._known.get(formats)
         if found is None:
             if len(self._known) >= _SPECIALISATIONS:
@@ -164,20 +176,18 @@ class _Specialised:
         self._current = found
         return found(solution)
 
+    def _format(self, number: int, identifier: TermId) -> Format:
+        format_ = format_of(identifier)
+        if format_ & TAG == DECIMAL:
+            scale = self._scales[number] = max(self._scales[number], format_ >> TAG_BITS)
+            return DECIMAL | scale << TAG_BITS
+        return format_
+
     def _generated(self, formats: dict[Variable, Format]) -> Callable[[Solution], Any]:
         writer = _Writer(self._compiler, formats)
         lines = ["def compute(row):"]
-        guards = []
         for name, format_ in formats.items():
-            variable = writer.names[name]
-            lines.append(f"    {variable} = row[{self._places[name]}]")
-            mask = _MASK if format_ & TAG == DECIMAL else TAG
-            guards.append(f"{variable} & {mask} != {format_}")
-        if guards:
-            lines += [f"    if {' or '.join(guards)}:", "        return choose(row)"]
-        for name, format_ in formats.items():
-            shift = _SHIFT if format_ & TAG == DECIMAL else TAG_BITS
-            lines.append(f"    {writer.names[name]} >>= {shift}")
+            lines += _unpacked(writer.names[name], self._places[name], format_)
         results = []
         for expression in self._expressions:
             result, tag, scale = writer.write(expression)
@@ -188,8 +198,34 @@ class _Specialised:
         lines += writer.lines
         whole = f"({', '.join(results)},)" if self._several else results[0]
         lines.append(f"    return {whole}")
-        space = {"choose": self._choose, "slow": self._slow, "without_zeros": without_zeros}
+        space = {
+            "choose": self._choose,
+            "slow": self._slow,
+            "aligned": aligned,
+            "without_zeros": without_zeros,
+        }
         return compiled("\n".join(lines), "compute", space)
+
+
+def _unpacked(variable: str, place: int, format_: Format) -> list[str]:
+    """Statements that take a number out of its identifier, or go elsewhere if it is another."""
+    lines = [f"    {variable} = row[{place}]"]
+    if format_ & TAG != DECIMAL:
+        return [
+            *lines,
+            f"    if {variable} & {TAG} != {format_}:",
+            "        return choose(row)",
+            f"    {variable} >>= {TAG_BITS}",
+        ]
+    return [
+        *lines,
+        f"    if {variable} & {_MASK} == {format_}:",
+        f"        {variable} >>= {_SHIFT}",
+        "    else:",
+        f"        {variable} = aligned({variable}, {format_ >> TAG_BITS})",
+        f"        if {variable} is None:",
+        "            return choose(row)",
+    ]
 
 
 class _Writer:

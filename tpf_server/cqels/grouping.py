@@ -61,6 +61,7 @@ class StreamGroup(Node):
         by_rows: bool,
     ) -> None:
         super().__init__((*keys, *(name for name, _ in aggregates)), frozenset(), monotone=False)
+        self.unique = None if by_rows else frozenset(keys)
         self._keyed = bool(keys)
         # Counting whole solutions needs no accumulator: a group knows how many it has.
         self._factories = [factory for _, factory in aggregates if factory is not None]

@@ -18,6 +18,8 @@ from tpf_server.cqels.dictionary import (
 )
 
 _SCALE: Final = (1 << SCALE_BITS) - 1
+# Most numbers with a fraction are amounts of money; more digits cost a new scale, once.
+_USUAL_SCALE: Final = 2
 # Quotients have no more digits behind the point.
 _DIGITS: Final = 18
 
@@ -27,7 +29,7 @@ class InlinedMedian(Median):
 
     def __init__(self, typed: TypedTerms) -> None:
         super().__init__(typed)
-        self._scale = 0
+        self._scale = _USUAL_SCALE
         self._inlined = True
 
     def key(self, argument: TermId) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from annotations.terms import Variable
-from tpf_client.sparql.algebra import BGP, Aggregate
+from tpf_client.sparql.algebra import BGP, Aggregate, Path
 
 
 def occurrences(value: Any) -> Counter[Variable]:
@@ -50,4 +50,15 @@ def counts_whole_rows(value: Any) -> bool:
         return any(counts_whole_rows(each) for each in value)
     if is_dataclass(value) and not isinstance(value, type):
         return any(counts_whole_rows(getattr(value, field.name)) for field in fields(value))
+    return False
+
+
+def has_paths(value: Any) -> bool:
+    """Whether there is a property path somewhere that is more than a sequence of patterns."""
+    if isinstance(value, tuple):
+        return any(has_paths(each) for each in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return isinstance(value, Path) or any(
+            has_paths(getattr(value, field.name)) for field in fields(value)
+        )
     return False

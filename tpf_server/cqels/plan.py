@@ -19,8 +19,10 @@ from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.delivery import Delivery, wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.grouping import build_group, emitting_group, simple_group
+from tpf_server.cqels.keyed_join import KeyedJoin, joins_by_key
 from tpf_server.cqels.leaves import ContinuousLeaves, Windows, pushable
 from tpf_server.cqels.multiway_join import MultiwayJoin
+from tpf_server.cqels.occurrences import has_paths
 from tpf_server.cqels.parser import ContinuousQuery
 from tpf_server.cqels.semantics import Semantics
 from tpf_server.cqels.static_cache import INSTANCE, Instance
@@ -41,9 +43,16 @@ class PlanBuilder(Builder):
         flow: Dataflow,
         environment: Environment,
         emitting: algebra.Group | None,
+        *,
+        paths: bool,
     ) -> None:
         super().__init__(leaves, flow, environment)
         self._emitting = emitting
+        self._follows_paths = paths
+
+    def seed(self, node: Node | None, names: Sequence[Variable]) -> Node | None:
+        """What spares work: nothing, but for paths, because windows and caches are at hand."""
+        return super().seed(node, names) if self._follows_paths else None
 
     def build(self, pattern: algebra.Pattern, seed: Node | None) -> Node:
         """The node of a pattern's solutions."""
@@ -63,6 +72,12 @@ class PlanBuilder(Builder):
             if condition not in inside:
                 node = self.filtered(node, condition)
         return node
+
+    def joined(self, left: Node, right: Node) -> Node:
+        """The join of two nodes; of two groupings by their keys at the end of a tick."""
+        if joins_by_key(left, right):
+            return self.flow.add(KeyedJoin(left, right))
+        return super().joined(left, right)
 
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """A grouping under HAVING: what depends on the keys alone is decided once for a group."""
@@ -135,7 +150,9 @@ class Plan:
             self._added,
         )
         emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
-        builder = PlanBuilder(self.leaves, self.flow, environment, emitting)
+        builder = PlanBuilder(
+            self.leaves, self.flow, environment, emitting, paths=has_paths(query.query)
+        )
         pattern: algebra.Pattern = query.query.pattern
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
