@@ -269,10 +269,13 @@ class Engine(QueryEngine[RegisteredQuery]):
         """Time passes without an arrival: elements that waited are processed, windows expire.
 
         What thereby comes into a result or goes from it is emitted by policies of difference.
+        With a lateness, stream time stays behind the instant by it, because elements may still
+        come.
         """
         self._check_open()
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
-        self._release(at - self._lateness if self._lateness else at)
+        at -= self._lateness
+        self._release(at)
         if self.time is not None and at <= self.time:
             return
         self._expire(at)

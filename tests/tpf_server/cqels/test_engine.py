@@ -110,6 +110,19 @@ def test_a_slide_moves_by_the_clock_too():
     assert rows(found) == [("<urn:n1>",)]
 
 
+def test_the_clock_leaves_late_elements_their_time():
+    engine = Engine(lateness=5)
+    found = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 2ms] { ?a <urn:p> ?b } }")
+    engine.push("urn:s", triple(1), 10)
+    engine.advance(12)
+    assert (engine.time, rows(found)) == (7, [])
+    engine.push("urn:s", triple(2), 9)
+    engine.advance(15)
+    assert (engine.time, rows(found)) == (10, [("<urn:n2>",), ("<urn:n1>",)])
+    engine.push("urn:s", triple(3), 9)
+    assert engine.dropped == 1
+
+
 @pytest.mark.parametrize("bad", ["soon", None, True, 1.5, datetime(2020, 1, 1)])  # noqa: DTZ001
 def test_what_is_no_instant(bad):
     with pytest.raises(TimestampError):
