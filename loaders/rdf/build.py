@@ -82,7 +82,7 @@ DEFAULT_SIZES = Sizes()
 def load_rdf_spark(
     files: Sequence[Path],
     store: Path,
-    context: "SparkContext",
+    context: "SparkContext | None",
     *,
     created: datetime,
     rejects: Path | None = None,
@@ -97,7 +97,7 @@ def load_rdf_spark(
     Args:
         files: RDF files, as `loaders.rdf.pieces.input_files` gives them.
         store: the directory of the store.
-        context: a Spark context.
+        context: a Spark context; ``None``: every task in this process.
         created: the instant of the content.
         rejects: file for what is malformed, one JSON object per line; ``None``: only counted.
         strict: stop at the first malformed line.

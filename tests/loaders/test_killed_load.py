@@ -31,8 +31,8 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     store = tmp_path / "store"
     old = index_files([source], store, created=created)
     with source.open("w") as file:
-        for n in range(300_000):
-            file.write(f'<http://e/s{n % 70_001}> <http://e/p{n % 7}> "value {n}" .\n')
+        for n in range(1_000_000):
+            file.write(f'<http://e/s{n % 70_001}> <http://e/p{n % 7}> "value {n % 300_007}" .\n')
     wanted = index_files([source], tmp_path / "reference", created=created)
     command = [
         sys.executable, "-c", "from loaders.cli import load; load()", "rdf", str(source), "-o",

@@ -5,7 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyoxigraph
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loaders.errors import InputError, OutputError
 from loaders.rdf.build import Sizes, load_rdf_spark
@@ -70,6 +73,50 @@ def test_one_process_writes_the_same_store(tmp_path: Path, graphs: bool) -> None
     assert content(summary.manifest) == reference(files, tmp_path)
     assert (summary.rejects, summary.predicates) == (0, 6)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
+
+
+NODES = st.one_of(
+    st.integers(0, 6).map("<http://e/{}>".format),
+    st.sampled_from(["_:a", "_:b", "<http://e/\u00e9>", "<http://e/🚂>", "<urn:x>"]),
+)
+VALUES = st.one_of(
+    NODES,
+    st.text(st.characters(codec="utf-8"), max_size=4).map(
+        lambda text: str(pyoxigraph.Literal(text))
+    ),
+    st.sampled_from(['"x"@EN-gb', '"1"^^<http://e/d>', "<<( <http://e/1> <http://e/p> _:a )>>"]),
+)
+LINES = st.builds(
+    "{} <http://p/{}> {} {} .".format, NODES, st.integers(0, 3), VALUES,
+    st.sampled_from(["", "<http://g/1>", "<http://g/2>", "_:g"]),
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.lists(LINES, max_size=25), min_size=1, max_size=3),
+    st.integers(20, 1500),
+    st.integers(3, 30),
+    st.integers(3, 30),
+    st.sampled_from([1, 9, 64]),
+)
+@settings(max_examples=20, deadline=None)
+def test_random_graphs_however_the_work_is_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    contents: list[list[str]],
+    piece_bytes: int,
+    chunk_quads: int,
+    range_rows: int,
+    key_bits: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("random")
+    files = []
+    for number, lines in enumerate(contents):
+        files.append(folder / f"{number}.nq")
+        files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sizes = Sizes(piece_bytes, chunk_quads, range_rows, 0, key_bits)
+    summary = load_rdf_spark(files, folder / "store", None, created=CREATED, sizes=sizes)
+    assert summary.rejects == 0
+    assert content(summary.manifest) == reference(files, folder)
 
 
 @pytest.mark.spark
