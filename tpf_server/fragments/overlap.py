@@ -6,7 +6,7 @@ there again. Hardly any dataset has such quads; so they are remembered one by on
 and a fragment costs nothing more where none of them matches its pattern.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from annotations.methods.base import NAMED_GRAPHS, FactPattern, Part
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
@@ -37,9 +37,8 @@ class Overlap:
             self._predicates[predicate] = known
         return known
 
-    def _see(self, quad: Quad) -> None:
-        if quad not in self._quads and self._static.count(QuadPattern(*quad)):
-            self._quads[quad] = None
+    def _see(self, quads: Sequence[Quad]) -> None:
+        self._quads.update(dict.fromkeys(self._static.held(quads)))
 
     def hidden(
         self, pattern: QuadPattern, parts: Iterable[Part], snapshot: Snapshot

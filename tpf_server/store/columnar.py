@@ -5,8 +5,9 @@ slice, at any depth. The file format is described in `tpf_server.store.layout`.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -24,7 +25,10 @@ from tpf_server.store.manifest import Manifest
 _MEMO_PATTERNS: Final = 1024
 _MEMO_LENGTH: Final = 4096
 """Characters of a pattern beyond which it is not remembered."""
+_PREDICATE_BIT: Final = 2
 _GRAPH_BIT: Final = 8
+_FEW: Final = 64
+"""Quads that are looked up one by one."""
 _new_quad = tuple.__new__
 
 
@@ -208,6 +212,50 @@ class ColumnarStore:
         bits = sum(1 << k for k, term in enumerate(pattern) if not is_variable(term))
         order = files.plans[bits if self._has_graphs else bits | _GRAPH_BIT].order
         return order.range_of([ids[layout.POSITIONS.index(p)] for p in order.name])[0] - matches.low
+
+    def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
+        """Those of these quads that are in the store: for many at once.
+
+        Raises:
+            StoreClosedError: the store has been closed.
+        """
+        files = self._files
+        if files is None:
+            raise StoreClosedError("the store has been closed")
+        # The ids of these terms: far more than the dictionary remembers.
+        id_of = cache(files.dictionary.id_of)
+        groups: dict[Term, list[Quad]] = {}
+        for quad in quads:
+            groups.setdefault(quad.predicate, []).append(quad)
+        found: list[Quad] = []
+        for predicate, some in groups.items():
+            likely = self._likely_held(files, id_of, predicate, some) if len(some) > _FEW else some
+            found += [quad for quad in likely if self.count(QuadPattern(*quad))]
+        return found
+
+    def _likely_held(
+        self,
+        files: _Files,
+        id_of: Callable[[str], int | None],
+        predicate: Term,
+        quads: list[Quad],
+    ) -> list[Quad]:
+        """Those of the quads with this predicate that the store holds in some graph."""
+        bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
+        order = files.plans[bits].order
+        number = id_of(predicate)
+        low, high = (0, 0) if number is None else order.range_of([number])
+        if low == high:
+            return []
+        # What has the predicate is in the order of objects, then subjects.
+        held = order.columns["o"][low:high].astype(np.uint64) << np.uint64(32)
+        held |= order.columns["s"][low:high]
+        wanted = np.array(
+            [(id_of(quad.object) or 0) << 32 | (id_of(quad.subject) or 0) for quad in quads],
+            dtype=np.uint64,
+        )
+        places = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+        return [quads[k] for k in np.flatnonzero(held[places] == wanted)]
 
     def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
         """Where the matches are."""

@@ -348,17 +348,20 @@ class FactIndex:
                 found.setdefault(self.rows.slot[row], set()).add(row)
         return found
 
-    def fact(self, row: int) -> Fact:
-        """The fact that a row holds."""
+    def quad(self, row: int) -> Quad:
+        """The quad of the fact that a row holds."""
         rows, slot = self.rows, self.rows.slot[row]
         text = rows.terms.text
-        quad = Quad(
+        return Quad(
             Term(text(rows.subject_of[slot])),
             Term(text(rows.predicate_of[slot])),
             Term(text(rows.object[row])),
             Term(text(rows.graph_of[slot])),
         )
-        return Fact(quad, label_of(rows.start[row], rows.end[row]))
+
+    def fact(self, row: int) -> Fact:
+        """The fact that a row holds."""
+        return Fact(self.quad(row), label_of(self.rows.start[row], self.rows.end[row]))
 
 
 @lru_cache(maxsize=65536)

@@ -23,6 +23,7 @@ from tpf_server.store.live_settings import LiveSettings
 from tpf_server.store.protocols import Receipt, Snapshot
 from tpf_server.store.sqlite_log import SqliteLog
 
+_SEEN_AT_ONCE = 1 << 17
 _PAUSE = 1_000_000
 """Microseconds between two batches that only let go of something."""
 POSTGRESQL = ("postgresql://", "postgres://")
@@ -70,7 +71,7 @@ class IndexedLiveStore:
         self._lock = threading.Lock()
         self._closed = False
         self._retire_from = 0
-        self._watchers: list[tuple[Callable[[Term], bool], Callable[[Quad], None]]] = []
+        self._watchers: list[tuple[Callable[[Term], bool], Callable[[Sequence[Quad]], None]]] = []
         self._cleaner = Cleaner(log, settings)
         made_with = log.setting("key", settings.key)
         if made_with != settings.key:
@@ -118,28 +119,41 @@ class IndexedLiveStore:
             self._index.settle()
         self._unwatched.grown(self._index.rows.live_rows)
 
-    def watch(self, predicates: Callable[[Term], bool], seen: Callable[[Quad], None]) -> None:
-        """Call `seen` with the quad of every fact that is there, and of every one that comes.
+    def watch(
+        self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
+    ) -> None:
+        """Call `seen` with the quads of the facts that are there, and of those that come.
 
         It may be called with a quad more than once, and from any thread; it must not call the
         store.
 
         Args:
             predicates: only facts with these predicates are of interest.
-            seen: what to call.
+            seen: what to call, with many quads at once.
         """
         with self._reading():
             self._watchers.append((predicates, seen))
             rows = self._index.rows
-            for row in filter(rows.row_in_use, range(len(rows.added))):
-                if predicates(Term(rows.terms.text(rows.predicate_of[rows.slot[row]]))):
-                    seen(self._index.fact(row).quad)
+            for first in range(0, len(rows.added), _SEEN_AT_ONCE):
+                seen(
+                    [
+                        self._index.quad(row)
+                        for row in range(first, min(first + _SEEN_AT_ONCE, len(rows.added)))
+                        if rows.row_in_use(row)
+                        and predicates(Term(rows.terms.text(rows.predicate_of[rows.slot[row]])))
+                    ]
+                )
 
     def _tell(self, record: Record) -> None:
         for predicates, seen in self._watchers:
-            for version in chain(record.added, (carried.version for carried in record.carried)):
-                if predicates(Term(version.predicate)):
-                    seen(Quad(*[Term(text) for text in version[2:6]]))
+            versions = chain(record.added, (carried.version for carried in record.carried))
+            seen(
+                [
+                    Quad(*[Term(text) for text in version[2:6]])
+                    for version in versions
+                    if predicates(Term(version.predicate))
+                ]
+            )
 
     def snapshot(self, instant: datetime) -> Snapshot:
         """The newest acknowledged state, at this instant."""

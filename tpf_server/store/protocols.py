@@ -34,6 +34,9 @@ class StaticStore(Protocol):
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
         """Where a quad that matches stands among the matches, in the order of `quads`."""
 
+    def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
+        """Those of these quads that are in the store: for many at once."""
+
     def close(self) -> None:
         """Let go of the files."""
 
@@ -109,15 +112,17 @@ class LiveStore(Protocol):
         Called with every request: cheap where there is nothing to do, bounded work otherwise.
         """
 
-    def watch(self, predicates: Callable[[Term], bool], seen: Callable[[Quad], None]) -> None:
-        """Call `seen` with the quad of every fact that is there, and of every one that comes.
+    def watch(
+        self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
+    ) -> None:
+        """Call `seen` with the quads of the facts that are there, and of those that come.
 
         It may be called with a quad more than once, and from any thread; it must not call the
         store.
 
         Args:
             predicates: only facts with these predicates are of interest.
-            seen: what to call.
+            seen: what to call, with many quads at once.
         """
 
     def close(self) -> None:
