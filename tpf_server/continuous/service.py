@@ -29,6 +29,7 @@ from tpf_server.cqels.errors import (
     UnknownQueryError,
     UnsupportedContinuousQueryError,
 )
+from tpf_server.cqels.parser import parse as parse_cqels
 from tpf_server.cqels.semantics import SEMANTICS
 from tpf_server.cqels.timestamps import iso, milliseconds
 from tpf_server.csparql.answers import Answer
@@ -322,6 +323,11 @@ class ContinuousService:
                     self._to_periodic(stream, rows, emission.at)
                     self._count(stream, rows)
 
+        if not parse_cqels(text, engine.base).windows:
+            raise UnsupportedContinuousQueryError(
+                "neither STREAM nor REGISTER: nothing would make this query emit; "
+                "the datasets answer such queries once"
+            )
         registered = engine.register(
             text, deliver, name=self._free_name(name), semantics=policy, into=into
         )

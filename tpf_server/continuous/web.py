@@ -20,6 +20,7 @@ import hmac
 import json
 import re
 import threading
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flask import Blueprint, Response, request, url_for
@@ -39,13 +40,17 @@ from tpf_server.errors import (
     BusyError,
     ForbiddenError,
     MediaTypeError,
+    MethodError,
     NotAcceptableError,
     RequestError,
     ServerError,
     UnauthorizedError,
 )
 from tpf_server.web.bodies import BodyReader
+from tpf_server.web.problems import PROBLEM
+from tpf_server.web.responses import JSON, json_answer, options
 
+_METHODS: Final = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 _OPTIONS: Final = frozenset({"name", "semantics", "into"})
 
 
@@ -67,18 +72,36 @@ def continuous_blueprint(
     """
     views = _Views(service, bodies, token, followers)
     blueprint = Blueprint("continuous", __name__)
-    for rule, view, methods in (
-        ("/streams", views.streams, ["GET"]),
-        ("/streams/<path:name>", views.stream, ["PUT", "POST"]),
-        ("/queries", views.queries, ["GET"]),
-        ("/queries", views.register, ["POST"]),
-        ("/queries/<name>", views.query, ["GET"]),
-        ("/queries/<name>", views.delete, ["DELETE"]),
-        ("/queries/<name>/results", views.results, ["GET"]),
+    for endpoint, rule, by_method in (
+        ("streams", "/streams", {"GET": views.streams}),
+        ("stream", "/streams/<path:name>", {"PUT": views.stream, "POST": views.stream}),
+        ("queries", "/queries", {"GET": views.queries, "POST": views.register}),
+        ("query", "/queries/<name>", {"GET": views.query, "DELETE": views.delete}),
+        ("results", "/queries/<name>/results", {"GET": views.results}),
     ):
-        blueprint.add_url_rule(rule, view.__name__, view, methods=methods)
+        blueprint.add_url_rule(
+            rule,
+            endpoint,
+            _by_method(by_method),
+            methods=_METHODS,
+            provide_automatic_options=False,
+        )
     blueprint.register_error_handler(ServerError, _problem)
     return blueprint
+
+
+def _by_method(views: Mapping[str, Callable[..., Response]]) -> Callable[..., Response]:
+    """A view that chooses another one by the method of the request."""
+    allowed = (*views, *(["HEAD"] if "GET" in views else []), "OPTIONS")
+
+    def answer(**arguments: str) -> Response:
+        if request.method == "OPTIONS":
+            return options(allowed)
+        if request.method not in allowed:
+            raise MethodError(request.method, allowed)
+        return views["GET" if request.method == "HEAD" else request.method](**arguments)
+
+    return answer
 
 
 def _problem(error: ServerError) -> Response:
@@ -90,13 +113,13 @@ def _problem(error: ServerError) -> Response:
     }
     if isinstance(error, ContinuousSyntaxError):
         problem.update(line=error.line, column=error.column, pointed=error.pointed)
-    response = _json(problem, error.status, "application/problem+json")
+    response = _json(problem, error.status, PROBLEM)
     response.headers.update(error.headers)
     return response
 
 
-def _json(value: Any, status: int = 200, media_type: str = "application/json") -> Response:
-    response = Response(json.dumps(value), status, content_type=media_type)
+def _json(value: object, status: int = 200, media_type: str = JSON) -> Response:
+    response = json_answer(value, status, media_type)
     response.headers["Cache-Control"] = "no-store"
     return response
 

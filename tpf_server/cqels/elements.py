@@ -203,7 +203,8 @@ def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
     """
     graphs: dict[str, list[tuple[Term, Term, Term]]] = {}
     try:
-        for quad in ox.parse(body, format=rdf_format):
+        # Blank nodes of two bodies are different nodes.
+        for quad in ox.parse(body, format=rdf_format, rename_blank_nodes=True):
             terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
             graphs.setdefault(str(quad.graph_name), []).append(terms)
     except SyntaxError as error:

@@ -491,3 +491,47 @@ def test_a_put_may_bring_elements(site):
     assert (made.status_code, made.json()["accepted"]) == (200, 1)
     fresh = site.session.put(f"{ROOT}/streams/fresh", body, headers=TOKEN | NDJSON)
     assert fresh.status_code == 201
+
+
+def test_methods(site):
+    site.register()
+    for path, allowed in (
+        ("streams", "GET, HEAD, OPTIONS"),
+        ("streams/s", "PUT, POST, OPTIONS"),
+        ("queries", "GET, POST, HEAD, OPTIONS"),
+        ("queries/1", "GET, DELETE, HEAD, OPTIONS"),
+        ("queries/1/results", "GET, HEAD, OPTIONS"),
+    ):
+        refused = site.session.patch(f"{ROOT}/{path}", headers=TOKEN)
+        assert (refused.status_code, refused.headers["Allow"]) == (405, allowed)
+        asked = site.session.options(f"{ROOT}/{path}")
+        assert (asked.status_code, asked.headers["Allow"]) == (204, allowed)
+
+
+def test_head_of_results_keeps_no_place():
+    site = Site(followers=1)
+    site.register()
+    for _ in range(3):
+        assert site.session.head(f"{ROOT}/queries/1/results").status_code == 200
+    following = site.results(stream=True)
+    assert following.status_code == 200
+    following.close()
+
+
+def test_a_query_without_streams_is_no_continuous_query(site):
+    refused = site.register("SELECT * { ?s ?p ?o }")
+    assert refused.status_code == 422
+    assert "nothing would make this query emit" in refused.json()["detail"]
+
+
+def test_blank_nodes_of_two_bodies_are_two(site):
+    site.register(
+        "SELECT ?a ?b { STREAM <http://localhost/s> [ALL] { ?a <urn:p> ?x . ?b <urn:q> ?y } }"
+    )
+    turtle = TOKEN | {"Content-Type": "text/turtle"}
+    for predicate in "pq":
+        body = f"_:same <urn:{predicate}> 1 .".encode()
+        site.session.post(f"{ROOT}/streams/s", body, headers=turtle)
+    (found,) = events(site.results(params={"follow": "false"}))
+    (row,) = found["added"]
+    assert row["a"] != row["b"]
