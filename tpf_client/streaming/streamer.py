@@ -22,6 +22,9 @@ from tpf_client.streaming.detection import Detected, detect_all
 from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.validity import Span, Validity
 
+LEAST_TERMS = 10_000
+"""So many terms are never too many to keep."""
+
 Row: TypeAlias = tuple[Term | None, ...]
 Build: TypeAlias = Callable[[FragmentLeaves, Evaluation], Output]
 """Builds the dataflow of a query on its leaves."""
@@ -167,13 +170,13 @@ class Streamer:
         before: list[Row] | None = None
         while True:
             try:
+                detected = running.detected
                 if not first and self._should_check(running, checked_at):
                     checked_at = running.now()
-                    found = self._driver.run(self._detect())
-                    fresh = running.detected.extended(found)
-                    if not fresh.like(running.detected):
-                        before = running.rows() if before is None else before
-                        running = self._start(fresh)
+                    detected = detected.extended(self._driver.run(self._detect()))
+                if not detected.like(running.detected) or running.outgrown:
+                    before = running.told_rows() if before is None else before
+                    running = self._start(detected)
                 at = running.evaluation.bring_up_to(running.now())
             except SourceError as error:
                 if first or self._past is not None:
@@ -182,12 +185,13 @@ class Streamer:
                 pause = self._schedule.pause(failures)
                 again = running.now() + pause
                 over = self._is_over(again)
-                yield self._failure(running, error, None if over else again)
+                yield self._failure(running, error, None if over else again, before)
                 if over:
                     return
                 yield self._clock.now() + pause
                 continue
             self.evaluations += 1
+            running.measure()
             tick = self._tick(running, at, before)
             before = None
             instant = self._next(tick, checked_at)
@@ -258,17 +262,27 @@ class Streamer:
             dynamic=running.detected.how != "static",
         )
 
-    def _failure(self, running: "_Running", error: SourceError, again: datetime | None) -> Tick:
+    def _failure(
+        self,
+        running: "_Running",
+        error: SourceError,
+        again: datetime | None,
+        before: list[Row] | None,
+    ) -> Tick:
         running.hold_back()
         now = running.now()
+
+        def told() -> list[Row]:
+            return running.told_rows() if before is None else before
+
         return Tick(
             now,
             running.output.variables,
             added=[],
             spans=[],
             removed=[],
-            answer=running.told_rows,
-            timed_answer=lambda: [(row, Span(None, now)) for row in running.told_rows()],
+            answer=told,
+            timed_answer=lambda: [(row, Span(None, now)) for row in told()],
             valid_until=None,
             error=error,
             wakes_at=again,
@@ -285,6 +299,23 @@ class _Running:
     output: Output
     validity: Validity
     held_back: Counter[Solution] = field(default_factory=Counter)
+    terms: int | None = None
+    """How many terms its first evaluation met."""
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether most of the terms that it knows are surely gone.
+
+        Identifiers of terms are for good in a dataflow, because they are everywhere in it. So a
+        query that has met many new terms is planned anew, which costs a first evaluation.
+        """
+        known = len(self.evaluation.dictionary)
+        return self.terms is not None and known > 2 * max(self.terms, LEAST_TERMS)
+
+    def measure(self) -> None:
+        """Take note of an evaluation that succeeded."""
+        if self.terms is None:
+            self.terms = len(self.evaluation.dictionary)
 
     def now(self) -> datetime:
         """The present instant on the server's clock."""
