@@ -29,11 +29,12 @@ def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) ->
     app.extensions["tpf_server"] = site
     if settings.continuous:
         # A plain server does not load the engine.
-        from tpf_server.continuous.blueprint import continuous_queries, continuous_service
+        from tpf_server.continuous.assembly import continuous_service
+        from tpf_server.continuous.web import continuous_blueprint
 
         service = continuous_service(settings, datasets, clock)
         app.extensions["tpf_server.continuous"] = service
-        app.register_blueprint(continuous_queries(settings, service, site.bodies))
+        app.register_blueprint(continuous_blueprint(service, site.bodies, settings))
     routes(app, site)
     return app
 

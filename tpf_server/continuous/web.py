@@ -22,8 +22,9 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
-from flask import Blueprint, Response, request, url_for
+from flask import Blueprint, Response, request
 
 from tpf_server.continuous.emissions import EVENTS, NDJSON, as_events, as_lines
 from tpf_server.continuous.service import ContinuousService
@@ -46,6 +47,8 @@ from tpf_server.errors import (
     ServerError,
     UnauthorizedError,
 )
+from tpf_server.settings import Settings
+from tpf_server.web.addresses import base_of
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.problems import PROBLEM
 from tpf_server.web.responses import JSON, json_answer, options
@@ -55,22 +58,17 @@ _OPTIONS: Final = frozenset({"name", "semantics", "into"})
 
 
 def continuous_blueprint(
-    service: ContinuousService,
-    bodies: BodyReader,
-    *,
-    token: str | None = None,
-    followers: int = 256,
+    service: ContinuousService, bodies: BodyReader, settings: Settings
 ) -> Blueprint:
     """The rules of continuous queries, for `Flask.register_blueprint`.
 
     Args:
         service: what they work on.
         bodies: reads the bodies of requests.
-        token: what callers must show to register, delete and push (``Authorization: Bearer``);
-            without one these are off.
-        followers: how many readers may follow results at the same time; each holds a thread.
+        settings: of the server. Without a `publish_token` nobody may register, delete or push;
+            each reader that follows results holds a thread, so no more than `followers` may.
     """
-    views = _Views(service, bodies, token, followers)
+    views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
     for endpoint, rule, by_method in (
         ("streams", "/streams", {"GET": views.streams}),
@@ -125,21 +123,19 @@ def _json(value: object, status: int = 200, media_type: str = JSON) -> Response:
 
 
 class _Views:
-    def __init__(
-        self, service: ContinuousService, bodies: BodyReader, token: str | None, followers: int
-    ) -> None:
+    def __init__(self, service: ContinuousService, bodies: BodyReader, settings: Settings) -> None:
         self._service = service
         self._bodies = bodies
-        self._token = token
-        self._followers = followers
-        self._free = threading.BoundedSemaphore(followers)
+        self._settings = settings
+        self._free = threading.BoundedSemaphore(settings.followers)
 
     def _authorize(self) -> None:
-        if self._token is None:
+        token = self._settings.publish_token
+        if not token:
             raise ForbiddenError("no token is set, so that nobody may change anything")
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(
-            shown.strip().encode(), self._token.encode()
+            shown.strip().encode(), token.encode()
         ):
             raise UnauthorizedError("a bearer token is needed")
 
@@ -208,7 +204,7 @@ class _Views:
         return _json({"queries": found})
 
     def _url(self, name: str) -> str:
-        return url_for("continuous.query", name=name)
+        return f"{base_of(request.environ, self._settings)}queries/{quote(name)}"
 
     def register(self) -> Response:
         """Start a query."""
@@ -261,7 +257,7 @@ class _Views:
             raise NotAcceptableError(f"results come as {EVENTS} or {NDJSON}")
         if follow and not self._free.acquire(blocking=False):
             raise BusyError(
-                f"{self._followers} readers follow results already; "
+                f"{self._settings.followers} readers follow results already; "
                 "try again, or ask from time to time with ?follow=false"
             )
         chunks = (as_events if accepted == EVENTS else as_lines)(hosted, after, follow=follow)

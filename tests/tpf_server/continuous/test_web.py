@@ -14,6 +14,7 @@ from tpf_server.continuous.service import ContinuousService, Policies
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.cqels.engine import Engine, Limits
 from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 
 ROOT = "http://server.test"
@@ -35,7 +36,9 @@ class Site:
         app = Flask("test")
         app.register_blueprint(
             continuous_blueprint(
-                self.service, BodyReader(10_000), token="secret", followers=followers
+                self.service,
+                BodyReader(10_000),
+                Settings(base_url=ROOT, publish_token="secret", followers=followers),
             )
         )
         self.session = requests.Session()
@@ -68,7 +71,7 @@ def site():
 def test_from_push_to_results(site):
     created = site.register(name="mine")
     assert created.status_code == 201
-    assert created.headers["Location"].endswith("/queries/mine")
+    assert created.headers["Location"] == f"{ROOT}/queries/mine"
     assert created.json()["variables"] == ["a", "b"]
     pushed = site.push(element(1), element(2, b='"2"'))
     assert pushed.json() == {"accepted": 2, "dropped": 0, "late": 0, "refused": []}
@@ -271,7 +274,7 @@ def test_a_stopped_query_ends_with_an_error_event():
 def test_without_a_token_nothing_can_be_changed():
     site = Site()
     app = Flask("test")
-    app.register_blueprint(continuous_blueprint(site.service, BodyReader(10)))
+    app.register_blueprint(continuous_blueprint(site.service, BodyReader(10), Settings()))
     session = requests.Session()
     session.mount(ROOT, WsgiAdapter(app))
     assert session.post(f"{ROOT}/queries", QUERY.encode(), headers=TOKEN).status_code == 403

@@ -1,20 +1,16 @@
-"""Puts continuous queries into the server, where the setting ``continuous`` asks for them."""
+"""The service of a server: both engines, with its datasets and settings."""
 
 from collections.abc import Iterable
-
-from flask import Blueprint
 
 from annotations.clock import Clock
 from annotations.terms import Term
 from tpf_server.continuous.service import ContinuousService, Policies
-from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.static_data import StoreGraph
 from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import Settings
-from tpf_server.web.bodies import BodyReader
 
 
 def continuous_service(
@@ -62,18 +58,3 @@ def continuous_service(
         rows=settings.max_result_rows,
     )
     return ContinuousService(engine, periodic, clock, policies)
-
-
-def continuous_queries(
-    settings: Settings, service: ContinuousService, bodies: BodyReader
-) -> Blueprint:
-    """The rules of ``/streams`` and ``/queries``.
-
-    Args:
-        settings: the server's settings.
-        service: what they work on.
-        bodies: reads the bodies of requests.
-    """
-    return continuous_blueprint(
-        service, bodies, token=settings.publish_token or None, followers=settings.followers
-    )
