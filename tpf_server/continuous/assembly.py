@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from annotations.clock import Clock
 from annotations.terms import Term
-from tpf_server.continuous.service import ContinuousService, Policies
+from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.service import ContinuousService
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.static_data import StoreGraph

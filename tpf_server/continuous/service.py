@@ -1,23 +1,19 @@
-"""Continuous queries for many callers at once: two engines, one lock, a log for each query.
+"""Continuous queries for many callers at once: two engines, one lock, a log for each query."""
 
-An element goes to both engines, and so does what their queries make of it: a stream that a query of
-one language makes can be read by queries of the other. Elements come to the engines in the order of
-time; C-SPARQL answers for what was before an element are there before it.
-"""
-
-import heapq
 import itertools
 import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from annotations.clock import Clock
 from annotations.terms import Term
 from tpf_server.continuous.hosted import HostedQuery, relation_of
 from tpf_server.continuous.languages import CSPARQL, is_csparql
+from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.result_log import ResultLog
+from tpf_server.continuous.streams import SharedStreams
 from tpf_server.cqels.delivery import Emission
 from tpf_server.cqels.elements import Element
 from tpf_server.cqels.engine import Engine
@@ -35,8 +31,6 @@ from tpf_server.cqels.timestamps import iso, milliseconds
 from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.csparql.parser import parse as parse_csparql
-
-StreamTime = Literal["clock", "elements"]
 
 _BATCHES: Final = 10_000
 """How many batches are remembered by their identifiers."""
@@ -66,37 +60,6 @@ class Receipt:
     repeated: bool = False
 
 
-@dataclass(slots=True)
-class StreamCount:
-    """How much came through a stream."""
-
-    elements: int = 0
-    triples: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Policies:
-    """How the service treats time, elements and readers.
-
-    Args:
-        time: what moves the time of streams: ``elements`` only, or the ``clock`` too, so that
-            windows close and queries are evaluated although nothing comes.
-        delay: milliseconds by which stream time stays behind the clock: how long elements may be
-            under way.
-        lateness: milliseconds that elements wait, to be put in the order of their timestamps.
-        whole_batches: refuse a batch with a malformed element whole, instead of that element alone.
-        backlog: emissions that are kept of each query.
-        rows: rows that these may have together.
-    """
-
-    time: StreamTime = "clock"
-    delay: int = 500
-    lateness: int = 0
-    whole_batches: bool = True
-    backlog: int = 10_000
-    rows: int = 100_000
-
-
 class ContinuousService:
     """Engines that several threads use.
 
@@ -118,14 +81,11 @@ class ContinuousService:
         self._periodic = periodic
         self._clock = clock
         self._policies = policies or Policies()
+        self._streams = SharedStreams(engine, periodic, self._policies.lateness)
         self._lock = threading.RLock()
         self._queries: dict[str, HostedQuery] = {}
         self._numbers = itertools.count(1)
-        self._counts: dict[Term, StreamCount] = {}
-        self._waiting: list[tuple[int, int, Term, Sequence[Sequence[str]]]] = []
-        self._order = itertools.count()
         self._batches: dict[tuple[Term, str], Receipt] = {}
-        self._latest: int | None = None
         self._closed = False
 
     @property
@@ -138,22 +98,12 @@ class ContinuousService:
     def create_stream(self, name: str) -> bool:
         """Make a stream; whether it is new."""
         with self._lock:
-            known = len(self._engine.streams)
-            self._engine.create_stream(name)
-            return len(self._engine.streams) > known
+            return self._streams.create(name)
 
     def streams(self) -> list[dict[str, Any]]:
         """The streams, with how much came through them."""
         with self._lock:
-            none = StreamCount()
-            return [
-                {
-                    "stream": name[1:-1],
-                    "elements": self._counts.get(name, none).elements,
-                    "triples": self._counts.get(name, none).triples,
-                }
-                for name in self._engine.streams
-            ]
+            return self._streams.listed()
 
     def push(
         self, stream: str, elements: Sequence[Element | ElementError], *, batch: str | None = None
@@ -184,7 +134,7 @@ class ContinuousService:
             accepted = 0
             for each in checked:
                 if isinstance(each, Element):
-                    self._arrive(name, each.triples, each.at)
+                    self._streams.arrive(name, each.triples, each.at)
                     accepted += 1
             self._settle()
             dropped = self._engine.dropped - dropped
@@ -205,39 +155,6 @@ class ContinuousService:
             return ElementError(f"{iso(element.at)} is in the future", element.line)
         return element
 
-    def _arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
-        if not self._policies.lateness:
-            self._deliver(stream, triples, at)
-            return
-        heapq.heappush(self._waiting, (at, next(self._order), stream, triples))
-        self._latest = at if self._latest is None else max(self._latest, at)
-        self._release(self._latest - self._policies.lateness)
-
-    def _release(self, until: int) -> None:
-        while self._waiting and self._waiting[0][0] <= until:
-            at, _, stream, triples = heapq.heappop(self._waiting)
-            self._deliver(stream, triples, at)
-
-    def _deliver(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
-        # First what was before this element, which C-SPARQL makes streams of.
-        self._to_periodic(stream, triples, at)
-        self._to_engine(stream, triples, at)
-        self._count(stream, triples)
-
-    def _to_engine(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
-        # Where nobody asks, nothing is to be encoded.
-        if self._engine.queries:
-            self._engine.push(stream, triples, at)
-
-    def _to_periodic(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
-        if self._periodic.queries:
-            self._periodic.push(stream, triples, at)
-
-    def _count(self, stream: Term, triples: Sequence[Sequence[str]]) -> None:
-        count = self._counts.setdefault(stream, StreamCount())
-        count.elements += 1
-        count.triples += len(triples)
-
     def advance(self) -> None:
         """Let the engines know what time it is, where the clock moves the time of streams."""
         policies = self._policies
@@ -247,15 +164,7 @@ class ContinuousService:
             if self._closed:
                 return
             until = self.now - max(policies.delay, policies.lateness)
-            self._release(until)
-            # What C-SPARQL answers for earlier instants, CQELS-QL must see before `until`; and what
-            # that makes of it then, C-SPARQL must see before it answers for `until`.
-            if self._periodic.queries:
-                self._periodic.advance(until - 1)
-            if self._engine.queries:
-                self._engine.advance(until)
-            if self._periodic.queries:
-                self._periodic.advance(until)
+            self._streams.advance(until)
             self._settle()
 
     # ----------------------------------------------------------------------------- queries
@@ -318,10 +227,8 @@ class ContinuousService:
             log.append(emission)
             for stream in target:
                 if emission.rows:
-                    # The engine itself gives it to its own queries.
                     rows = [tuple(str(term) for term in row) for row in emission.rows]
-                    self._to_periodic(stream, rows, emission.at)
-                    self._count(stream, rows)
+                    self._streams.made_by_engine(stream, rows, emission.at)
 
         if not parse_cqels(text, engine.base).windows:
             raise UnsupportedContinuousQueryError(
@@ -358,10 +265,8 @@ class ContinuousService:
         def deliver(answer: Answer) -> None:
             log.append(Emission(next(numbers), answer.at, answer.rows))
             if registered.stream is not None and answer.form != "SELECT" and answer.rows:
-                # Its own engine gives it to its own queries.
                 rows = [tuple(str(term) for term in row) for row in answer.rows]
-                self._to_engine(registered.stream, rows, answer.at)
-                self._count(registered.stream, rows)
+                self._streams.made_by_periodic(registered.stream, rows, answer.at)
 
         registered = self._periodic.register(text, deliver, name=called)
         if registered.stream is not None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from annotations.clock import ManualClock
 from annotations.terms import Term
-from tpf_server.continuous.service import ContinuousService, Policies
+from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.ticker import Ticker
 from tpf_server.cqels.elements import Element
 from tpf_server.cqels.engine import Engine

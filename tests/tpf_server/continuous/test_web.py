@@ -10,7 +10,8 @@ from flask import Flask
 
 from annotations.clock import ManualClock
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.service import ContinuousService, Policies
+from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
 from tpf_server.cqels.engine import Engine, Limits
 from tpf_server.csparql.engine import CsparqlEngine

@@ -1,0 +1,32 @@
+"""How a service of continuous queries treats time, elements and readers.
+
+See ``docs/continuous-queries.md`` for each with what it means in both languages.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+StreamTime: TypeAlias = Literal["clock", "elements"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """How the service treats time, elements and readers.
+
+    Args:
+        time: what moves the time of streams: ``elements`` only, or the ``clock`` too, so that
+            windows close and queries are evaluated although nothing comes.
+        delay: milliseconds by which stream time stays behind the clock: how long elements may be
+            under way.
+        lateness: milliseconds that elements wait, to be put in the order of their timestamps.
+        whole_batches: refuse a batch with a malformed element whole, instead of that element alone.
+        backlog: emissions that are kept of each query.
+        rows: rows that these may have together.
+    """
+
+    time: StreamTime = "clock"
+    delay: int = 500
+    lateness: int = 0
+    whole_batches: bool = True
+    backlog: int = 10_000
+    rows: int = 100_000

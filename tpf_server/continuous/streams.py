@@ -1,0 +1,119 @@
+"""The streams that both engines share.
+
+An element goes to both engines, and so does what their queries make of it: a stream that a query of
+one language makes can be read by queries of the other. Elements come to the engines in the order of
+time; C-SPARQL answers for what was before an element are there before it.
+"""
+
+import heapq
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from annotations.terms import Term
+from tpf_server.cqels.engine import Engine
+from tpf_server.csparql.engine import CsparqlEngine
+
+Triples = Sequence[Sequence[str]]
+
+
+@dataclass(slots=True)
+class StreamCount:
+    """How much came through a stream."""
+
+    elements: int = 0
+    triples: int = 0
+
+
+class SharedStreams:
+    """Gives elements to two engines, in one thread.
+
+    Args:
+        engine: for CQELS-QL; it knows which streams there are.
+        periodic: for C-SPARQL.
+        lateness: milliseconds that elements wait, to be put in the order of their timestamps.
+    """
+
+    def __init__(self, engine: Engine, periodic: CsparqlEngine, lateness: int) -> None:
+        self._engine = engine
+        self._periodic = periodic
+        self._lateness = lateness
+        self._counts: dict[Term, StreamCount] = {}
+        self._waiting: list[tuple[int, int, Term, Triples]] = []
+        self._order = itertools.count()
+        self._latest: int | None = None
+
+    def create(self, name: str) -> bool:
+        """Make a stream; whether it is new."""
+        known = len(self._engine.streams)
+        self._engine.create_stream(name)
+        return len(self._engine.streams) > known
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The streams, with how much came through them."""
+        none = StreamCount()
+        return [
+            {
+                "stream": name[1:-1],
+                "elements": self._counts.get(name, none).elements,
+                "triples": self._counts.get(name, none).triples,
+            }
+            for name in self._engine.streams
+        ]
+
+    def arrive(self, stream: Term, triples: Triples, at: int) -> None:
+        """An element arrives from outside."""
+        if not self._lateness:
+            self._deliver(stream, triples, at)
+            return
+        heapq.heappush(self._waiting, (at, next(self._order), stream, triples))
+        self._latest = at if self._latest is None else max(self._latest, at)
+        self._release(self._latest - self._lateness)
+
+    def _release(self, until: int) -> None:
+        while self._waiting and self._waiting[0][0] <= until:
+            at, _, stream, triples = heapq.heappop(self._waiting)
+            self._deliver(stream, triples, at)
+
+    def _deliver(self, stream: Term, triples: Triples, at: int) -> None:
+        # First what was before this element, which C-SPARQL makes streams of.
+        self._to_periodic(stream, triples, at)
+        self._to_engine(stream, triples, at)
+        self._count(stream, triples)
+
+    def made_by_engine(self, stream: Term, triples: Triples, at: int) -> None:
+        """A query in CQELS-QL made an element; its own engine has given it to its own queries."""
+        self._to_periodic(stream, triples, at)
+        self._count(stream, triples)
+
+    def made_by_periodic(self, stream: Term, triples: Triples, at: int) -> None:
+        """A query in C-SPARQL made an element; its own engine gives it to its own queries."""
+        self._to_engine(stream, triples, at)
+        self._count(stream, triples)
+
+    def _to_engine(self, stream: Term, triples: Triples, at: int) -> None:
+        # Where nobody asks, nothing is to be encoded.
+        if self._engine.queries:
+            self._engine.push(stream, triples, at)
+
+    def _to_periodic(self, stream: Term, triples: Triples, at: int) -> None:
+        if self._periodic.queries:
+            self._periodic.push(stream, triples, at)
+
+    def _count(self, stream: Term, triples: Triples) -> None:
+        count = self._counts.setdefault(stream, StreamCount())
+        count.elements += 1
+        count.triples += len(triples)
+
+    def advance(self, until: int) -> None:
+        """Everything with a timestamp up to this has come."""
+        self._release(until)
+        # What C-SPARQL answers for earlier instants, CQELS-QL must see before `until`; and what
+        # that makes of it then, C-SPARQL must see before it answers for `until`.
+        if self._periodic.queries:
+            self._periodic.advance(until - 1)
+        if self._engine.queries:
+            self._engine.advance(until)
+        if self._periodic.queries:
+            self._periodic.advance(until)
