@@ -172,43 +172,31 @@ class Readers:
         return sum(reader.requests for reader in self._each)
 
     def close(self) -> None:
-        """Have the server stop the queries."""
+        """Stop reading; the server with its queries is ended by whoever started it."""
         for reader in self._each:
-            reader.stop()
-        for reader in self._each:
-            reader.join(_REQUEST_SECONDS)
+            reader.stopping = True
 
 
 class _Reader(threading.Thread):
-    """Registers a query and reads its results until the query is stopped."""
+    """Registers a query and reads its results until the connection ends."""
 
     def __init__(self, order: Mapping[str, Any], number: int, seen: Seen) -> None:
         super().__init__(daemon=True)
         self.requests = 0
         self._order, self._number, self._seen = order, number, seen
         self._authorization = {"Authorization": f"Bearer {order['token']}"}
-        self._url: str | None = None
-        self._stopping = False
+        self.stopping = False
 
     def run(self) -> None:
         try:
-            self._url = self._register()
-            if self._url is not None:
-                self._follow(self._url)
+            url = self._register()
+            if url is not None:
+                self._follow(url)
         except requests.RequestException as error:
             self._fail(str(error))
 
-    def stop(self) -> None:
-        """Have the server stop the query, which ends its results; it says so to its reader."""
-        self._stopping = True
-        if self._url is not None:
-            try:
-                requests.delete(self._url, headers=self._authorization, timeout=_REQUEST_SECONDS)
-            except requests.RequestException as error:
-                self._seen.fail(self._number, str(error))
-
     def _fail(self, reason: str) -> None:
-        if not self._stopping:
+        if not self.stopping:
             self._seen.fail(self._number, reason)
 
     def _register(self) -> str | None:
@@ -238,7 +226,7 @@ class _Reader(threading.Thread):
         ) as results:
             self._seen.begin(self._number)
             for line in results.iter_lines(chunk_size=None):
-                if line and not self._stopping:
+                if line and not self.stopping:
                     self._emitted(json.loads(line))
 
     def _emitted(self, emission: Mapping[str, Any]) -> None:
@@ -273,6 +261,7 @@ def follow(read: Callable[[], str], write: Callable[[Mapping[str, Any]], None]) 
                 answer |= _counts(running, wire, before)
                 if running is not None:
                     running.close()
+                wire.shut()
                 answer |= seen.to_json()
                 running = None
             case _:

@@ -11,6 +11,8 @@ from experiments.results import Results
 _MAIN_SIZE = "200"
 _MAIN = (STREAMER.name, CACHED.name, CQELS.name, CSPARQL.name)
 _ENGINES = (CQELS.name, CSPARQL.name)
+_BUSY = 75.0
+"""Percent of each core."""
 _METHODS = tuple(mode.name for mode in REWRITING)
 
 
@@ -22,6 +24,7 @@ def items(results: Results) -> Iterator[Item]:
     yield from _over_time(results, totals)
     yield _table(totals)
     yield from _incomplete(totals)
+    yield from _saturated(totals)
     yield from _targets(totals)
 
 
@@ -207,6 +210,22 @@ def _incomplete(totals: Results) -> Iterator[Finding]:
                 f"{mode}: at least {100 * min(complete):.1f} % of the expected rows of each "
                 f"renewal arrived; {failed:.0f} evaluations failed."
             )
+
+
+def _saturated(totals: Results) -> Iterator[Finding]:
+    """Where the machine itself was the limit."""
+    found = []
+    for row in totals.rows:
+        columns = ("server_percent", "cache_percent", "clients_percent")
+        used = sum(float(row[column] or 0) for column in columns)
+        cores = float(row["cores"] or 0)
+        if cores and used > _BUSY * cores:
+            found.append(f"{row['mode']} with {row['queries']} ({used:.0f} %)")
+    if found:
+        yield Finding(
+            f"All processes together kept the cores of the machine nearly busy in {len(found)} "
+            f"cases, in which latency tells of that: {sentence_list(found)}."
+        )
 
 
 def _targets(totals: Results) -> Iterator[Target]:

@@ -1,5 +1,6 @@
 """Watches answers that are kept up to date: CPU of all processes, bytes, and what arrives when."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,9 @@ def watch(
     time.sleep(looks.grace)
     reports = _told(clients, {"do": "stop"}, _STOP_SECONDS)
     published = feed.ask({"do": "stop"}, _STOP_SECONDS)
+    if side.order["mode"] == "stream":
+        # It would wait for its readers.
+        side.server.process.kill()
     if "error" in published:
         raise MeasurementError(f"the feed failed: {published['error']}")
     steady = _shares(after, before)
@@ -114,6 +118,7 @@ def watch(
             "requests": _sum(end, "requests") - _sum(begin, "requests"),
             "bytes": _sum(end, "bytes") - _sum(begin, "bytes"),
             "server_memory_mib": memory / 2**20,
+            "cores": len(os.sched_getaffinity(0)),
             **arrivals(reports, published["sent"], (began, ended)),
             "updates": sum(report["updates"] for report in reports),
             "failed": sum(report["failed"] for report in reports),

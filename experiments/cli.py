@@ -1,4 +1,4 @@
-"""``tpf-experiments``: list, run, report."""
+"""``tpf-experiments``: list, run, report, publish."""
 
 import signal
 from pathlib import Path
@@ -11,6 +11,7 @@ from annotations.clock import SystemClock
 from experiments.configuration import read_configuration
 from experiments.errors import ConfigurationError, ExperimentError
 from experiments.experiment import Experiment
+from experiments.publishing import publish as publish_report
 from experiments.registry import EXPERIMENTS, names
 from experiments.report import write_report
 from experiments.runner import Runner, progress_bar
@@ -83,6 +84,23 @@ def report(output: Output) -> None:
     except (ExperimentError, OSError) as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+@app.command()
+def publish(
+    output: Output,
+    to: Annotated[Path, typer.Option("--to", help="Folder for the published files.")],
+    readme: Annotated[
+        Path | None,
+        typer.Option("--readme", exists=True, dir_okay=False, help="Mention it in this file."),
+    ] = None,
+) -> None:
+    """Write page, summary and figures of the results for publishing, e.g. to docs/report."""
+    try:
+        typer.echo(str(publish_report(output, EXPERIMENTS, to, readme)))
+    except (ExperimentError, OSError) as error:
+        typer.echo(f"tpf-experiments: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
 
 
 def _chosen(name: str) -> tuple[Experiment, ...]:

@@ -15,6 +15,7 @@ _SIZE = (7.2, 4.0)
 _MARKERS = "os^Dv<>Pp*hX"
 _STYLE: Any = {
     "svg.hashsalt": "tpf-experiments",  # the same data give the same file
+    "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
     "font.size": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -114,6 +114,13 @@ class Process:
         if status is not None:
             raise ProcessFailedError(f"{self.name} ended with status {status}: {self.said()}")
 
+    def kill(self) -> None:
+        """End it and its children at once: nothing of it is needed any more."""
+        for process in reversed(self._family()):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.popen.wait(_STOP_SECONDS)
+
     def said(self) -> str:
         """The end of what it wrote to standard error."""
         self._errors.seek(0)

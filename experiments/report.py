@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -54,22 +54,49 @@ def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
     Raises:
         ConfigurationError: raw data have other columns than their experiment.
     """
-    sections = []
-    for experiment in experiments:
-        folder = output / experiment.name
-        if (folder / FACTS).is_file():
-            sections.append(_section(experiment, folder, output))
+    path = output / REPORT
+    path.write_text(render(sections(output, experiments, _embedded)), encoding="utf-8")
+    return path
+
+
+def sections(
+    output: Path, experiments: Iterable[Experiment], image: Callable[[Path], str]
+) -> list[Section]:
+    """What there is to say of all experiments that have results in a folder.
+
+    Args:
+        output: the folder.
+        experiments: in the order of the report.
+        image: makes the URL of a figure of its path.
+
+    Raises:
+        ConfigurationError: raw data have other columns than their experiment.
+    """
+    return [
+        _section(experiment, output / experiment.name, output, image)
+        for experiment in experiments
+        if (output / experiment.name / FACTS).is_file()
+    ]
+
+
+def render(sections: Sequence[Section]) -> str:
+    """The page, as HTML."""
     source = resources.files("experiments").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["number"] = show
-    path = output / REPORT
-    path.write_text(environment.from_string(source).render(sections=sections), encoding="utf-8")
-    return path
+    return environment.from_string(source).render(sections=sections)
 
 
-def _section(experiment: Experiment, folder: Path, output: Path) -> Section:
+def _embedded(figure: Path) -> str:
+    encoded = base64.b64encode(figure.read_bytes()).decode()
+    return f"data:image/svg+xml;base64,{encoded}"
+
+
+def _section(
+    experiment: Experiment, folder: Path, output: Path, image: Callable[[Path], str]
+) -> Section:
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     raw = RawData(folder / RAW, experiment)
     results = raw.results(facts["left_out"], facts["missing"])
@@ -77,11 +104,13 @@ def _section(experiment: Experiment, folder: Path, output: Path) -> Section:
     section.files.append(str((folder / RAW).relative_to(output)))
     if results.rows:
         for item in experiment.report(results):
-            _add(section, item, folder, output)
+            _add(section, item, folder, output, image)
     return section
 
 
-def _add(section: Section, item: Item, folder: Path, output: Path) -> None:
+def _add(
+    section: Section, item: Item, folder: Path, output: Path, image: Callable[[Path], str]
+) -> None:
     match item:
         case Finding():
             section.blocks.append(("finding", item.text))
@@ -100,9 +129,7 @@ def _add(section: Section, item: Item, folder: Path, output: Path) -> None:
             path = draw(item, folder / "figures")
             for each in (path, path.with_suffix(".png")):
                 section.files.append(str(each.relative_to(output)))
-            encoded = base64.b64encode(path.read_bytes()).decode()
-            image = f"data:image/svg+xml;base64,{encoded}"
-            section.blocks.append(("figure", Shown(item.title, image, _in_words(item))))
+            section.blocks.append(("figure", Shown(item.title, image(path), _in_words(item))))
 
 
 def _problems(results: Results) -> list[str]:

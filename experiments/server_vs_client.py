@@ -40,7 +40,8 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        queries: how many are kept up to date at the same time, by query streamers.
+        queries: how many are kept up to date at the same time, by query streamers with a client
+            each; a thousand clients are more than two cores can run.
         cached_queries: the same, with nginx in front.
         shared_queries: the same, where the queries of a process share one client.
         engine_queries: the same, where the server evaluates the queries; each reader holds a
@@ -59,9 +60,9 @@ class Sizes:
         modes: only these; all where empty.
     """
 
-    queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500, 1000)
-    cached_queries: tuple[int, ...] = (10, 100, 200, 500, 1000)
-    shared_queries: tuple[int, ...] = (200, 1000)
+    queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500)
+    cached_queries: tuple[int, ...] = (10, 50, 100, 200, 500)
+    shared_queries: tuple[int, ...] = (200, 500, 1000)
     engine_queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500, 1000)
     method_queries: tuple[int, ...] = (50,)
     methods: tuple[str, ...] = tuple(method.name for method in METHODS)
@@ -132,7 +133,7 @@ class ServerVsClient:
         "kind", "second", "server_percent", "cache_percent", "client_percent", "clients_percent",
         "client_first_percent", "start_seconds", "start_server_cpu_s", "start_client_cpu_s",
         "start_bytes", "seconds", "requests", "bytes", "updates", "failed", "latency_p50_ms",
-        "latency_p95_ms", "completeness", "server_memory_mib",
+        "latency_p95_ms", "completeness", "server_memory_mib", "cores",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:

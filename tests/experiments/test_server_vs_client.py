@@ -91,7 +91,8 @@ def test_the_modes_of_a_full_run() -> None:
     planned = list(Sizes().planned())
     for mode in (STREAMER, CQELS, CSPARQL):
         sizes = [queries for each, queries in planned if each is mode]
-        assert sizes == [10, 50, 100, 150, 200, 500, 1000]
+        assert sizes[:6] == [10, 50, 100, 150, 200, 500]
+        assert (1000 in sizes) == bool(mode.engine)
     rewriting = [mode for mode, _ in planned if mode.method]
     assert len(rewriting) == 10
     assert sum(mode.cache for mode in rewriting) == 5
