@@ -1,21 +1,24 @@
-"""Sends batches of labelled facts to a server: ``POST {dataset}/facts``, with retry.
+"""Sends batches to a server, with retry: facts to ``{dataset}/facts``, or elements to a stream.
 
 A batch has an identifier, and the server does nothing when it meets one again; so a request whose
 answer got lost is simply sent again, and nothing is published twice.
 """
 
 import random
+from abc import ABC, abstractmethod
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from threading import Event
+from typing import ClassVar
+from urllib.parse import urlsplit
 
 import requests
 
 from annotations.clock import Clock
-from annotations.instants import format_instant
+from annotations.instants import format_instant, to_micros
 from annotations.labels import Expiration, Label
 from annotations.terms import Quad
-from loaders.errors import PublishRefusedError, ServerUnreachableError
+from loaders.errors import PublishRefusedError, ServerUnreachableError, SettingError
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -30,11 +33,11 @@ def n_quads(quads: tuple[Quad, ...]) -> str:
     )
 
 
-class Publisher:
-    """Publishes to one dataset of a server.
+class Sender(ABC):
+    """Sends batches to one place of a server.
 
     Args:
-        url: the URL of the dataset.
+        url: of the place.
         clock: to wait on between two attempts.
         token: the bearer token.
         session: the HTTP session; closed by whoever made it.
@@ -42,6 +45,8 @@ class Publisher:
         attempts: how often a batch is sent before giving up.
         longest_pause: the pause between two attempts doubles from half a second up to this.
     """
+
+    _media_type: ClassVar[str]
 
     def __init__(
         self,
@@ -57,7 +62,7 @@ class Publisher:
         self._clock = clock
         self._session = session or requests.Session()
         self._owns_session = session is None
-        self._headers = {"Content-Type": "application/n-quads"}
+        self._headers = {"Content-Type": self._media_type}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._timeout = timeout
@@ -65,6 +70,7 @@ class Publisher:
         self._longest_pause = longest_pause
         self._jitter = random.Random(url)  # noqa: S311 - spreads retries, keeps no secret
 
+    @abstractmethod
     def publish(
         self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
     ) -> int:
@@ -76,29 +82,19 @@ class Publisher:
             PublishRefusedError: the server refuses the batch; trying again would not help.
             ServerUnreachableError: no answer, or none but passing errors, in all attempts.
         """
-        return self.publish_body(n_quads(quads).encode(), label, batch_id, cancelled)
 
-    def publish_body(
-        self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
-    ) -> int:
-        """The same for a document of N-Quads; without a label, it is annotated by a method.
+    @property
+    @abstractmethod
+    def _target(self) -> str:
+        """Where requests go."""
 
-        Raises:
-            PublishRefusedError: the server refuses the batch; trying again would not help.
-            ServerUnreachableError: no answer, or none but passing errors, in all attempts.
-        """
-        parameters = {"batch": batch_id}
-        if isinstance(label, Expiration):
-            parameters["expiration"] = format_instant(label.end)
-        elif label is not None:
-            parameters["initial"] = format_instant(label.start)
-            parameters["final"] = format_instant(label.end)
+    def _send(self, body: bytes, parameters: dict[str, str], cancelled: Event | None) -> int:
         problem = ""
         for attempt in range(1, self._attempts + 1):
             pause = min(timedelta(seconds=0.5 * 2 ** (attempt - 1)), self._longest_pause)
             try:
                 response = self._session.post(
-                    f"{self.url}/facts",
+                    self._target,
                     params=parameters,
                     data=body,
                     headers=self._headers,
@@ -143,7 +139,7 @@ class Publisher:
         hint = {
             401: " (give the token of the server: --token)",
             403: " (is this the token of the server?)",
-            404: " (is this the URL of a dataset that takes facts?)",
+            404: " (is this the URL of a dataset that takes facts, or of a stream?)",
             405: " (does this server take facts? see its setting publish_token)",
         }.get(response.status_code, "")
         return f"{self.url} refused a batch: {response.status_code} {said}{hint}".rstrip()
@@ -158,6 +154,79 @@ class Publisher:
             except ValueError:
                 wanted = timedelta(0)
         return min(max(wanted, timedelta(0)), timedelta(minutes=5))
+
+
+class Publisher(Sender):
+    """Publishes labelled facts to a dataset: ``POST {dataset}/facts``; see `Sender`."""
+
+    _media_type = "application/n-quads"
+
+    @property
+    def _target(self) -> str:
+        return f"{self.url}/facts"
+
+    def publish(
+        self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
+    ) -> int:
+        """Send a batch of facts with one label; see `Sender.publish`."""
+        return self.publish_body(n_quads(quads).encode(), label, batch_id, cancelled)
+
+    def publish_body(
+        self, body: bytes, label: Label | None, batch_id: str, cancelled: Event | None = None
+    ) -> int:
+        """Send a document of N-Quads; without a label, it is annotated by a method.
+
+        Returns how many requests that took.
+
+        Raises:
+            PublishRefusedError: the server refuses the batch; trying again would not help.
+            ServerUnreachableError: no answer, or none but passing errors, in all attempts.
+        """
+        parameters = {"batch": batch_id}
+        if isinstance(label, Expiration):
+            parameters["expiration"] = format_instant(label.end)
+        elif label is not None:
+            parameters["initial"] = format_instant(label.start)
+            parameters["final"] = format_instant(label.end)
+        return self._send(body, parameters, cancelled)
+
+
+class StreamPublisher(Sender):
+    """Publishes to a stream of a server of continuous queries: ``POST …/streams/{name}``.
+
+    A quad becomes an element with the instant at which it begins to hold; when it ends, only
+    windows tell. See `Sender`.
+    """
+
+    _media_type = "text/tab-separated-values"
+
+    @property
+    def _target(self) -> str:
+        return self.url
+
+    def publish(
+        self, quads: tuple[Quad, ...], label: Label, batch_id: str, cancelled: Event | None = None
+    ) -> int:
+        """Send a batch of elements; see `Sender.publish`.
+
+        Raises:
+            SettingError: the label does not say when it begins.
+        """
+        if label.start is None:
+            raise SettingError("elements of a stream begin at an instant: label with intervals")
+        millis = to_micros(label.start) // 1000
+        lines = (f"{millis}\t{q.subject}\t{q.predicate}\t{q.object}\n" for q in quads)
+        return self._send("".join(lines).encode(), {"batch": batch_id}, cancelled)
+
+
+def sender_to(url: str, clock: Clock, token: str | None = None) -> Sender:
+    """The sender to a dataset, or to a stream (``…/streams/{name}``)."""
+    return (StreamPublisher if is_stream(url) else Publisher)(url, clock, token)
+
+
+def is_stream(url: str) -> bool:
+    """Whether this is the URL of a stream of a server of continuous queries."""
+    return "/streams/" in urlsplit(url).path
 
 
 def _utc(instant: datetime, clock: Clock) -> datetime:

@@ -18,7 +18,7 @@ from annotations.instants import to_micros
 from annotations.labels import Expiration, Interval, Label, Labelling
 from loaders.errors import PublishRefusedError, ReplayError, ServerUnreachableError, SettingError
 from loaders.progress import Report, Silent
-from loaders.publisher import Publisher
+from loaders.publisher import Sender
 from loaders.replay_state import ReplayState, read_state
 from loaders.sources.base import Feed, FeedBatch
 
@@ -112,7 +112,7 @@ class Timeline:
 
 def replay(
     feed: Feed,
-    publisher: Publisher,
+    publisher: Sender,
     clock: Clock,
     settings: ReplaySettings,
     cancelled: Event | None = None,
@@ -123,7 +123,7 @@ def replay(
 
     Args:
         feed: what to play.
-        publisher: the dataset of the server.
+        publisher: the dataset, or the stream, of the server.
         clock: its time is the present; waiting happens on it.
         settings: how to replay.
         cancelled: stops the replay when set, between two batches.
@@ -194,7 +194,7 @@ def _await(
 def _publish(
     batch: FeedBatch,
     identifier: str,
-    publisher: Publisher,
+    publisher: Sender,
     timeline: Timeline,
     clock: Clock,
     settings: ReplaySettings,
@@ -225,7 +225,7 @@ def batch_id(feed: str, run: str, at: datetime) -> str:
 
 
 def _resume(
-    feed: Feed, publisher: Publisher, clock: Clock, settings: ReplaySettings
+    feed: Feed, publisher: Sender, clock: Clock, settings: ReplaySettings
 ) -> tuple[ReplayState, datetime | None]:
     identity = f"{feed.name} to {publisher.url}, {settings.labelling}"
     if settings.original_instants:

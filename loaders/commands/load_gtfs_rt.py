@@ -26,7 +26,9 @@ class Push:
 
     push: Annotated[
         str | None,
-        typer.Option("--push", metavar="URL", help="Publish to the dataset at this URL."),
+        typer.Option(
+            "--push", metavar="URL", help="Publish to the dataset, or the stream, at this URL."
+        ),
     ] = None
     token: Token = None
     label: Label = LabelOption.EXPIRATION
@@ -80,7 +82,11 @@ def _publish(
     assert server.push is not None
     # What a feed says now holds now: nothing is waited for, and no label is moved.
     settings = ReplaySettings(
-        float("inf"), span.start, span.until, server.label.labelling, original_instants=True
+        float("inf"),
+        span.start,
+        span.until,
+        server.label.for_url(server.push),
+        original_instants=True,
     )
     with publishing(server.push, clock, server.token) as publisher:
         summary = play(feed, publisher, clock, settings, stopped)

@@ -13,7 +13,7 @@ import typer
 from annotations.clock import Clock
 from annotations.labels import Labelling
 from loaders.commands.options import is_url
-from loaders.publisher import Publisher
+from loaders.publisher import Sender, is_stream, sender_to
 
 
 class LabelOption(enum.StrEnum):
@@ -27,8 +27,14 @@ class LabelOption(enum.StrEnum):
         """The same as the kernel names it."""
         return "expiration" if self is LabelOption.EXPIRATION else "interval"
 
+    def for_url(self, url: str) -> Labelling:
+        """The kind to publish with: elements of a stream need the instant of their beginning."""
+        return "interval" if is_stream(url) else self.labelling
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="The URL of the dataset on the server.")]
+
+Url = Annotated[
+    str, typer.Argument(metavar="URL", help="The URL of the dataset, or …/streams/NAME.")
+]
 Token = Annotated[
     str | None,
     typer.Option("--token", envvar="TPF_PUBLISH_TOKEN", help="The server's publishing token."),
@@ -37,9 +43,9 @@ Label = Annotated[LabelOption, typer.Option("--label", help="What the labels sta
 
 
 @contextmanager
-def publishing(url: str, clock: Clock, token: str | None) -> Iterator[Publisher]:
-    """A publisher to the dataset that is given on the command line."""
-    publisher = Publisher(dataset_url(url), clock, token)
+def publishing(url: str, clock: Clock, token: str | None) -> Iterator[Sender]:
+    """A sender to the dataset or the stream that is given on the command line."""
+    publisher = sender_to(dataset_url(url), clock, token)
     try:
         yield publisher
     finally:

@@ -63,7 +63,7 @@ class Replay:
     def run(self, make_feed: Callable[[], MeasurableFeed], url: str) -> None:
         """Play a feed to the dataset at a URL."""
         settings = ReplaySettings(
-            self.speed, self.start, self.until, self.label.labelling, self.original,
+            self.speed, self.start, self.until, self.label.for_url(url), self.original,
             timedelta(seconds=self.lead), self.state,
         )  # fmt: skip
         clock = SystemClock()

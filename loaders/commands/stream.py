@@ -18,10 +18,10 @@ from loaders.commands.publishing import (
     Token,
     Url,
     dataset_url,
-    publishing,
     stopped_by_signals,
 )
 from loaders.errors import InputError, SettingError
+from loaders.publisher import Publisher, is_stream
 from loaders.session import SparkSettings, spark_session
 
 _MQTT = "mqtt://"
@@ -81,6 +81,8 @@ def stream(
     from loaders.stream.records import CsvRecords, RdfRecords, RecordMapping
 
     dataset = dataset_url(url)
+    if is_stream(dataset):
+        raise SettingError("documents are published to datasets, not to streams")
     settings = StreamSettings(checkpoint.resolve(), interval, per_batch, once)
     span = None if holds is None else timedelta(seconds=holds)
     if span is not None and span <= timedelta(0):
@@ -103,7 +105,8 @@ def stream(
     clock = SystemClock()
     spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
     with ExitStack() as stack:
-        publisher = stack.enter_context(publishing(dataset, clock, token))
+        publisher = Publisher(dataset, clock, token)
+        stack.callback(publisher.close)
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(spark_session(spark, os.environ, "tpf-load stream"))
         started: Callable[[int, Sequence[str]], None] | None = None

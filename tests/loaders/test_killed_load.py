@@ -55,6 +55,15 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     assert not work.exists()
 
 
+# A shell starts what runs in the background deaf to this signal.
+_INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from loaders.cli import load
+load()
+"""
+
+
 def test_an_interrupted_load_ends_at_once_and_says_nothing(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     try:
@@ -66,7 +75,7 @@ def test_an_interrupted_load_ends_at_once_and_says_nothing(tmp_path: Path) -> No
     with (tmp_path / "b.nt").open("w") as file:
         file.writelines(f'<http://e/s{n}> <http://e/p> "value {n}" .\n' for n in range(400_000))
     command = [
-        sys.executable, "-c", "from loaders.cli import load; load()", "rdf", str(tmp_path / "a.nt"),
+        sys.executable, "-c", _INTERRUPTIBLE, "rdf", str(tmp_path / "a.nt"),
         str(tmp_path / "b.nt"), "-o", str(tmp_path / "store"), "--engine", "spark", "--master",
         "local[1]",
     ]  # fmt: skip
