@@ -47,12 +47,13 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        polls: how many polls of the recording are played where labels are on the page.
+        polls: how many polls of the recording are played where labels are on the page, at most;
+            the railway's day has 1,284.
         rewritten_polls: how many are played where patterns are rewritten.
         periods: seconds between two evaluations of the naive clients.
     """
 
-    polls: int = 240
+    polls: int = 1_300
     rewritten_polls: int = 60
     periods: tuple[float, ...] = (5.0, 15.0, 60.0, 180.0)
 

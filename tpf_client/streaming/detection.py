@@ -25,6 +25,8 @@ from tpf_client.streaming.annotated import AnnotatedSource, Annotation
 
 _S, _P, _O, _G = (Variable(name) for name in ("?s", "?p", "?o", "?g"))
 _SAMPLE = 20
+_GRAPHS = 5
+"""How many labelled nodes are tried as names of graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Detected:
         annotations: the ways of annotation that were found, for ``rewriting``.
         parts: the same for each of several datasets that are read as one.
         settled: whether looking again, at a later instant, cannot find anything else.
+        warnings: what was wrong in what was seen.
     """
 
     source: Source
@@ -45,6 +48,7 @@ class Detected:
     annotations: tuple[Annotation, ...] = ()
     parts: tuple["Detected", ...] = ()
     settled: bool = False
+    warnings: tuple[str, ...] = ()
 
     def extended(self, other: "Detected") -> "Detected":
         """This with the further ways of annotation that were found later.
@@ -90,6 +94,7 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
         UnionSource([part.source for part in parts]),
         how,
         parts=tuple(parts),
+        warnings=tuple(each for part in parts for each in part.warnings),
         settled=all(part.settled for part in parts),
     )
 
@@ -133,17 +138,20 @@ def detect(
     base = FragmentSource(
         fetcher, url, about.form, strict=past is None, once=past is not None, past=asked
     )
-    annotations = yield from _annotations(base, vocabulary, graphs=about.form.graph is not None)
+    annotations, warnings = yield from _annotations(
+        base, vocabulary, graphs=about.form.graph is not None
+    )
     if annotations:
         told = past if whole else None
         if told is not None and not any(each.labelling != "expiration" for each in annotations):
             raise HistoryError(url, "its labels do not tell since when facts held")
         annotated = AnnotatedSource(base, annotations, told)
-        return Detected(annotated, "rewriting", annotations, settled=whole)
+        return Detected(annotated, "rewriting", annotations, settled=whole, warnings=warnings)
     if about.evaluated_at is not None:
         source = FragmentSource(fetcher, url, about.form, changing=True, past=asked)
-        return Detected(_unless_lost(source, past, asked), "freshness")
-    return Detected(FragmentSource(fetcher, url, about.form), "static", settled=whole)
+        return Detected(_unless_lost(source, past, asked), "freshness", warnings=warnings)
+    source = FragmentSource(fetcher, url, about.form)
+    return Detected(source, "static", settled=whole, warnings=warnings)
 
 
 def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None) -> FragmentSource:
@@ -154,8 +162,9 @@ def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None
 
 def _annotations(
     base: FragmentSource, vocabulary: Vocabulary, *, graphs: bool
-) -> Task[tuple[Annotation, ...]]:
+) -> Task[tuple[tuple[Annotation, ...], tuple[str, ...]]]:
     found: list[Annotation] = []
+    warnings: list[str] = []
     labellings: tuple[tuple[LabelForm, Term], ...] = (
         ("expiration", vocabulary.expiration),
         ("interval", vocabulary.interval),
@@ -181,9 +190,15 @@ def _annotations(
             "reification": QuadPattern(_S, RDF_SUBJECT, _O, _G),
             "rdf-1.2": QuadPattern(_S, RDF_REIFIES, _O, _G),
         }
-        if graphs and is_iri(others[0]):
-            probes["named-graph"] = QuadPattern(_S, _P, _O, others[0])
+        before = len(found)
         for name, probe in probes.items():
             if (yield from base.first(probe)):
                 found.append(Annotation(method_named(name), labelling, naming))
-    return tuple(found)
+        for node in [each for each in others if graphs and is_iri(each)][:_GRAPHS]:
+            # Not every one: some may label in another way, or nothing at all.
+            if (yield from base.first(QuadPattern(_S, _P, _O, node))):
+                found.append(Annotation(method_named("named-graph"), labelling, naming))
+                break
+        if len(found) == before and len(others) == len(nodes):
+            warnings.append(f"{len(nodes)} labels and nothing that they label, as of {nodes[0]}")
+    return tuple(found), tuple(warnings)

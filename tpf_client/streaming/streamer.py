@@ -247,7 +247,8 @@ class Streamer:
         come = [(each, n) for each, n in changes if n > 0]
         gone = [(each, -n) for each, n in changes if n < 0]
         spans = running.validity.spans(come, at)
-        warnings = tuple(each for each in running.evaluation.warnings if each not in self._told)
+        all_warnings = dict.fromkeys([*running.detected.warnings, *running.evaluation.warnings])
+        warnings = tuple(each for each in all_warnings if each not in self._told)
         self._told.update(warnings)
         return Tick(
             at,

@@ -215,3 +215,35 @@ def test_what_is_wrong_with_intervals_is_said_once(tmp_path: Path, older: bool) 
     warnings = [warning for _, all_ in told for warning in all_]
     assert len(warnings) == 1
     assert "http://e/b" in warnings[0]
+
+
+def test_labels_of_nothing_are_said_once(tmp_path: Path) -> None:
+    tmp = "http://example.org/temporal#"
+    end = literal("2030-01-01T00:00:00Z", datatype="http://www.w3.org/2001/XMLSchema#dateTime")
+    quads = [FACT.quad, Quad(iri("http://e/nothing"), iri(tmp + "expiration"), end)]
+    server = LiveServer(tmp_path, quads, live=False)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        stream = client.stream(
+            QUERY, keep_checking=10, quiet=True, until=server.clock.now() + timedelta(minutes=1)
+        )
+        updates = list(stream)
+    server.close()
+    assert len(updates) == 7
+    assert [len(update.results) for update in updates] == [1] * 7
+    (warning,) = [warning for update in updates for warning in update.warnings]
+    assert "http://e/nothing" in warning
+
+
+def test_labels_of_nothing_do_not_hide_others(tmp_path: Path) -> None:
+    tmp = "http://example.org/temporal#"
+    naming = Naming("http://foreign.test/", "http://foreign.test/data")
+    quads = [
+        Quad(iri("http://e/nothing"), iri(tmp + "expiration"), FACT.quad.object),
+        *method_named("named-graph").encode(FACT, naming),
+    ]
+    server = LiveServer(tmp_path, quads, live=False)
+    server.clock.advance_to(START)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        update = next(iter(client.stream(QUERY)))
+        assert [solution.valid_until for solution in update.results] == [START + timedelta(365)]
+    server.close()
