@@ -35,6 +35,7 @@ class Cleaner:
         self._entries = 0
         self._batches = 0
         self._dropped = 0
+        self._seldom = False
 
     def is_due(self, index: FactIndex, now: int) -> bool:
         """Whether there is something to retire, and no batch came for long that would do it."""
@@ -89,7 +90,8 @@ class Cleaner:
     ) -> list[Carried]:
         """What is still in use of the oldest batches, which `clean` then drops."""
         rows = index.rows
-        if self._batches % _RECOUNT == 0:  # other processes write, too
+        self._seldom = self._batches % _RECOUNT == 0
+        if self._seldom:  # other processes write, too
             self._entries = self._log.entries()
         self._batches += 1
         carried: list[Carried] = []
@@ -123,4 +125,5 @@ class Cleaner:
     def clean(self, record: Record) -> None:
         """Drop what the record has made superfluous."""
         self._entries += record.entries
-        self._log.drop(self._dropped, record.published - self._remember)
+        if self._dropped or self._seldom:
+            self._log.drop(self._dropped, record.published - self._remember)
