@@ -1,7 +1,7 @@
 """The client: SPARQL over fragments, once or continuously."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -14,13 +14,14 @@ from annotations.clock import Clock, ManualClock, SystemClock
 from annotations.instants import utc
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Term, Triple, TriplePattern, Variable
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.output import Output
 from tpf_client.errors import ServiceError, UnsupportedQueryError
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.answer import Answer, CompleteAnswer, Progress, Row
 from tpf_client.planner.driver import Driver, Task
-from tpf_client.planner.evaluation import Evaluation, Freshness
+from tpf_client.planner.evaluation import Evaluation, Freshness, Lengths
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.reading import together
@@ -291,17 +292,18 @@ class Client:
         progress: Progress | None,
         at: datetime | None,
     ) -> Answer:
-        evaluation = Evaluation(Driver(self.fetcher), self._source(at))
-        leaves = FragmentLeaves(evaluation, explain=plan is not None)
-        if plan is not None:
-            plan.clear()
-            leaves.plan = plan
+        source, lengths = self._source(at), Lengths()
         now = self.clock.now() if at is None else utc(at)
-        return Answer(
-            evaluation,
-            lambda on_change: plan_query(query, leaves, evaluation, now, on_change),
-            progress,
-        )
+
+        def make(on_change: Callable[[Solution, int], None]) -> tuple[Evaluation, Output]:
+            evaluation = Evaluation(Driver(self.fetcher), source, lengths=lengths)
+            leaves = FragmentLeaves(evaluation, explain=plan is not None)
+            if plan is not None:
+                plan.clear()
+                leaves.plan = plan
+            return evaluation, plan_query(query, leaves, evaluation, now, on_change)
+
+        return Answer(make, progress)
 
     def _source(self, at: datetime | None = None) -> Source:
         if at is not None:

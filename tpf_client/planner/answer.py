@@ -13,6 +13,7 @@ from tpf_client.errors import ClosedError
 from tpf_client.planner.evaluation import Evaluation
 
 Row: TypeAlias = tuple[Term | None, ...]
+Plan: TypeAlias = Callable[[Callable[[Solution, int], None]], tuple[Evaluation, Output]]
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes the number of pages that a query wanted so far, and of the solutions that it has."""
 
@@ -23,29 +24,40 @@ class Answer:
     Solutions come while requests are still under way, where the query allows it; what a LIMIT
     makes needless is not asked for.
 
+    A fragment that turns out much longer than its server promised makes the plan a bad one: as long
+    as no solution was handed out, the query is planned anew with what is known then. Pages that
+    were read are not asked for again.
+
     Args:
-        evaluation: the query.
-        build: makes its dataflow, with a callback for changes of the output.
+        plan: makes an evaluation and its dataflow, with a callback for changes of the output.
         progress: called after each piece of work.
     """
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        build: Callable[[Callable[[Solution, int], None]], Output],
-        progress: Progress | None = None,
-    ) -> None:
-        self._evaluation = evaluation
+    def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
+        self._plan = plan
         self._progress = progress
+        self._asked = 0
+        self._closed = False
+        self._begin()
+        self.variables: tuple[Variable, ...] = self._output.variables
+
+    def _begin(self) -> None:
         self._solutions = 0
         self._ready: deque[Solution] = deque()
         self._streams = False
-        self._output = build(self._arrive)
+        self._outdated = False
+        self._evaluation, self._output = self._plan(self._arrive)
         self._streams = self._output.node.monotone and not self._output.ordered
-        self.variables: tuple[Variable, ...] = self._output.variables
+        self._evaluation.on_surprise = self._surprised
+
+    def _surprised(self) -> bool:
+        """Whether to give up the plan, where a fragment is longer than it should be."""
+        self._outdated = self._outdated or not (self._streams and self._solutions)
+        return self._outdated
 
     def close(self) -> None:
         """Stop all requests."""
+        self._closed = True
         self._evaluation.driver.close()
 
     def rows(self) -> Iterator[Row]:
@@ -70,14 +82,18 @@ class Answer:
 
     def _advance(self) -> bool:
         """Do some work; ``False`` where there is nothing left to do."""
+        if self._outdated:
+            self._asked += self._evaluation.driver.requests
+            self._evaluation.driver.close()
+            self._begin()
         node = self._output.node
         if isinstance(node, Slice) and node.monotone and node.satisfied:
             return False
-        if self._evaluation.driver.cancelled.is_set():
+        if self._closed or self._evaluation.driver.cancelled.is_set():
             raise ClosedError("the query was closed")
         worked = self._evaluation.work()
         if self._progress is not None:
-            self._progress(self._evaluation.driver.requests, self._solutions)
+            self._progress(self._asked + self._evaluation.driver.requests, self._solutions)
         if worked:
             return True
         self._evaluation.dataflow.flush()

@@ -4,9 +4,10 @@ A `LiveFragment` is read when somebody subscribes to it; in a continuous query i
 when it may have become wrong, and its subscribers get the difference.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeAlias
 
@@ -20,7 +21,7 @@ from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.driver import Driver
 from tpf_client.planner.held import HeldFacts
 from tpf_client.planner.reading import Content
-from tpf_client.planner.source import Source
+from tpf_client.planner.source import Estimate, Source
 
 _Name: TypeAlias = tuple[Source, QuadPattern, Block | None]
 QuadChanges: TypeAlias = Sequence[tuple[Quad, int]]
@@ -33,6 +34,8 @@ class _EnoughError(Exception):
     """Ends the reading of a fragment."""
 
 
+SURPRISE = 2
+"""How many times as many pages as were promised are a reason to plan anew."""
 _MAX_PASSES = 8
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _ALWAYS = datetime.max.replace(tzinfo=UTC)
@@ -59,6 +62,9 @@ class LiveFragment:
         expires: the first instant at which a label ends; ``None``: nobody says.
         dynamic: whether its matches change over time.
         pages: how many pages with matches its first reading took.
+        expected: how many pages it should have; ``None``: nobody says.
+        whole: whether somebody wants it to its end, as long as that is not much further than it
+            should be.
         misses: how many readings in a row found nothing labelled, where there was before.
     """
 
@@ -80,6 +86,7 @@ class LiveFragment:
         self.loaded = False
         self.loading = False
         self.pages = 0
+        self.expected: int | None = None
         self.misses = 0
         self.evaluated_at = _NEVER
         self.fresh_until = _NEVER
@@ -87,6 +94,7 @@ class LiveFragment:
         self.dynamic = dynamic
         self.subscribers: list[Subscriber] = []
         self.enough: dict[Subscriber, Enough] = {}
+        self.whole = False
         self._quads: dict[Quad, None] = {}
 
     def __len__(self) -> int:
@@ -95,11 +103,6 @@ class LiveFragment:
     def quads(self) -> Iterator[Quad]:
         """Its content so far."""
         return iter(self._quads)
-
-    @property
-    def limited(self) -> bool:
-        """Whether every subscriber will have enough of it at some time."""
-        return all(each in self.enough for each in self.subscribers)
 
     @property
     def wanted(self) -> bool:
@@ -202,6 +205,37 @@ class Freshness:
     every: timedelta | None = None
 
 
+class Lengths:
+    """What was found out about fragments that are longer than their servers say."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[str, QuadPattern], int] = {}
+
+    def learn(self, source: Source, pattern: QuadPattern, pages: int) -> None:
+        """A fragment has more than so many pages."""
+        self._pages[source.url, canonical(pattern)] = pages
+
+    def knows(self, source: Source, pattern: QuadPattern) -> bool:
+        """Whether a fragment is longer than its server says."""
+        return (source.url, canonical(pattern)) in self._pages
+
+    def corrected(self, source: Source, pattern: QuadPattern, estimate: Estimate) -> Estimate:
+        """What a server says of a fragment, in the light of what was found out.
+
+        A fragment of unknown length is taken for four times as long as was read of it: so what is
+        read in vain is a part of the whole, however long that is.
+        """
+        pages = self._pages.get((source.url, canonical(pattern)))
+        if pages is None or estimate.pages is None or estimate.count is None:
+            return estimate
+        times = SURPRISE**2 * pages / (estimate.pages + 1)
+        return replace(
+            estimate,
+            count=math.ceil(estimate.count * max(times, 1)),
+            pages=max(math.ceil(SURPRISE**2 * pages), estimate.pages),
+        )
+
+
 class Lookups(Protocol):
     """Something that holds back requests until it sees how many there are.
 
@@ -231,6 +265,7 @@ class Evaluation:
         source: who answers.
         live: whether fragments are kept up to date.
         freshness: for how long fragments are taken to hold.
+        lengths: what was found out about the lengths of fragments.
     """
 
     def __init__(
@@ -240,7 +275,11 @@ class Evaluation:
         *,
         live: bool = False,
         freshness: Freshness | None = None,
+        lengths: Lengths | None = None,
     ) -> None:
+        self.lengths = lengths or Lengths()
+        self.on_surprise: Callable[[], bool] | None = None
+        """Told when a fragment is much longer than it should be; whether to stop reading it."""
         self.driver = driver
         self.source = source
         self.live = live
@@ -264,7 +303,7 @@ class Evaluation:
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
         """Whether this fragment is read anyway, to its end."""
         fragment = self._fragments.get((source, canonical(pattern), block))
-        return fragment is not None and (fragment.loaded or not fragment.limited)
+        return fragment is not None and (fragment.loaded or fragment.whole)
 
     def subscribe(
         self,
@@ -275,6 +314,8 @@ class Evaluation:
         source: Source | None = None,
         block: Block | None = None,
         enough: Enough | None = None,
+        pages: int | None = None,
+        limited: bool = False,
     ) -> LiveFragment:
         """Let `subscriber` have the content of a fragment, now and whenever it changes.
 
@@ -286,6 +327,8 @@ class Evaluation:
             source: who answers; by default the source of the query.
             block: bindings that restrict it.
             enough: whether what it has will do.
+            pages: how many it should have, as far as its server tells.
+            limited: whether it is going to have enough at some time.
         """
         name = (source or self.source, canonical(pattern), block)
         fragment = self._fragments.get(name)
@@ -296,6 +339,9 @@ class Evaluation:
         fragment.subscribers.append(subscriber)
         if enough is not None:
             fragment.enough[subscriber] = enough
+        if pages is not None:
+            fragment.expected = pages
+        fragment.whole = fragment.whole or not limited
         present = [(quad, 1) for quad in fragment.quads()]
         if present:
             subscriber(present)
@@ -415,6 +461,14 @@ class Evaluation:
         due = min((each.due(self.freshness) for each in self.fragments()), default=_ALWAYS)
         return None if due == _ALWAYS else due
 
+    def _surprised_by(self, fragment: LiveFragment) -> bool:
+        """Whether to plan anew, because a fragment is much longer than it should be."""
+        expected = fragment.expected
+        if self.on_surprise is None or expected is None or fragment.pages <= SURPRISE * expected:
+            return False
+        self.lengths.learn(fragment.source, fragment.pattern, fragment.pages)
+        return self.on_surprise()
+
     def _reload(self, fragment: LiveFragment, at: datetime) -> None:
         if not fragment.loading:
             fragment.loading = True
@@ -438,7 +492,7 @@ class Evaluation:
 
         def grow(facts: Iterable[Fact]) -> None:
             fragment.grow(facts)
-            if not fragment.wanted:
+            if not fragment.wanted or self._surprised_by(fragment):
                 raise _EnoughError
 
         self.driver.spawn(

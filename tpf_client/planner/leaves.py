@@ -93,7 +93,8 @@ class FragmentLeaves:
         errors: list[BaseException] = []
 
         def learn(name: QuadPattern) -> Task[None]:
-            self._estimates[name] = yield from self._source.estimate(name)
+            told = yield from self._source.estimate(name)
+            self._estimates[name] = self._evaluation.lengths.corrected(self._source, name, told)
 
         for name in names:
             driver.spawn(learn(name), lambda _: None, errors.append)
@@ -201,6 +202,8 @@ class FragmentLeaves:
                 dynamic=bool(estimate.dynamic),
                 source=self._source,
                 enough=need.enough,
+                limited=need.limited,
+                pages=None if estimate.pages is None else estimate.pages + 1,
             )
 
         evaluation.when_running(begin)

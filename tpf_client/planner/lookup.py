@@ -10,7 +10,7 @@ does one for which some of the keys may turn out not to matter (see `demand`).
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
@@ -25,6 +25,7 @@ from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.demand import Choice, Need
 from tpf_client.planner.evaluation import (
+    SURPRISE,
     Evaluation,
     LiveFragment,
     Lookups,
@@ -224,6 +225,8 @@ class FragmentLookup:
 
     def pump(self, *, complete: bool) -> bool:
         """Ask for waiting keys, or for the whole fragment where that takes fewer requests."""
+        if self._index is not None and self._given_up():
+            self._back_to_keys()
         waiting = len(self._waiting)
         if waiting and self._star is not None and self._star.asked:
             self._look_up_known(self._star)
@@ -452,8 +455,41 @@ class FragmentLookup:
             self._receive,
             dynamic=bool(self._estimate.dynamic),
             source=self._source,
-            enough=self._need.enough,
+            enough=None if self._evaluation.live else self._enough,
+            limited=self._need.limited,
+            pages=None if self._estimate.pages is None else self._estimate.pages + 1,
         )
+
+    def _enough(self) -> bool:
+        """Whether to read no further page: there are enough, or more than it would take by keys.
+
+        Where a server's count is wrong, nobody knows how long a fragment is. Some pages in vain are
+        risked then for what they may spare.
+        """
+        whole, estimate = self.report.whole, self._estimate
+        if self._need.met or whole is None or estimate.pages is None:
+            return self._need.met
+        known = self._evaluation.lengths.knows(self._source, self._pattern)
+        if not known and whole.pages <= SURPRISE * (estimate.pages + 1):
+            return False
+        return self._requests(len(self._entries)) <= SURPRISE**2 * whole.pages
+
+    def _given_up(self) -> bool:
+        whole = self.report.whole
+        unfinished = whole is not None and not whole.loaded and not whole.loading
+        return unfinished and not self._need.met and not self._evaluation.live
+
+    def _back_to_keys(self) -> None:
+        """Ask for keys after all; what was read of the whole fragment stays."""
+        whole, index = self.report.whole, self._index
+        assert whole is not None
+        assert index is not None
+        self._evaluation.unsubscribe(whole, self._receive)
+        self._index, self._star = None, None
+        self._estimate = replace(self._estimate, pages=None)
+        for key, entry in self._entries.items():
+            entry.rows = index.get(key, {})
+            self._waiting[key] = entry
 
     def _receive(self, changes: QuadChanges) -> None:
         index = self._index

@@ -236,6 +236,50 @@ def test_a_union_with_few_solutions_comes_before_a_long_pattern(
     assert sent <= 9
 
 
+def lying(server: LiveServer, counts: dict[str, tuple[str, str]]) -> None:
+    """Let a server tell other counts than there are, for fragments whose URL holds a text."""
+    app = server.app.wsgi_app
+
+    def answer(environ: Any, start: Any) -> Any:
+        body = b"".join(app(environ | {"HTTP_ACCEPT_ENCODING": "identity"}, start))
+        query = environ["QUERY_STRING"]
+        for text, (true, told) in counts.items():
+            if text in query and "subject" not in query and "object" not in query:
+                assert true.encode() in body
+                body = body.replace(true.encode(), told.encode())
+        return [body]
+
+    server.app.wsgi_app = answer  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("query", "most"),
+    [
+        # The form, two first pages, seven more in vain; then the offers of each product.
+        ("SELECT * { ?o :product ?p . ?p :category :category5 }", 42),
+        ("SELECT * { ?p :category :category5 OPTIONAL { ?o :product ?p } }", 42),
+        (
+            "SELECT ?p (COUNT(?o) AS ?n) { ?o :product ?p . ?p :category :category5 } GROUP BY ?p",
+            42,
+        ),
+        # What is long in truth, and has no alternative, is read to its end, and no page twice.
+        ("SELECT (COUNT(*) AS ?n) { ?o :product ?p }", 71),
+    ],
+)
+def test_a_plan_that_rests_on_a_lie_is_given_up(
+    tmp_path: Path, oracle: pyoxigraph.Store, query: str, most: int
+) -> None:
+    """A fragment of 70 pages of which its server says that it has one."""
+    server = LiveServer(tmp_path, shop(), live=False, server=dict(PLAIN))
+    lying(server, {"product": ("7000", "0020")})
+    found, sent = ask(server, query)
+    expected = select(oracle, PREFIX + query)
+    assert rows(found) == Counter(frozenset(row.items()) for row in expected)
+    assert len({path for _, path in server.log}) == sent
+    assert sent <= most
+    server.close()
+
+
 def test_the_plan_says_what_was_expected_and_done(server: LiveServer) -> None:
     plan: list[Step] = []
     _, sent = ask(server, QUERIES["chain"], plan)
