@@ -40,10 +40,15 @@ def summary_of(store: Path, manifest: Manifest, rejects: int, first: list[Reject
 
 
 def collect_rejects(work: Path, target: Path | None) -> list[Reject]:
-    """Put what the workers wrote aside into one file; the first of it."""
+    """Put what the workers wrote aside into one file; the first of it.
+
+    Without rejects there is no file, and none of an earlier load.
+    """
     first: list[Reject] = []
     files = sorted((work / "rejects").glob("*.ndjson"))
     if not files:
+        if target is not None:
+            target.unlink(missing_ok=True)
         return first
     texts = (line for file in files for line in file.read_text(encoding="utf-8").splitlines(True))
     if target is None:

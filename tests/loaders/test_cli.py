@@ -98,6 +98,10 @@ def test_rdf_files_and_what_is_malformed(
     assert capsys.readouterr().err.startswith(f"tpf-load: {file}, line 1: ")
     with open_store(output) as store:
         assert store.count(ANY) == 1
+    # A load without rejects leaves none of an earlier one.
+    file.write_text('<http://e/s> <http://e/p> "y" .\n')
+    assert run(monkeypatch, "load", *arguments, "--replace") == 0
+    assert not (tmp_path / "store.rejects" / "rejects.ndjson").exists()
 
 
 def test_without_java_one_process_does_it(
