@@ -8,19 +8,16 @@ and no limit; over complete contents all of SPARQL's operators are available, an
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import Any, Protocol
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from annotations.terms import QuadPattern, Term, Variable
 from tpf_client.errors import UnsupportedQueryError
@@ -40,27 +37,20 @@ from tpf_server.csparql.parser import BASE, parse
 from tpf_server.csparql.rules import RULES, Rule, optimised
 from tpf_server.csparql.spark.frames import AT, column
 from tpf_server.csparql.spark.results import ResultFiles
+from tpf_server.csparql.spark.run import Progress, Run
 from tpf_server.csparql.spark.session import ROCKSDB
 from tpf_server.csparql.spark.support import check_supported
 from tpf_server.csparql.spark.translation import RANK, Translation
-from tpf_server.csparql.spark.windowing import KEY, collected, content, lines
+from tpf_server.csparql.spark.windowing import KEY, collected, content, lines, malformed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a run has done so far.
+class Sink(Protocol):
+    """Where answers go beside the files."""
 
-    Args:
-        batches: how many micro-batches ended.
-        lines: how many lines were read.
-        late: how many entries of windows came after their instant was closed.
-    """
-
-    batches: int
-    lines: int
-    late: int
+    def write(self, batch: str, answers: Sequence[Answer]) -> None:
+        """Take the answers of a micro-batch; the same one may come again, with the same name."""
 
 
 class SparkExecution:
@@ -76,11 +66,13 @@ class SparkExecution:
         predicates: the predicates of streams, where they are known: patterns with others are
             static.
         lateness: how late elements may be, in milliseconds of stream time.
-        strict: whether a malformed line stops the query; otherwise it is left out.
+        strict: whether a malformed line stops the query; otherwise it is left out and counted.
+        rejects: a directory that malformed lines are copied to; then they stop nothing.
         rules: that rewrite the operators.
         base: what relative IRIs are relative to.
         on_answer: is called with each answer, after it is on the disk; after a failure it may be
             called again with the same answers.
+        sink: gets the answers of each micro-batch, after they are on the disk.
 
     Raises:
         ContinuousSyntaxError: the text is no query.
@@ -99,9 +91,11 @@ class SparkExecution:
         predicates: Mapping[Term, frozenset[Term]] | None = None,
         lateness: int = 0,
         strict: bool = True,
+        rejects: Path | None = None,
         rules: tuple[Rule, ...] = RULES,
         base: str = BASE,
         on_answer: Callable[[Answer], None] | None = None,
+        sink: Sink | None = None,
     ) -> None:
         parsed = parse(text, base)
 
@@ -118,6 +112,8 @@ class SparkExecution:
                 raise ContinuousError(f"{clause}: there is no directory for this stream")
             self._streams[clause.stream] = path
         registration = parsed.registration
+        if sink is not None and self.graph.query.form not in ("CONSTRUCT", "DESCRIBE"):
+            raise ContinuousError(f"{self.graph.query.form} gives no triples for a stream")
         self.name = "query" if registration is None else registration.name
         is_stream = registration is not None and registration.kind == "stream"
         self.results = ResultFiles(
@@ -127,8 +123,11 @@ class SparkExecution:
         self._static = static
         self._directory = directory
         self._lateness = lateness
-        self._strict = strict
+        self._strict = strict and rejects is None
+        self._rejects = rejects
         self._on_answer = on_answer
+        self._sink = sink
+        self._run: Run | None = None
         self._cache: dict[object, DataFrame] = {}
 
     # --------------------------------------------------------------------------------- runs
@@ -141,53 +140,48 @@ class SparkExecution:
         Raises:
             ContinuousError: the run failed; what was answered before is kept.
         """
-        return self._await(self._writer(files_per_trigger).trigger(availableNow=True).start())
+        run = self._started({"availableNow": True}, files_per_trigger)
+        run.wait()
+        return run.progress()
 
-    def start(self, every: str = "1 second") -> StreamingQuery:
-        """Process what comes, at this interval of processing time, until the query is stopped."""
-        return self._writer(None).trigger(processingTime=every).start()
+    def start(self, every: str = "1 second") -> Run:
+        """Process what comes, at this interval of processing time, until the run is stopped."""
+        return self._started({"processingTime": every}, None)
 
-    def progress(self, query: StreamingQuery) -> Progress:
-        """What a run has done so far."""
-        batches, read, late = 0, 0, 0
-        for each in query.recentProgress:
-            batches += 1
-            read += int(each["numInputRows"] or 0)
-            for state in each["stateOperators"]:
-                late += int(state["numRowsDroppedByWatermark"])
-        return Progress(batches, read, late)
-
-    def _writer(self, files_per_trigger: int | None) -> DataStreamWriter:
+    def _started(self, trigger: dict[str, Any], files_per_trigger: int | None) -> Run:
         self._session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-        parts = [
-            content(
-                self.graph,
-                clause,
-                lines(
-                    self._session,
-                    str(self._streams[clause.stream]),
-                    files_per_trigger=files_per_trigger,
-                ),
-                lateness=self._lateness,
-                strict=self._strict,
+        self._run = None
+        read = {
+            clause: lines(
+                self._session,
+                str(self._streams[clause.stream]),
+                files_per_trigger=files_per_trigger,
             )
             for clause in self.graph.clauses
+        }
+        parts = [
+            content(self.graph, clause, text, lateness=self._lateness, strict=self._strict)
+            for clause, text in read.items()
         ]
-        return (
+        queries = [
             collected(parts)
             .writeStream.outputMode("append")
             .option("checkpointLocation", str(self._directory / "checkpoint"))
             .foreachBatch(self._batch)
-        )
-
-    def _await(self, query: StreamingQuery) -> Progress:
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            malformed = re.search(r"malformed line: [^\n]*", str(error))
-            reason = malformed.group() if malformed else str(error).strip().splitlines()[0]
-            raise ContinuousError(f"the run on Spark failed: {reason}") from error
-        return self.progress(query)
+            .trigger(**trigger)
+            .start()
+        ]
+        if self._rejects is not None:
+            queries.append(
+                malformed(list(read.values()))
+                .writeStream.format("text")
+                .option("path", str(self._rejects))
+                .option("checkpointLocation", str(self._directory / "checkpoint-rejects"))
+                .trigger(**trigger)
+                .start()
+            )
+        self._run = Run(queries)
+        return self._run
 
     # ------------------------------------------------------------------------------ batches
 
@@ -214,8 +208,12 @@ class SparkExecution:
                 if self._on_answer is not None:
                     for answer in answers:
                         self._on_answer(answer)
+                if self._sink is not None:
+                    self._sink.write(f"{self._identifier()}-{batch}", answers)
         finally:
             data.unpersist()
+            if self._run is not None:
+                self._run.progress()
 
     def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[Answer]:
         """The answer at each of these instants, which are in order.
@@ -260,6 +258,11 @@ class SparkExecution:
         log = self._directory / "checkpoint" / "offsets" / str(batch)
         _, metadata, *_ = log.read_text(encoding="utf-8").splitlines()
         return int(json.loads(metadata)["batchWatermarkMs"])
+
+    def _identifier(self) -> str:
+        """What Spark calls the query, now and after every restart."""
+        metadata = self._directory / "checkpoint" / "metadata"
+        return str(json.loads(metadata.read_text(encoding="utf-8"))["id"])
 
     # ------------------------------------------------------------------------------- static
 

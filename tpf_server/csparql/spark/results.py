@@ -4,7 +4,8 @@
 nothing included: ``{"at": …, "form": …, "variables": […], "rows": [[…], …]}``. When Spark repeats a
 micro-batch after a failure the file is written again with the same content, so nothing is lost and
 nothing is there twice. For a registered stream ``elements/<batch>.tsv`` has its triples with their
-timestamps, which another query can read as its stream.
+timestamps and, at its end, the timestamp up to which everything has come, so that another query can
+read it as its stream.
 """
 
 import json
@@ -35,11 +36,12 @@ class ResultFiles:
         """Write the answers of a micro-batch; when this returns they are on the disk."""
         written = list(answers)
         if self._elements is not None:
-            lines = (
+            lines = [
                 f"{answer.at}\t" + "\t".join(str(term) for term in row) + "\n"
                 for answer in written
                 for row in answer.rows
-            )
+            ]
+            lines += [f"{answer.at}\n" for answer in written[-1:]]
             _replace(self._elements / f"{batch:09d}.tsv", lines)
         _replace(self._results / f"{batch:09d}.ndjson", map(_line, written))
 

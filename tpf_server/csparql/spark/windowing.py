@@ -11,6 +11,7 @@ that everything up to it has come (punctuation).
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -51,6 +52,7 @@ def content(
     window = clause.window
     assert isinstance(window, LogicalWindow)
     well = sql.col("value").rlike(LINE)
+    text = text.observe(str(clause.stream), sql.count_if(~well).alias("malformed"))
     if strict:
         wrong = sql.raise_error(sql.concat(sql.lit("malformed line: "), sql.col("value")))
         text = text.where(sql.when(well, True).otherwise(wrong.cast("boolean")))
@@ -101,11 +103,14 @@ def content(
     return exploded.withWatermark(KEY, f"{delay} milliseconds")
 
 
+def malformed(texts: Sequence[DataFrame]) -> DataFrame:
+    """The lines that are none."""
+    return reduce(DataFrame.unionByName, texts).where(~sql.col("value").rlike(LINE))
+
+
 def collected(parts: Sequence[DataFrame]) -> DataFrame:
     """The content of all windows, each triple of a stream once, with its latest timestamp."""
-    result = parts[0]
-    for each in parts[1:]:
-        result = result.unionByName(each)
+    result = reduce(DataFrame.unionByName, parts)
     return result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))
 
 
