@@ -146,7 +146,7 @@ def _figures(totals: Results) -> Iterator[Figure]:
         }  # fmt: skip
         yield Figure(
             f"methods-{size}", f"{size} queries, patterns rewritten by annotation method",
-            "annotation method", "CPU, % of a core", series, kind="bars", log_y=True,
+            "annotation method", "CPU, % of a core", series, kind="bars",
         )  # fmt: skip
 
 

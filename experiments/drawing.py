@@ -10,8 +10,11 @@ from experiments.experiment import Figure, Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 _SIZE = (7.2, 4.0)
+_LEGEND_CHARACTERS = 100
+_FEW_DECADES = 300
 _MARKERS = "os^Dv<>Pp*hX"
 _STYLE: Any = {
     "svg.hashsalt": "tpf-experiments",  # the same data give the same file
@@ -47,11 +50,31 @@ def draw(figure: Figure, folder: Path) -> Path:
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
+        for logarithmic, axis in ((figure.log_x, axes.xaxis), (figure.log_y, axes.yaxis)):
+            if logarithmic:
+                _plain_numbers(axis)
         if len(figure.series) > 1:
-            axes.legend(fontsize="small", frameon=False, ncols=1 + (len(figure.series) > 6))
+            # Below the axes, where it hides nothing.
+            longest = max(len(name) for name in figure.series)
+            canvas.legend(
+                fontsize="small", frameon=False, loc="outside lower center",
+                ncols=max(1, min(len(figure.series), _LEGEND_CHARACTERS // (longest + 6))),
+            )  # fmt: skip
         canvas.savefig(path, format="svg", metadata={"Date": None})
         canvas.savefig(path.with_suffix(".png"), dpi=130)
     return path
+
+
+def _plain_numbers(axis: "Axis") -> None:
+    """Label a logarithmic axis with numbers as people write them: 1, 2, 5, 10."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    few = high / low < _FEW_DECADES
+    written = FuncFormatter(lambda value, _place: f"{value:,.10g}")
+    axis.set_major_formatter(written)
+    axis.set_minor_locator(LogLocator(subs=(2, 3, 5) if few else "auto"))
+    axis.set_minor_formatter(written if few else NullFormatter())
 
 
 def _lines(axes: "Axes", figure: Figure) -> None:
