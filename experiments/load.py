@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
@@ -185,6 +186,17 @@ def _headlines(results: Results) -> Iterator[Item]:
                 f"{seconds / first:.1f} times its seconds"
             )
         yield Finding(text + ".", headline=True)
+        steps = []
+        for smaller, larger in pairwise(largest):
+            more = own.mean("seconds", triples=larger), own.mean("seconds", triples=smaller)
+            if more[0] is not None and more[1] is not None:
+                each = (more[0] - more[1]) / (larger - smaller) * 1e6
+                steps.append(f"{each:.2f} s from {smaller:,} to {larger:,}")
+        if steps:
+            yield Finding(
+                f"{engine.capitalize() if engine == LOCAL else engine}: each further million "
+                f"triples takes {sentence_list(steps)}."
+            )
     spark, local = (
         {point.x: point.y for point in results.points("triples", "seconds", engine=engine)}
         for engine in (SPARK, LOCAL)

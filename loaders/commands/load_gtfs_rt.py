@@ -61,7 +61,7 @@ def gtfs_rt(
         clock = SystemClock()
 
         def make_feed() -> Feed:
-            from loaders.sources.gtfs_rt import GtfsPoller, GtfsRecording
+            from loaders.sources.gtfs_rt_feeds import GtfsPoller, GtfsRecording
 
             timetable = Gtfs(schedule, base=base)
             seconds = timedelta(seconds=period)

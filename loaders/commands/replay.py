@@ -138,7 +138,7 @@ def gtfs_rt(
     period: options.Period = 30.0,
 ) -> None:
     """Recorded GTFS Realtime messages: delay, platform and status."""
-    from loaders.sources.gtfs_rt import GtfsRecording
+    from loaders.sources.gtfs_rt_feeds import GtfsRecording
 
     if options.is_url(path):
         raise SettingError(f"{path} is no recording: tpf-load gtfs-rt --push polls it")

@@ -1,4 +1,4 @@
-"""A GTFS Realtime feed: delays, cancellations, platforms and vehicle positions, poll by poll.
+"""What GTFS Realtime messages say: delays, cancellations, platforms and vehicle positions.
 
 Source: GTFS Realtime reference 2.0. What matters here:
 
@@ -9,27 +9,19 @@ Source: GTFS Realtime reference 2.0. What matters here:
 - An update without a day of service is about the one in which the trip, as planned, is nearest to
   the timestamp: at ten to one the trip of 25:10:00 is that of the day before.
 - Trips and runs that the schedule does not know (added ones) are left out.
-
-What a poll says holds from its timestamp to that of the next one.
 """
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
-from pathlib import Path
-from threading import Event
 from typing import Any, NamedTuple
 
-import requests
 from google.protobuf.message import DecodeError
 from google.transit import gtfs_realtime_pb2 as rt
 
-from annotations.clock import Clock
 from annotations.instants import from_micros, to_micros
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
-from loaders.errors import InputError, SettingError
-from loaders.sources.base import FeedBatch, FeedSpan
+from loaders.errors import InputError
 from loaders.sources.gtfs import GEO, GTFS, Gtfs
 from loaders.sources.gtfs_schedule import StopTime, date_of, seconds
 
@@ -180,131 +172,6 @@ class Realtime:
             yield Quad(subject, iri(GTFS + "trip"), trip)
 
 
-class GtfsRecording:
-    """Recorded messages: a file, or a directory of ``.pb`` files.
-
-    Args:
-        path: the file or directory.
-        schedule: the GTFS feed that they speak of.
-        period: how long the last message holds.
-
-    Raises:
-        InputError: there is no message, or one is malformed.
-        SettingError: the period is not positive.
-    """
-
-    name = "gtfs-rt"
-
-    def __init__(
-        self, path: str | Path, schedule: Gtfs, period: timedelta = timedelta(seconds=30)
-    ) -> None:
-        if period <= timedelta(0):
-            raise SettingError("the period of a feed must be positive")
-        self._realtime = Realtime(schedule)
-        path = Path(path)
-        files = sorted(path.rglob("*.pb")) if path.is_dir() else [path]
-        polls: dict[datetime, Path] = {}
-        for file in files:
-            # Two polls with one timestamp are the same message.
-            polls[timestamp(self._realtime.parse(_content(file), str(file)))] = file
-        if not polls:
-            raise InputError("holds no messages (*.pb)", str(path))
-        instants = sorted(polls)
-        ends = [*instants[1:], instants[-1] + period]
-        self._polls = [(at, end, polls[at]) for at, end in zip(instants, ends, strict=True)]
-
-    def _selected(
-        self, start: datetime | None, until: datetime | None
-    ) -> list[tuple[datetime, datetime, Path]]:
-        return [
-            poll
-            for poll in self._polls
-            if (start is None or poll[0] >= start) and (until is None or poll[0] < until)
-        ]
-
-    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
-        """First poll, end of the last one, and their number."""
-        polls = self._selected(start, until)
-        return FeedSpan(polls[0][0], polls[-1][1], len(polls)) if polls else None
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per message."""
-        for at, end, file in self._selected(start, until):
-            message = self._realtime.parse(_content(file), str(file))
-            yield FeedBatch(at, end, self._realtime.quads(message))
-
-
-class GtfsPoller:
-    """A live feed that is asked again and again; to be played with the original instants.
-
-    A poll that fails says nothing, so that what was said before it ends when it was to end.
-
-    Args:
-        url: of the messages.
-        schedule: the GTFS feed that they speak of.
-        clock: to wait on.
-        period: time between two polls.
-        session: the HTTP session.
-        cancelled: ends the polling.
-        grace: how long a poll holds beyond the next one, which takes some time to arrive.
-        failed: told of every poll that fails.
-        polls: how often to ask; ``None``: until it is cancelled.
-    """
-
-    name = "gtfs-rt"
-
-    def __init__(
-        self,
-        url: str,
-        schedule: Gtfs,
-        clock: Clock,
-        period: timedelta,
-        session: requests.Session,
-        cancelled: Event,
-        grace: timedelta = timedelta(seconds=5),
-        failed: Callable[[str], None] | None = None,
-        polls: int | None = None,
-    ) -> None:
-        if period <= timedelta(0):
-            raise SettingError("the period of a feed must be positive")
-        self._url = url
-        self._realtime = Realtime(schedule)
-        self._clock = clock
-        self._period = period
-        self._session = session
-        self._cancelled = cancelled
-        self._grace = grace
-        self._failed = failed
-        self._polls = polls
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per successful poll; for ever, or to `until`, or so many."""
-        following = self._clock.now() if start is None else start
-        for _ in itertools.count() if self._polls is None else range(self._polls):
-            if not self._clock.wait_until(following, self._cancelled):
-                return
-            now = self._clock.now()
-            if until is not None and now >= until:
-                return
-            following = max(following + self._period, now)
-            try:
-                answer = self._session.get(self._url, timeout=30)
-                answer.raise_for_status()
-                message = self._realtime.parse(answer.content, self._url)
-            except (requests.RequestException, InputError) as error:
-                if self._failed is not None:
-                    self._failed(str(error))
-                continue
-            yield FeedBatch(now, following + self._grace, self._realtime.quads(message))
-
-
 def timestamp(message: Any) -> datetime:
     """When a message was made."""
     return from_micros(message.header.timestamp * 1_000_000)
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(error.strerror or str(error), str(file)) from error

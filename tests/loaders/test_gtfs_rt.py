@@ -12,7 +12,8 @@ from loaders.errors import InputError, SettingError
 from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
 from loaders.sources.gtfs import Gtfs
-from loaders.sources.gtfs_rt import GtfsPoller, GtfsRecording, Realtime
+from loaders.sources.gtfs_rt import Realtime
+from loaders.sources.gtfs_rt_feeds import GtfsPoller, GtfsRecording
 from tests.loaders.facts_server import FactsServer
 from tests.loaders.test_gtfs import departures, write
 from tests.support.wsgi_adapter import WsgiAdapter
