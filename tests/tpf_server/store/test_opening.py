@@ -187,7 +187,7 @@ def test_dataset_of_rdf_files_is_indexed_once(
         indexed.append(args)
         return index_files(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tpf_server.store.opening.index_files", counted)
+    monkeypatch.setattr("tpf_server.store.indexing.index_files", counted)
     source, cache = tmp_path / "data", tmp_path / "cache"
     source.mkdir()
     (source / "a.ttl").write_text("<http://e/s> <http://e/p> 1, 2 .")
@@ -226,7 +226,7 @@ def test_processes_that_start_together_index_once(
         with open_dataset(source, tmp_path / "cache") as opened:
             return opened.count(ANYTHING)
 
-    monkeypatch.setattr("tpf_server.store.opening.index_files", slow)
+    monkeypatch.setattr("tpf_server.store.indexing.index_files", slow)
     # Threads stand for processes: the lock belongs to the open file, not to the process.
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(start, range(4))) == [1] * 4
