@@ -173,16 +173,16 @@ class FragmentSource:
         per_page = about.page_size or len(page.facts)
         if about.next_page is None:
             return Estimate(len(page.facts), 0, about.dynamic, block)
-        pages = (
-            math.ceil(about.count / per_page) - 1 if about.count is not None and per_page else None
-        )
-        if pages is not None and about.count is not None and form.max_limit is not None:
-            larger = math.ceil(about.count / form.max_limit)
+        # However few a server says there are: there is another page.
+        count = None if about.count is None else max(about.count, len(page.facts) + 1)
+        pages = max(math.ceil(count / per_page) - 1, 1) if count is not None and per_page else None
+        if pages is not None and count is not None and form.max_limit is not None:
+            larger = math.ceil(count / form.max_limit)
             if larger < pages:
                 # The first page comes again then, within a larger one.
                 self._long.add(pattern)
                 pages = larger
-        return Estimate(about.count, pages, about.dynamic, block)
+        return Estimate(count, pages, about.dynamic, block)
 
     def first(self, pattern: QuadPattern) -> Task[Sequence[Fact]]:
         """The matches on the first page."""
