@@ -75,16 +75,18 @@ def query(
     ] = 0.0,
     max_interval: Annotated[
         float | None,
-        typer.Option(min=0, help="with --watch: seconds between two evaluations, at most"),
+        typer.Option(min=0.001, help="with --watch: seconds between two evaluations, at most"),
     ] = None,
     every: Annotated[
         float | None,
-        typer.Option(min=0, help="with --watch: seconds between two evaluations, whatever expires"),
+        typer.Option(
+            min=0.001, help="with --watch: seconds between two evaluations, whatever expires"
+        ),
     ] = None,
     keep_checking: Annotated[
         float | None,
         typer.Option(
-            min=0,
+            min=0.001,
             help="with --watch: seconds between looks at a dataset in which "
             "nothing is labelled; by default it is answered once",
         ),

@@ -233,6 +233,7 @@ class Client:
         Raises:
             QuerySyntaxError: the text is not a query.
             UnsupportedQueryError: it cannot be answered continuously.
+            ValueError: a period that is not positive, or a replay without an end.
         """
         query = parse_query(text, base)
         if query.form != "SELECT":
@@ -240,6 +241,10 @@ class Client:
         check(query)
         if start is not None and until is None:
             raise ValueError("a replay needs an end: until")
+        periods = {"max_interval": max_interval, "every": every, "keep_checking": keep_checking}
+        for name, seconds in periods.items():
+            if seconds is not None and seconds <= 0:
+                raise ValueError(f"{name}: more than 0 seconds, not {seconds}")
 
         if jitter is None:
             jitter = 0.0 if isinstance(self.clock, ManualClock) else 0.1

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,13 @@ def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
     ]  # fmt: skip
     # When it does not come back, five such looks, then one per freshness of the empty page.
     assert len(server.log) - requests[-1] == 5 + 5
+
+
+@pytest.mark.parametrize("name", ["every", "max_interval", "keep_checking"])
+def test_no_period_is_zero(name: str) -> None:
+    options: dict[str, Any] = {name: 0}
+    with Client("http://server.test/") as client, pytest.raises(ValueError, match=name):
+        client.stream(QUERY, **options)
 
 
 def test_looking_again_soon_keeps_to_the_least_interval(tmp_path: Path) -> None:
