@@ -25,6 +25,7 @@ from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.query_engine import QueryEngine
 from tpf_server.cqels.timestamps import EPOCH, milliseconds
 from tpf_server.csparql.answers import Answer
+from tpf_server.csparql.feeding import Feeding
 from tpf_server.csparql.native.contents import EncodedTriple
 from tpf_server.csparql.native.evaluation import Evaluation
 from tpf_server.csparql.native.leaves import has_static
@@ -81,7 +82,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._rules = rules
         self._predicates: dict[Term, frozenset[Term]] = {}
         self._readers: dict[Term, list[RegisteredQuery]] = {}
-        self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
+        self._feeding = Feeding()
         self._done: int | None = None
         self._swept = 0
         self.static.on_change(self._refresh)
@@ -180,7 +181,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         Raises:
             UnsupportedContinuousQueryError: a query would feed itself.
         """
-        self._links[name] = (made, frozenset(reads))
+        self._feeding.link(name, made, reads)
         try:
             self._rank()
         except UnsupportedContinuousQueryError:
@@ -189,48 +190,12 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def unlink(self, name: str) -> None:
         """Forget what `link` said; nothing happens where it said nothing."""
-        self._links.pop(name, None)
-
-    def _origins(self, stream: Term) -> set[Term]:
-        """The stream, and those that somebody else makes it from."""
-        found: set[Term] = set()
-        asked = [stream]
-        while asked:
-            each = asked.pop()
-            if each not in found:
-                found.add(each)
-                asked += (s for made, reads in self._links.values() if made == each for s in reads)
-        return found
+        self._feeding.unlink(name)
 
     def _rank(self) -> None:
         """Put the makers of streams before their readers."""
-        makers = {each.stream: each for each in self.queries.values() if each.stream is not None}
-        ranks: dict[str, int] = {}
-
-        def rank(registered: RegisteredQuery, above: tuple[str, ...]) -> int:
-            if registered.name in above:
-                raise UnsupportedContinuousQueryError(
-                    f"{registered.name} would feed itself through its streams"
-                )
-            if registered.name not in ranks:
-                path = (*above, registered.name)
-                origins = {s for each in registered.reads for s in self._origins(each)}
-                below = [rank(makers[s], path) for s in origins if s in makers]
-                ranks[registered.name] = 1 + max(below, default=0)
-            return ranks[registered.name]
-
-        for registered in self.queries.values():
-            rank(registered, ())
-        for name, found in ranks.items():
-            self.queries[name].rank = found
-        for registered in self.queries.values():
-            for stream in registered.reads:
-                maker = makers.get(stream)
-                if maker is not None and maker.query.query.form == "SELECT":
-                    raise UnsupportedContinuousQueryError(
-                        f"{registered.name} reads {stream}, whose elements are no triples: "
-                        f"{maker.name} is a SELECT"
-                    )
+        for name, rank in self._feeding.ranks(self.queries).items():
+            self.queries[name].rank = rank
 
     def unregister(self, name: str) -> None:
         """Stop the query of this name; those that read its stream go on and get nothing more.
