@@ -151,7 +151,11 @@ def order_key(term: Column) -> Column:
     strings in languages, dates and times, and the rest by their texts.
     """
     kind = (
-        sql.when(term.isNull(), 0).when(term.startswith("_:"), 1).when(is_iri(term), 2).otherwise(3)
+        sql.when(term.isNull(), 0)
+        .when(term.startswith("_:"), 1)
+        .when(is_iri(term), 2)
+        .when(is_literal(term), 3)
+        .otherwise(4)
     )
     value, when, said = number(term), moment(term), spoken(term)
     class_ = (

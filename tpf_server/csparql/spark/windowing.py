@@ -23,7 +23,10 @@ from tpf_server.csparql.transform import everywhere
 from tpf_server.csparql.windows import LogicalWindow, StreamClause
 
 KEY = "closes"
-_TERM = r'(?:<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]+>)?)'
+_TERM = (
+    r'(?:<<\(.+\)>>|<[^<>"{}|^`\\\x00-\x20]+>|_:\S+|'
+    r'"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]+>)?)'
+)
 LINE = rf"^-?\d{{1,18}}(?:\t(?:<[^>]+>|_:\S+)\t<[^>]+>\t{_TERM})?$"
 
 
