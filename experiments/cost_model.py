@@ -290,9 +290,11 @@ def _headlines(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Ite
         "clients)"
         for row in results.where(part=_SIZE, clients=most).rows
     ]
+    periods = results.where(part=_FIT, mode=STREAMER.name).numbers("period")
     if parts:
+        renewed = f" whose facts are renewed every {periods[0]:g} s" if periods else ""
         yield Finding(
-            f"Extrapolated to {most:,} clients, with the prices of the configuration: "
+            f"Extrapolated to {most:,} clients{renewed}, with the prices of the configuration: "
             f"{'; '.join(parts)}.",
             headline=True,
         )
