@@ -1,5 +1,6 @@
 """``fragments``: what a fragment costs the server, by pattern and format."""
 
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -245,9 +246,11 @@ def _open(
     files: _Files, settings: Sizes, names: Sequence[str], say: Callable[[str], None]
 ) -> Iterator[Opened]:
     with ExitStack() as stack:
-        servers = {
-            OURS: stack.enter_context(fragment_server(files.folder / OURS, "", files.store()))
-        }
+        # Without live facts, whose pages are made once for all who ask at the same time: every
+        # answer is a page that is made for it, as the other server makes it.
+        source = json.dumps(str(files.store().resolve()))
+        config = f"[datasets.{_DATASET}]\nsource = {source}\nlive = false\n"
+        servers = {OURS: stack.enter_context(fragment_server(files.folder / OURS, config))}
         if CONSTANT in names:
             servers[CONSTANT] = stack.enter_context(constant_server())
         if REFERENCE in names:
