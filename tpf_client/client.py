@@ -25,7 +25,7 @@ from tpf_client.planner.evaluation import Evaluation, Freshness, Lengths
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.reading import together
-from tpf_client.planner.service import services_of, without_service
+from tpf_client.planner.service import Services, services_of, without_service
 from tpf_client.planner.source import FragmentSource, Source
 from tpf_client.planner.union import UnionSource
 from tpf_client.solutions import AsyncSolutions, Solutions, construct
@@ -250,8 +250,9 @@ class Client:
             jitter = 0.0 if isinstance(self.clock, ManualClock) else 0.1
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
-            return plan_query(query, leaves, evaluation, evaluation.source.now())
+            return plan_query(services.query, leaves, evaluation, evaluation.source.now())
 
+        services = Services(query)
         recheck = None if static_recheck is None else timedelta(seconds=static_recheck)
         streamer = Streamer(
             self.fetcher,
@@ -272,6 +273,7 @@ class Client:
             quiet=quiet,
             past=None if start is None else ManualClock(start),
             vocabulary=self._vocabulary,
+            services=services,
         )
         return Stream(streamer, lambda: self.scheduler)
 

@@ -11,7 +11,7 @@ ClientError
 │   ├── PageError             answered with RDF that is not a usable page of a fragment
 │   ├── PageTooLargeError     answered with more bytes than allowed
 │   ├── OriginError           a link or redirect leads to another origin
-│   ├── ServiceError          a SERVICE SILENT failed; one-shot queries go on without it
+│   ├── ServiceError          a SERVICE SILENT failed; queries go on without it
 │   ├── HistoryError          nobody tells what held at a past instant
 │   └── UnstableError         facts expire faster than one evaluation can read them
 └── ClosedError               the client or the stream was closed meanwhile

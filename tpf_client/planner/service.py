@@ -16,7 +16,7 @@ from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Estimate, Source
-from tpf_client.sparql.algebra import EMPTY_GROUP, Service
+from tpf_client.sparql.algebra import EMPTY_GROUP, Query, Service
 
 T = TypeVar("T")
 
@@ -67,6 +67,44 @@ class SilentSource:
             return (yield from task)
         except SourceError as error:
             raise ServiceError(error.url, error.reason, self._endpoint) from error
+
+
+class Services:
+    """The services of a continuous query: a SILENT one that fails is left out for some time.
+
+    Args:
+        query: the query with all of them.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self.failed: dict[str, datetime] = {}
+        """The endpoints that failed, and when."""
+
+    @property
+    def query(self) -> Query:
+        """The query without those that failed."""
+        pattern = self._query.pattern
+        for endpoint in self.failed:
+            pattern = without_service(pattern, endpoint)
+        return replace(self._query, pattern=pattern)
+
+    def fail(self, error: ServiceError, at: datetime) -> None:
+        """Leave out the service that failed.
+
+        Raises:
+            ServiceError: it was left out already.
+        """
+        if error.endpoint in self.failed:
+            raise error
+        self.failed[error.endpoint] = at
+
+    def forgive(self, before: datetime) -> bool:
+        """Take in again those that failed before an instant; whether there were any."""
+        old = [endpoint for endpoint, at in self.failed.items() if at <= before]
+        for endpoint in old:
+            del self.failed[endpoint]
+        return bool(old)
 
 
 def services_of(value: Any) -> Iterator[Service]:

@@ -13,15 +13,18 @@ from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import UNBOUND, Change, Solution
 from tpf_client.dataflow.output import Output
-from tpf_client.errors import ClosedError, SourceError
+from tpf_client.errors import ClosedError, ServiceError, SourceError
 from tpf_client.fragments.fetcher import Fetcher
 from tpf_client.planner.driver import Driver, Task
 from tpf_client.planner.evaluation import Evaluation, Freshness
 from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.planner.service import Services
 from tpf_client.streaming.detection import Detected, detect_all
 from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.validity import Span, Validity
 
+SERVICE_RETRY = timedelta(seconds=60)
+"""How long a SILENT service that failed is left out, where nothing else says."""
 LEAST_TERMS = 10_000
 """So many terms are never too many to keep."""
 
@@ -80,6 +83,7 @@ class Streamer:
         quiet: whether evaluations that changed nothing are told of, too.
         past: a clock by which history is replayed, one that goes on when somebody waits.
         vocabulary: the namespace of time labels.
+        services: which services `build` leaves out, because they are SILENT and failed.
     """
 
     def __init__(
@@ -96,7 +100,9 @@ class Streamer:
         quiet: bool = False,
         past: ManualClock | None = None,
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+        services: Services | None = None,
     ) -> None:
+        self._services = services
         self._vocabulary = vocabulary
         self._past = past
         self._fetcher = fetcher
@@ -174,10 +180,16 @@ class Streamer:
                 if not first and self._should_check(running, checked_at):
                     checked_at = running.now()
                     detected = detected.extended(self._driver.run(self._detect()))
-                if not detected.like(running.detected) or running.outgrown:
+                forgiven = not first and self._forgive()
+                if not detected.like(running.detected) or running.outgrown or forgiven:
                     before = running.told_rows() if before is None else before
                     running = self._start(detected)
                 at = running.evaluation.bring_up_to(running.now())
+            except ServiceError as error:
+                before = running.told_rows() if before is None and not first else before
+                self._leave_out(error)
+                running = self._start(running.detected)
+                continue
             except SourceError as error:
                 if first or self._past is not None:
                     raise
@@ -219,14 +231,34 @@ class Streamer:
         return detect_all(self._fetcher, self._urls, self._vocabulary, self._past)
 
     def _start(self, detected: Detected) -> "_Running":
-        """Plan the query anew."""
+        """Plan the query anew, without those of its SILENT services that fail."""
+        while True:
+            try:
+                self.running = self._planned(detected)
+            except ServiceError as error:
+                self._leave_out(error)
+            else:
+                return self.running
+
+    def _leave_out(self, error: ServiceError) -> None:
+        if self._services is None:
+            raise error
+        self._services.fail(error, self._clock.now())
+
+    def _forgive(self) -> bool:
+        """Whether a service that failed some time ago shall be asked again."""
+        if self._services is None or not self._services.failed:
+            return False
+        period = self._keep_checking or self._freshness.static_recheck or SERVICE_RETRY
+        return self._services.forgive(self._clock.now() - period)
+
+    def _planned(self, detected: Detected) -> "_Running":
         evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
         leaves = FragmentLeaves(evaluation)
         parts = detected.parts or (detected,)
         validity = Validity(evaluation, labelled=all(each.how != "freshness" for each in parts))
         output = self._build(leaves, evaluation)
-        self.running = _Running(detected, evaluation, leaves, output, validity)
-        return self.running
+        return _Running(detected, evaluation, leaves, output, validity)
 
     def _should_check(self, running: "_Running", checked_at: datetime) -> bool:
         if running.detected.settled:

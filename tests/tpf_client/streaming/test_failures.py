@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import requests
 
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
@@ -117,3 +119,49 @@ def test_chaos(tmp_path: Path, view: str, page_labels: bool) -> None:
     assert right >= 3
     assert faulty.failed
     server.close()
+
+
+def test_a_silent_service_that_fails_is_left_out_for_some_time(tmp_path: Path) -> None:
+    """The rest of the query goes on without its values, and gets them when it is back."""
+    ex, other = "http://example.org/", "http://other.test/"
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    here = LiveServer(tmp_path / "a", server={"max_values": 0})
+    sizes = [Quad(iri(f"{ex}{n}"), iri(ex + "size"), literal(str(n))) for n in range(30)]
+    more = [Quad(iri(f"{ex}x{n}"), iri(ex + "size"), literal("x")) for n in range(300)]
+    there = LiveServer(
+        tmp_path / "b", sizes + more, clock=here.clock, live=False,
+        page_size=5,
+        server={"base_url": other, "max_values": 0, "max_page_size": 5},
+    )  # fmt: skip
+    minute = timedelta(minutes=1)
+
+    def publish(now: int) -> None:
+        """Item `now` stands on the board for a minute."""
+        fact = Quad(iri(f"{ex}{now}"), iri(ex + "board"), literal("1"))
+        here.publish([Fact(fact, Expiration(START + (now + 1) * minute))])
+
+    for now in range(12):
+        here.clock.schedule(START + now * minute, lambda now=now: publish(now))
+    here.clock.advance_to(START)
+    out = range(3, 6)
+    faulty = Faulty(
+        there.app, lambda _: "garbage" if (here.clock.now() - START) // minute in out else ""
+    )
+    session = requests.Session()
+    session.mount(BASE, WsgiAdapter(here.app))
+    session.mount(other, WsgiAdapter(faulty))
+    sized = f"SERVICE SILENT <{other}trains> {{ ?s <{ex}size> ?z }}"
+    query = f"SELECT ?s ?z {{ ?s <{ex}board> ?b {sized} }}"
+    seen = {}
+    with Client(here.url, session=session, clock=here.clock, parallelism=0) as client:
+        for update in client.stream(query, until=START + 9.5 * minute):
+            assert update.error is None
+            now = round((update.at - START) / minute)
+            (row,) = update.results
+            assert str(row["s"]) == f"{ex}{now}"
+            seen[now] = str(row["z"]) if "z" in row else None
+    here.close()
+    there.close()
+    assert seen == {n: None if n in out else str(n) for n in range(10)}
+    assert faulty.failed
