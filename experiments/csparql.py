@@ -73,6 +73,7 @@ class Sizes:
         windows: ranges of windows in seconds, for the rules.
         brokers: static triples, for the rules.
         spark_events: triples that Spark replays.
+        spark_warm_up: triples that it replays before; none: not at all.
         cores: of Spark.
         spark_windows: ranges of windows in seconds, for the rules on Spark; none: not measured.
     """
@@ -82,6 +83,7 @@ class Sizes:
     windows: tuple[int, ...] = (5, 20, 60)
     brokers: tuple[int, ...] = (1_000, 10_000, 100_000)
     spark_events: int = 200_000
+    spark_warm_up: int = 1_000
     cores: tuple[int, ...] = (1, 2)
     spark_windows: tuple[int, ...] = (5, 20)
 
@@ -89,7 +91,12 @@ class Sizes:
     def quick(cls) -> Self:
         """Fewer of everything."""
         return cls(
-            seconds=10, windows=(5, 20), brokers=(1_000,), spark_events=4_000, spark_windows=()
+            seconds=10,
+            windows=(5, 20),
+            brokers=(1_000,),
+            spark_events=2_000,
+            spark_warm_up=0,
+            spark_windows=(),
         )
 
 
@@ -391,8 +398,9 @@ def _spark(settings: Sizes, run: Run, cores: int) -> Iterator[_Market]:
         )
         market = _Market(session, java, work, settings)
         # What Java compiles and Spark loads at first is not what a long run does.
-        market.write(run.seed, 1000)
-        market.replay(_market_query("over markets", 5), RULES)
+        if settings.spark_warm_up:
+            market.write(run.seed, settings.spark_warm_up)
+            market.replay(_market_query("over markets", 5), RULES)
         market.write(run.seed, settings.spark_events)
         yield market
 
