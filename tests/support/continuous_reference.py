@@ -2,7 +2,7 @@
 
 Every element of a window becomes a named graph of its own, and every triple pattern of a STREAM
 clause is matched in any one of them. So the windows are bags, and a solution knows the elements
-that it comes from.
+that it comes from. Only a path of any length is matched in all elements of its window together.
 """
 
 import re
@@ -15,6 +15,7 @@ import pyoxigraph as ox
 from tpf_server.cqels.windows.specification import All, Now, Range, Triples, Window, parse_window
 
 _STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*\{([^{}]*)\}")
+_REPEATED = re.compile(r"[>)][+*]")
 _IN = ox.NamedNode("urn:reference:in")
 _WINDOWS = ox.NamedNode("urn:reference:windows")
 
@@ -41,6 +42,7 @@ class Reference:
     def __init__(self, text: str, static: str | ox.Store = "") -> None:
         self.clauses: list[tuple[str, Window]] = []
         self._present: set[ox.Quad] = set()
+        self._whole: set[int] = set()
         if isinstance(static, str):
             self._store = ox.Store()
             self._store.load(static.encode(), format=ox.RdfFormat.N_QUADS)
@@ -58,6 +60,10 @@ class Reference:
         for pattern in filter(
             None, (each.strip() for each in re.split(r"(?<=[\s>\w])\.\s", body + " "))
         ):
+            if _REPEATED.search(pattern):
+                self._whole.add(number)
+                parts.append(f"GRAPH <urn:reference:whole:{number}> {{ {pattern} }}")
+                continue
             graph = f"?graph{self._graphs}"
             self._graphs += 1
             parts.append(
@@ -95,6 +101,9 @@ class Reference:
                 lines = "".join(f"{' '.join(triple)} .\n" for triple in triples)
                 for quad in ox.parse(lines, format=ox.RdfFormat.N_TRIPLES):
                     yield ox.Quad(quad.subject, quad.predicate, quad.object, graph)
+                    if number in self._whole:
+                        whole = ox.NamedNode(f"urn:reference:whole:{number}")
+                        yield ox.Quad(quad.subject, quad.predicate, quad.object, whole)
 
     def _query(self, text: str, at: int) -> ox.QuerySolutions | ox.QueryBoolean:
         for quad in self._present - (now := set(self._window_quads(at))):

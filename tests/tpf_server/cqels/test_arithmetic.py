@@ -21,7 +21,8 @@ EXPRESSIONS = [
     "?a + ?b", "?a - ?b", "?a * ?b", "?a / ?b", "1 / ?b", "?a / -0.7", "- ?a",
     "?a > ?b", "?a = ?b", "?a != 2.0", "!(?a <= ?b)",
     "?a > 0 && ?b < 300", "?a > 0 || ?b < 300",
-    "FLOOR(?a / 0.7)", "ROUND(?a / 3)", "ROUND((?a - ?b) / 4.0)", "FLOOR(?a / ?b)", "CEIL(?a - 3)", "ROUND(?a)", "(?a + ?b) * (?a - ?b)",
+    "FLOOR(?a / 0.7)", "ROUND(?a / 3)", "ROUND((?a - ?b) / 4.0)",
+    "FLOOR(?a / ?b)", "CEIL(?a - 3)", "ROUND(?a)", "(?a + ?b) * (?a - ?b)",
 ]  # fmt: skip
 
 terms = st.one_of(

@@ -287,6 +287,13 @@ KINDS = {
         "SELECT ?b (SUM(?c) AS ?n) (MEDIAN(?c) AS ?m)"
         " { STREAM <urn:s> [RANGE 900ms] { ?a <urn:p> ?b . ?a <urn:v> ?c } } GROUP BY ?b"
     ),
+    "joined groups": (
+        "SELECT ?b ?n ?m (?n / ?m AS ?r) {"
+        " { SELECT ?b (SUM(?c) AS ?n) { STREAM <urn:s> [RANGE 900ms]"
+        " { ?a <urn:p> ?b . ?a <urn:v> ?c } } GROUP BY ?b }"
+        " { SELECT ?b (COUNT(?a) AS ?m) { STREAM <urn:s> [RANGE 300ms] { ?a <urn:p> ?b } }"
+        " GROUP BY ?b } } ORDER BY ?r ?b LIMIT 3"
+    ),
     "top-k": (
         "SELECT ?a ?c { STREAM <urn:s> [RANGE 900ms] { ?a <urn:v> ?c } } ORDER BY DESC(?c) ?a LIMIT 3"  # noqa: E501
     ),

@@ -121,6 +121,37 @@ NESTED = {
     "a path": (
         "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } ?b <urn:near>/<urn:kind> ?c }"
     ),
+    "a path of any length": (
+        "SELECT ?a ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } ?b <urn:near>* ?c }"
+    ),
+    "a path over a stream": "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:p>+ ?b } }",
+    "a path of none or more over a stream": (
+        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a <urn:q> <urn:n1> }"
+        " STREAM <urn:s2> [W2] { ?a <urn:p>* ?b } }"
+    ),
+    "a way there and back": (
+        "SELECT ?a ?b WHERE { STREAM <urn:s1> [W1] { ?a (<urn:p>/^<urn:q>)+ ?b } }"
+    ),
+    "two groupings": (
+        "SELECT ?b ?n ?m (?n / ?m AS ?r) WHERE {"
+        " { SELECT ?b (COUNT(?a) AS ?n) WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b } }"
+        " GROUP BY ?b }"
+        " { SELECT ?b (COUNT(?c) AS ?m) WHERE { STREAM <urn:s2> [W2] { ?c <urn:p> ?b } }"
+        " GROUP BY ?b"
+        " HAVING (COUNT(?c) < 3) } } ORDER BY DESC(?r) ?b LIMIT 2"
+    ),
+    "two groupings, some without a key": (
+        "SELECT ?k ?n ?m WHERE {"
+        " { SELECT ?k (COUNT(?a) AS ?n) WHERE { STREAM <urn:s1> [W1] { ?a ?x ?b } }"
+        " GROUP BY (?b + 0 AS ?k) }"
+        " { SELECT ?k (COUNT(?c) AS ?m) WHERE { STREAM <urn:s1> [W2] { ?c ?y ?d } }"
+        " GROUP BY (?d + 0 AS ?k) } }"
+    ),
+    "not exists beside an optional": (
+        "SELECT ?a ?b ?c WHERE { STREAM <urn:s1> [W1] { ?a <urn:p> ?b }"
+        " OPTIONAL { STREAM <urn:s1> [W1] { ?b <urn:v> ?c } }"
+        " FILTER NOT EXISTS { STREAM <urn:s2> [W2] { ?a <urn:v> ?c } FILTER (?b != <urn:n1>) } }"
+    ),
     "ask": "ASK { STREAM <urn:s1> [W1] { ?a <urn:p> <urn:n1> } }",
 }
 
