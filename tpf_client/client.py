@@ -21,8 +21,10 @@ from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.answer import Answer, CompleteAnswer, Progress, Row
 from tpf_client.planner.driver import Driver, Task
-from tpf_client.planner.evaluation import Evaluation, Freshness, Lengths
+from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.planner.lengths import Lengths
+from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.reading import together
 from tpf_client.planner.service import Services, services_of, without_service

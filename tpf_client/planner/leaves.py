@@ -15,13 +15,8 @@ from tpf_client.dataflow.lookup_join import LookupJoin
 from tpf_client.dataflow.node import Condition, Input, Meter, Node
 from tpf_client.planner.demand import Demand, Need
 from tpf_client.planner.driver import Task
-from tpf_client.planner.evaluation import (
-    Evaluation,
-    LiveFragment,
-    Lookups,
-    QuadChanges,
-    canonical,
-)
+from tpf_client.planner.evaluation import Evaluation, Lookups
+from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonical
 from tpf_client.planner.lookup import FragmentLookup, LookupReport, Star, extractor
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.sparql.algebra import variables_of_quad

@@ -24,14 +24,9 @@ from tpf_client.dataflow.changes import (
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.demand import Choice, Need
-from tpf_client.planner.evaluation import (
-    SURPRISE,
-    Evaluation,
-    LiveFragment,
-    Lookups,
-    QuadChanges,
-    Subscriber,
-)
+from tpf_client.planner.evaluation import Evaluation, Lookups
+from tpf_client.planner.lengths import SURPRISE
+from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, Subscriber
 from tpf_client.planner.source import Estimate, Source, impossible, substitute
 from tpf_client.sparql.algebra import variables_of_quad
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from annotations.instants import format_instant
 from annotations.terms import QuadPattern, is_variable
-from tpf_client.planner.evaluation import Evaluation, LiveFragment, canonical
+from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
+from tpf_client.planner.live_fragment import LiveFragment, canonical
 from tpf_client.streaming.detection import Detected
 
 _HOW = {

@@ -14,7 +14,7 @@ from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.driver import Task
-from tpf_client.planner.evaluation import canonical
+from tpf_client.planner.live_fragment import canonical
 from tpf_client.planner.lookup import BLOCK_CHARACTERS
 from tpf_client.planner.reading import Content, together
 from tpf_client.planner.source import Source, impossible, substitute

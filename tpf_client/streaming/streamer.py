@@ -16,8 +16,9 @@ from tpf_client.dataflow.output import Output
 from tpf_client.errors import ClosedError, ServiceError, SourceError
 from tpf_client.fragments.fetcher import Fetcher
 from tpf_client.planner.driver import Driver, Task
-from tpf_client.planner.evaluation import Evaluation, Freshness
+from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
+from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.service import Services
 from tpf_client.streaming.detection import Detected, detect_all
 from tpf_client.streaming.schedule import Schedule

@@ -1,0 +1,185 @@
+"""A fragment as one query holds it: its content so far, and until when that is right."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from annotations.labels import Fact
+from annotations.terms import Quad, QuadPattern, is_variable
+from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.planner.held import HeldFacts
+from tpf_client.planner.reading import Content
+from tpf_client.planner.source import Source
+
+QuadChanges: TypeAlias = Sequence[tuple[Quad, int]]
+Subscriber: TypeAlias = Callable[[QuadChanges], None]
+Enough: TypeAlias = Callable[[], bool]
+"""Whether a subscriber needs no more of a fragment that is being read for the first time."""
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+ALWAYS = datetime.max.replace(tzinfo=UTC)
+
+
+def canonical(pattern: QuadPattern) -> QuadPattern:
+    """The pattern with its variables named by their positions: what a server is asked."""
+    return QuadPattern(
+        *(
+            name if is_variable(term) else term
+            for name, term in zip(POSITIONS, pattern, strict=True)
+        )
+    )
+
+
+class LiveFragment:
+    """The matches of one pattern at one source, or those that fit a block of bindings.
+
+    Attributes:
+        loaded: whether it was ever read to its end.
+        loading: whether it is being read.
+        evaluated_at: the instant that its content shows, on the source's clock.
+        fresh_until: the instant until which it may be reused.
+        expires: the first instant at which a label ends; ``None``: nobody says.
+        dynamic: whether its matches change over time.
+        pages: how many pages with matches its first reading took.
+        expected: how many pages it should have; ``None``: nobody says.
+        whole: whether somebody wants it to its end, as long as that is not much further than it
+            should be.
+        misses: how many readings in a row found nothing labelled, where there was before.
+    """
+
+    def __init__(
+        self,
+        pattern: QuadPattern,
+        source: Source,
+        block: Block | None = None,
+        *,
+        dynamic: bool = False,
+        held: HeldFacts | None = None,
+    ) -> None:
+        self.pattern = pattern
+        self.source = source
+        self.block = block
+        self._held = held
+        self._was_labelled = False
+        self._of_many = block is None and is_variable(pattern.subject)
+        self.loaded = False
+        self.loading = False
+        self.pages = 0
+        self.expected: int | None = None
+        self.misses = 0
+        self.evaluated_at = NEVER
+        self.fresh_until = NEVER
+        self.expires: datetime | None = None
+        self.dynamic = dynamic
+        self.subscribers: list[Subscriber] = []
+        self.enough: dict[Subscriber, Enough] = {}
+        self.whole = False
+        self._quads: dict[Quad, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._quads)
+
+    def quads(self) -> Iterator[Quad]:
+        """Its content so far."""
+        return iter(self._quads)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a subscriber needs all of it."""
+        return not all(each in self.enough and self.enough[each]() for each in self.subscribers)
+
+    def grow(self, facts: Iterable[Fact]) -> None:
+        """Some facts of the first reading: those of a page."""
+        self.pages += 1
+        fresh = {fact.quad: fact.label for fact in facts if fact.quad not in self._quads}
+        if fresh:
+            self._quads.update(dict.fromkeys(fresh))
+            if self._held is not None and self.subscribers:
+                self._held.update(fresh, (), fresh)
+            self._tell([(quad, 1) for quad in fresh])
+
+    def replace(self, content: Content) -> None:
+        """The whole content as it is now: subscribers get the difference."""
+        self.loaded = True
+        self.evaluated_at = content.evaluated_at
+        self.fresh_until = content.fresh_until
+        self.expires = content.expires
+        # That nothing labelled matches at the moment does not make it static again.
+        self.dynamic = self.dynamic or bool(content.dynamic)
+        labelled = any(fact.label is not None for fact in content.facts)
+        self._was_labelled = self._was_labelled or labelled
+        self.misses = 0 if labelled or not self._was_labelled else self.misses + 1
+        new = dict.fromkeys(fact.quad for fact in content.facts)
+        gone = [(quad, -1) for quad in self._quads if quad not in new]
+        come = [(quad, 1) for quad in new if quad not in self._quads]
+        self._quads = new
+        if self._held is not None and self.subscribers:
+            labels = {fact.quad: fact.label for fact in content.facts}
+            self._held.update([quad for quad, _ in come], [quad for quad, _ in gone], labels)
+        if gone or come:
+            self._tell(gone + come)
+
+    def due(self, freshness: "Freshness") -> datetime:
+        """The instant at which it should be read again."""
+        if freshness.replay:
+            ends = [self.fresh_until]
+            if self.expires is not None and self.expires > self.evaluated_at:
+                ends.append(self.expires)
+            if freshness.every is not None:
+                ends.append(self.evaluated_at + freshness.every)
+            return min(ends)
+        if self.dynamic:
+            if self.expires is not None and self.expires > self.evaluated_at:
+                end = min(self.expires, self.fresh_until)
+                return max(end, self.evaluated_at + freshness.floor)
+            # No label tells when it changes.
+            late = max(self.fresh_until, self.evaluated_at + freshness.poll)
+            if self._of_many and 0 < self.misses <= freshness.looks:
+                # Its publisher may be a little late with the next facts.
+                pause: timedelta = freshness.look * 2 ** (self.misses - 1)
+                return min(late, self.evaluated_at + max(pause, freshness.floor))
+            return late
+        if freshness.static_recheck is None:
+            return ALWAYS
+        if not self._quads and self.fresh_until > self.evaluated_at:
+            # What is not there yet may come labelled; the server says how soon to look again.
+            return max(self.fresh_until, self.evaluated_at + freshness.poll)
+        return max(self.fresh_until, self.evaluated_at + freshness.static_recheck)
+
+    def contradicts(self, instant: datetime) -> bool:
+        """Whether it may have changed between its reading and this instant.
+
+        A page whose labels lie in its own past contradicts nothing: its server means it.
+        """
+        ends = [self.expires, self.fresh_until if self.dynamic else None]
+        return any(end is not None and self.evaluated_at < end <= instant for end in ends)
+
+    def _tell(self, changes: QuadChanges) -> None:
+        for subscriber in tuple(self.subscribers):
+            subscriber(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """For how long fragments are taken to hold.
+
+    Args:
+        floor: the least time, however short a server says (no busy loop).
+        poll: the least time for fragments of changing facts none of which holds.
+        static_recheck: the least time for fragments of which no match is labelled; ``None``: for
+            ever. One without any match is read again when its freshness by HTTP ends.
+        look: how soon to look again when all labelled facts of a fragment, of whatever subject,
+            ended and no others came; longer each time.
+        looks: how often to do so.
+        replay: whether history is replayed: no time is saved then, every state is to be shown.
+        every: the most time, in a replay.
+    """
+
+    floor: timedelta = timedelta(milliseconds=100)
+    poll: timedelta = timedelta(seconds=1)
+    static_recheck: timedelta | None = None
+    look: timedelta = timedelta(milliseconds=250)
+    looks: int = 5
+    replay: bool = False
+    every: timedelta | None = None
