@@ -32,8 +32,6 @@ from experiments.processes import Process, python, started
 from experiments.results import Results
 from experiments.workloads.board import Board, board
 
-_LONGEST_GRACE = 3.0
-
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
@@ -57,6 +55,7 @@ class Sizes:
         step: seconds between two evaluations of a C-SPARQL query.
         first_seconds: how long the start of the clients takes at least.
         periods: how many periods are looked at when all clients have started.
+        grace: seconds in which what was published at the end may still arrive.
         modes: only these; all where empty.
     """
 
@@ -75,6 +74,7 @@ class Sizes:
     step: float = 1.0
     first_seconds: float = 10.0
     periods: int = 2
+    grace: float = 3.0
     modes: tuple[str, ...] = ()
 
     @classmethod
@@ -84,6 +84,7 @@ class Sizes:
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(),
             engine_queries=(10, 30), method_queries=(5,), methods=("named-graph",),
             cached_methods=False, processes=2, period=2.0, first_seconds=1.5, periods=1,
+            grace=1.0,
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:
@@ -174,7 +175,7 @@ def _measure(mode: Mode, queries: int, opened: Opened) -> list[Row]:
     looks = Looks(
         settings.first_seconds,
         settings.periods * settings.period,
-        min(settings.period / 2, _LONGEST_GRACE),
+        settings.grace,
     )
     try:
         with side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite:
