@@ -57,5 +57,6 @@ def continuous_service(
         whole_batches=not settings.skip_malformed,
         backlog=settings.max_results,
         rows=settings.max_result_rows,
+        followers=settings.followers,
     )
     return ContinuousService(engine, periodic, clock, policies)

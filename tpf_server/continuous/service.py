@@ -11,6 +11,7 @@ from annotations.clock import Clock
 from annotations.terms import Term
 from tpf_server.continuous.hosted import HostedQuery, relation_of
 from tpf_server.continuous.languages import CSPARQL, is_csparql
+from tpf_server.continuous.places import Places
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.continuous.streams import SharedStreams
@@ -68,6 +69,9 @@ class ContinuousService:
         periodic: for C-SPARQL; likewise.
         clock: what the time is.
         policies: how time, elements and readers are treated.
+
+    Attributes:
+        places: for readers that follow results.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class ContinuousService:
         self._periodic = periodic
         self._clock = clock
         self._policies = policies or Policies()
+        self.places = Places(self._policies.followers)
         self._streams = SharedStreams(engine, periodic, self._policies.lateness)
         self._lock = threading.RLock()
         self._queries: dict[str, HostedQuery] = {}

@@ -19,7 +19,6 @@ A stream's name is an IRI (percent-encoded) or relative to the base of the engin
 import hmac
 import json
 import re
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -65,8 +64,7 @@ def continuous_blueprint(
     Args:
         service: what they work on.
         bodies: reads the bodies of requests.
-        settings: of the server. Without a `publish_token` nobody may register, delete or push;
-            each reader that follows results holds a thread, so no more than `followers` may.
+        settings: of the server; without a `publish_token` nobody may register, delete or push.
     """
     views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
@@ -127,7 +125,6 @@ class _Views:
         self._service = service
         self._bodies = bodies
         self._settings = settings
-        self._free = threading.BoundedSemaphore(settings.followers)
 
     def _authorize(self) -> None:
         token = self._settings.publish_token
@@ -255,15 +252,16 @@ class _Views:
             accepted = request.accept_mimetypes.best_match([EVENTS, NDJSON])
         if accepted is None:
             raise NotAcceptableError(f"results come as {EVENTS} or {NDJSON}")
-        if follow and not self._free.acquire(blocking=False):
+        places = self._service.places
+        if follow and not places.take():
             raise BusyError(
-                f"{self._settings.followers} readers follow results already; "
+                f"{places.limit} readers follow results already; "
                 "try again, or ask from time to time with ?follow=false"
             )
         chunks = (as_events if accepted == EVENTS else as_lines)(hosted, after, follow=follow)
         response = Response(chunks, content_type=accepted)
         if follow:
-            response.call_on_close(self._free.release)
+            response.call_on_close(places.leave)
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         return response

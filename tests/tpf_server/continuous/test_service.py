@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from annotations.clock import ManualClock
 from annotations.terms import Term
+from tpf_server.continuous.places import Places
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.ticker import Ticker
@@ -238,3 +239,14 @@ def test_when_the_clock_is_looked_at_changes_nothing(gaps, ticks, order):
     plain = _played(gaps, set(), [*CHAIN, "again"])
     assert plain["periodic"]
     assert _played(gaps, ticks, order) == plain
+
+
+def test_places_are_given_back_and_waited_for():
+    places = Places(2)
+    assert (places.take(), places.take(), places.take()) == (True, True, False)
+    assert not places.wait_until_empty(0.0)
+    places.leave()
+    assert places.take()
+    places.leave()
+    places.leave()
+    assert places.wait_until_empty(60.0)

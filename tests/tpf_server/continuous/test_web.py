@@ -32,14 +32,14 @@ class Site:
             Engine(**settings),
             self.periodic,
             self.clock,
-            Policies(**{"backlog": 100, **(policies or {})}),
+            Policies(**{"backlog": 100, "followers": followers, **(policies or {})}),
         )
         app = Flask("test")
         app.register_blueprint(
             continuous_blueprint(
                 self.service,
                 BodyReader(10_000),
-                Settings(base_url=ROOT, publish_token="secret", followers=followers),
+                Settings(base_url=ROOT, publish_token="secret"),
             )
         )
         self.session = requests.Session()
