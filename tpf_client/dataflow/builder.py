@@ -7,7 +7,6 @@ variables that both sides bind for certain. A seed only spares work; joins decid
 Source: SPARQL 1.1 Query Language, section 18.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
@@ -25,6 +24,7 @@ from tpf_client.dataflow.extend import Extend
 from tpf_client.dataflow.filter import Filter
 from tpf_client.dataflow.group import Compute, Group
 from tpf_client.dataflow.hash_join import HashJoin
+from tpf_client.dataflow.join_order import in_good_order, operands
 from tpf_client.dataflow.left_join import LeftJoin
 from tpf_client.dataflow.minus import Minus
 from tpf_client.dataflow.node import (
@@ -210,7 +210,7 @@ class Builder:
         return node if self.outer is None else self.flow.add(HashJoin(self.outer, node))
 
     def _join(self, pattern: Pattern, seed: Node | None) -> Node:
-        first, *rest = self._in_good_order(_operands(pattern), seed or self.outer)
+        first, *rest = in_good_order(operands(pattern), self.leaves, seed or self.outer)
         node = self.build(first, seed)
         for each in rest:
             right = self.build(each, self.sideways(node, each, seed))
@@ -220,47 +220,6 @@ class Builder:
     def joined(self, left: Node, right: Node) -> Node:
         """The join of two nodes."""
         return self.flow.add(HashJoin(left, right))
-
-    def _in_good_order(self, operands: list[Pattern], seed: Node | None) -> list[Pattern]:
-        """Inline data first; then what shares variables with what is there, the least first."""
-        counts = {id(each): self._expected(each) for each in operands} if len(operands) > 1 else {}
-        rest = list(operands)
-        ordered: list[Pattern] = []
-        known = set() if seed is None else set(seed.certain)
-
-        def cost(each: Pattern) -> tuple[int, float]:
-            return _RANKS.get(type(each), 2), counts[id(each)]
-
-        while rest:
-            connected = [each for each in rest if known & set(algebra.in_scope(each))]
-            best = min(connected or rest, key=cost) if counts else rest[0]
-            rest.remove(best)
-            ordered.append(best)
-            known.update(algebra.always_bound(best))
-        return ordered
-
-    def _expected(self, pattern: Pattern) -> float:
-        """About how many solutions a pattern has, where the leaves know."""
-        match pattern:
-            case algebra.BGP(patterns):
-                counting = isinstance(self.leaves, CountingLeaves)
-                # Without counts, what is not a union or an optional part comes first.
-                return self.leaves.expected(patterns) if counting else 0.0  # type: ignore[attr-defined]
-            case algebra.Values(_, rows):
-                return len(rows)
-            case algebra.Union(left, right):
-                return 1 + self._expected(left) + self._expected(right)
-            case algebra.Join(left, right):
-                return min(self._expected(left), self._expected(right))
-            case algebra.LeftJoin(inner) | algebra.Minus(inner):
-                return 1 + self._expected(inner)
-            case algebra.Path() | algebra.Service():
-                return math.inf
-            case algebra.Slice(inner, _, limit):
-                count = 1 + self._expected(inner)
-                return count if limit is None else min(count, limit)
-            case _:
-                return 1 + self._expected(pattern.input)
 
     def _left_join(self, pattern: algebra.LeftJoin, seed: Node | None) -> Node:
         left = self.build(pattern.left, seed)
@@ -544,15 +503,6 @@ class Builder:
 
 def _one(_solution: Solution) -> int:
     return 1
-
-
-def _operands(pattern: Pattern) -> list[Pattern]:
-    if isinstance(pattern, algebra.Join):
-        return _operands(pattern.left) + _operands(pattern.right)
-    return [pattern]
-
-
-_RANKS: dict[type, int] = {algebra.Values: 0, algebra.Path: 3, algebra.Service: 4}
 
 
 def _replaced(expression: Expression, old: Expression, new: Expression) -> Expression:
