@@ -49,8 +49,8 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """A quarter of the trips, two windows."""
-        return cls(trips=10_000, minutes=(30, 60))
+        """Fewer trips, two windows."""
+        return cls(trips=6000, minutes=(30, 60))
 
 
 class TaxiQueries:
