@@ -85,7 +85,11 @@ def listening(application: Callable[[dict[str, Any], Any], Iterable[bytes]]) -> 
 
     def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         # The input of this server does not end at the end of the body.
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
+        if len(body) < length:  # whoever sent it was killed
+            start_response("400 Bad Request", [])
+            return [b"the body ends early"]
         return application(environ | {"wsgi.input": io.BytesIO(body)}, start_response)
 
     server = make_server("127.0.0.1", 0, call, handler_class=_Quiet)
