@@ -86,8 +86,9 @@ def _summary(found: Sequence[Section]) -> str:
         f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md).",
     ]
     for section in found:
-        size = " (quick: small sizes)" if section.facts["quick"] else ""
-        lines += ["", f"## {section.name}{size}", "", section.question, ""]
+        load = f"Load of the machine at the start: {section.facts['load at the start']}"
+        load += "; quick: small sizes." if section.facts["quick"] else "."
+        lines += ["", f"## {section.name}", "", section.question, "", load, ""]
         lines += [f"- {text}" for text in section.headlines]
         if section.problems:
             lines.append(f"- {len(section.problems)} measurements could not be made.")
