@@ -36,16 +36,14 @@ def publish(
     Raises:
         ConfigurationError: there are no results, or other files are in the folder.
     """
-    figures = folder / FIGURES
     known = {PAGE, SUMMARY, FIGURES}
     if folder.is_dir() and {path.name for path in folder.iterdir()} - known:
         raise ConfigurationError(f"{folder} holds other files: choose another folder")
-    shutil.rmtree(folder, ignore_errors=True)
-    figures.mkdir(parents=True)
+    figures: dict[str, Path] = {}
 
     def image(path: Path) -> str:
         name = f"{path.parts[-3]}-{path.name}"
-        shutil.copyfile(path, figures / name)
+        figures[name] = path
         return f"{FIGURES}/{name}"
 
     found = sections(output, experiments, image)
@@ -53,6 +51,11 @@ def publish(
         raise ConfigurationError(f"there are no results in {output}")
     for section in found:
         section.files.clear()
+    # Nothing of the earlier report is removed before all of this one could be made.
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / FIGURES).mkdir(parents=True)
+    for name, path in figures.items():
+        shutil.copyfile(path, folder / FIGURES / name)
     page = folder / PAGE
     page.write_text(_clean(render(found)), encoding="utf-8")
     (folder / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
