@@ -1,6 +1,7 @@
 """A run on Spark: what it does, how far it is, and how it ends."""
 
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,17 @@ class Progress:
     late: int = 0
     malformed: int = 0
 
+    def after(self, batch: Any) -> "Progress":
+        """With what Spark reports of one more micro-batch."""
+        late = sum(int(state["numRowsDroppedByWatermark"]) for state in batch["stateOperators"])
+        malformed = sum(int(each["malformed"] or 0) for each in batch["observedMetrics"].values())
+        return Progress(
+            self.batches + 1,
+            self.lines + int(batch["numInputRows"] or 0),
+            self.late + late,
+            self.malformed + malformed,
+        )
+
 
 class Run:
     """A query that runs on Spark, and beside it the one that copies malformed lines, if there is.
@@ -41,6 +53,8 @@ class Run:
         self._queries = tuple(queries)
         self._progress = Progress()
         self._seen = ""
+        # Whoever asks, and the thread of the micro-batches.
+        self._lock = threading.Lock()
 
     @property
     def active(self) -> bool:
@@ -53,21 +67,14 @@ class Run:
         Spark remembers the last hundred micro-batches only; so somebody must ask that often, which
         the execution does.
         """
-        now = self._progress
-        for each in self._queries[0].recentProgress:
-            # A trigger that finds nothing to do reports the micro-batch that would come next.
-            ended = "addBatch" in each["durationMs"]
-            if not ended or each["timestamp"] <= self._seen:
-                continue
-            self._seen = each["timestamp"]
-            now = Progress(
-                now.batches + 1,
-                now.lines + int(each["numInputRows"] or 0),
-                now.late + sum(int(s["numRowsDroppedByWatermark"]) for s in each["stateOperators"]),
-                now.malformed + sum(map(_malformed, each["observedMetrics"].values())),
-            )
-        self._progress = now
-        return now
+        with self._lock:
+            for each in self._queries[0].recentProgress:
+                # A trigger that finds nothing to do reports the micro-batch that would come next.
+                ended = "addBatch" in each["durationMs"]
+                if ended and each["timestamp"] > self._seen:
+                    self._seen = each["timestamp"]
+                    self._progress = self._progress.after(each)
+            return self._progress
 
     def wait(self, seconds: int | None = None) -> bool:
         """Wait until it ends, at most so many seconds (at least one); whether it has ended.
@@ -93,7 +100,3 @@ class Run:
         """End it; a later run with the same directory goes on from here."""
         for each in self._queries:
             each.stop()
-
-
-def _malformed(metrics: Any) -> int:
-    return int(metrics["malformed"] or 0)
