@@ -26,6 +26,7 @@ from tpf_server.workers import MEMORY, MULTIPROCESS_VARIABLE, THREADS, WORKER_VA
 
 _START_SECONDS = 120
 _STOP_SECONDS = 30
+_LOOK_SECONDS = 0.2
 
 
 def _options() -> list[click.Parameter]:
@@ -126,11 +127,41 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         workers_kill_timeout=_STOP_SECONDS,
     )
     server.on_reload(reload)
+    server.main_loop_interrupt = _Flag()
     names = ", ".join(dataset.name for dataset in configuration.datasets)
     line = f"tpf-server: {configuration.with_port(port).server.base} (datasets: {names})"
     threading.Thread(target=_announce, args=(settings.host, port, line), daemon=True).start()
     with counts:
         server.serve()
+
+
+class _Flag(threading.Event):
+    """An event that handlers of signals may set: without locks, which could be held just then.
+
+    Whoever waits looks five times a second, so that a signal that came while nobody could be woken
+    is heeded all the same.
+    """
+
+    _raised = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._raised
+
+    def set(self) -> None:
+        """Set it."""
+        self._raised = True
+
+    def clear(self) -> None:
+        """Take it back."""
+        self._raised = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, at most for so many seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._raised and (until is None or time.monotonic() < until):
+            time.sleep(_LOOK_SECONDS)
+        return self._raised
 
 
 _LOGGING = {

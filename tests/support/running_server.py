@@ -20,6 +20,8 @@ TOKEN = "open sesame"
 _COMMAND = [sys.executable, "-c", "from tpf_server.cli import main; main()"]
 _READY = re.compile(r"tpf-server: (http://\S+/) \(datasets: .*\)\n")
 _START_SECONDS = 60
+STOP_SECONDS = 90
+"""More than the server gives its workers, whom a busy machine may keep from stopping."""
 
 
 def free_port() -> int:
@@ -93,7 +95,7 @@ class RunningServer:
     def close(self) -> None:
         """End the process."""
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(STOP_SECONDS)
 
     def publish(self, dataset: str, quads: Iterable[Quad], label: Label) -> None:
         """Publish facts with one label, over HTTP."""

@@ -13,7 +13,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
-from tests.support.running_server import announced_url
+from tests.support.running_server import STOP_SECONDS, announced_url
 from tpf_server.cli import main
 from tpf_server.settings import describe
 
@@ -36,7 +36,7 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Po
         yield announced_url(process), process
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(STOP_SECONDS)
 
 
 def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) -> None:
@@ -68,13 +68,13 @@ def test_two_workers_agree_survive_a_reload_and_stop_gracefully(tmp_path: Path) 
             assert time.monotonic() < deadline, "the new settings never counted"
             time.sleep(0.1)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(STOP_SECONDS) == 0
     # What was acknowledged is there after a restart.
     with running(tmp_path, "trains.nt", "--publish-token", "T") as (url, process):
         page = requests.get(f"{url}trains.nq?predicate=http://example.org/delay", timeout=30)
         assert 'dynamicTriples> "5"' in page.text
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(STOP_SECONDS) == 0
 
 
 def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None
     with running(tmp_path, "trains.nt") as (url, process):
         os.killpg(process.pid, signal.SIGINT)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(STOP_SECONDS) == 0
         with pytest.raises(requests.ConnectionError):
             requests.get(url, timeout=30)
 
