@@ -9,9 +9,9 @@ import pytest
 from tests.support.citybench import Sensors, static_store
 from tests.support.continuous_reference import Reference
 from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.ox_terms import ox_term
 from tpf_server.cqels.parser import parse
 from tpf_server.cqels.semantics import PAPER
-from tpf_server.cqels.ox_terms import ox_term
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "citybench"
 NAMES = [f"Q{number}" for number in range(1, 13)]
