@@ -173,7 +173,7 @@ class Streamer:
 
     def _steps(self) -> Generator[Tick | datetime]:
         running = self._start(self._driver.run(self._detect()))
-        first, failures, checked_at = True, 0, running.now()
+        first, without_service, failures, checked_at = True, False, 0, running.now()
         before: list[Row] | None = None
         while True:
             try:
@@ -182,14 +182,15 @@ class Streamer:
                     checked_at = running.now()
                     detected = detected.extended(self._driver.run(self._detect()))
                 forgiven = not first and self._forgive()
-                if not detected.like(running.detected) or running.outgrown or forgiven:
+                changed = not detected.like(running.detected)
+                if changed or running.outgrown or forgiven or without_service:
                     before = running.told_rows() if before is None else before
                     running = self._start(detected)
+                    without_service = False
                 at = running.evaluation.bring_up_to(running.now())
             except ServiceError as error:
-                before = running.told_rows() if before is None and not first else before
                 self._leave_out(error)
-                running = self._start(running.detected)
+                without_service = True
                 continue
             except SourceError as error:
                 if first or self._past is not None:
