@@ -127,7 +127,7 @@ def test_a_silent_service_that_fails_is_left_out_for_some_time(
 ) -> None:
     """The rest of the query goes on without its values, and gets them when it is back.
 
-    Also where the dataset itself fails for once, just when the query is planned anew.
+    Also where the dataset itself fails once, right after the service.
     """
     ex, other = "http://example.org/", "http://other.test/"
     (tmp_path / "a").mkdir()
