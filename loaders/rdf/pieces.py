@@ -11,7 +11,6 @@ first error; in JSON-LD, statements with relative IRIs are rejected one by one.
 import glob
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,12 +23,14 @@ import pyoxigraph as ox
 from loaders.errors import InputError
 from tpf_server.errors import RdfInputError
 from tpf_server.store.rdf_files import (
+    NOWHERE,
     BlankNodeScope,
     QuadTexts,
     open_rdf,
     quad_texts,
     rdf_files,
     rdf_format,
+    relative_iri,
 )
 
 PIECE_BYTES = 32 << 20
@@ -37,8 +38,6 @@ _CHUNK_BYTES = 1 << 20
 _LINE_FORMATS = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _RECOVERING = (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG, ox.RdfFormat.N3)
 _SHOWN = 200
-_NOWHERE = "http://relative.invalid/"
-_RELATIVE = re.compile(rf'(?:^|"\^\^)<{re.escape(_NOWHERE)}([^>]*)>$')
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +169,7 @@ class PieceReader:
 
     def _document(self, file: IO[bytes]) -> Iterator[QuadTexts]:
         is_json = self._format == ox.RdfFormat.JSON_LD
-        # Without a base the parser leaves out, in silence, what has a relative IRI.
-        parser = ox.parse(file, self._format, base_iri=_NOWHERE if is_json else None)
+        parser = ox.parse(file, self._format, base_iri=NOWHERE if is_json else None)
         while True:
             try:
                 quads = quad_texts(parser, self._scope)
@@ -187,13 +185,11 @@ class PieceReader:
         self.prefixes = dict(parser.prefixes)
 
     def _has_no_relative_iri(self, quad: QuadTexts) -> bool:
-        for text in quad:
-            found = _RELATIVE.search(text)
-            if found is not None:
-                relative = found[1]
-                self._reject(Reject(self._piece.path, None, "A relative IRI", f"{relative!r}"))
-                return False
-        return True
+        relative = relative_iri(quad)
+        if relative is None:
+            return True
+        self._reject(Reject(self._piece.path, None, "A relative IRI", f"{relative!r}"))
+        return False
 
 
 def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:

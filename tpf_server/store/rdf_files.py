@@ -12,6 +12,7 @@ same files always give the same store.
 import bz2
 import gzip
 import itertools
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -42,6 +43,10 @@ RDF_FORMATS: Final[Mapping[str, ox.RdfFormat]] = MappingProxyType(
 _COMPRESSIONS: Final = frozenset({".gz", ".bz2", ".zst"})
 _LINE_FORMATS: Final = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _QUOTED_CHARACTERS: Final = 200
+NOWHERE: Final = "http://relative.invalid/"
+"""The base to parse JSON-LD with that has none: without a base, its parser leaves out in silence
+what has a relative IRI; with this one, `relative_iri` finds it."""
+_RELATIVE: Final = re.compile(rf'(?:^|"\^\^)<{re.escape(NOWHERE)}([^>]*)>$')
 
 
 def rdf_format(path: Path) -> ox.RdfFormat | None:
@@ -132,10 +137,15 @@ class RdfReader:
             RdfInputError: the file cannot be parsed or decompressed; says where.
         """
         scope = BlankNodeScope(self._number, keep_labels=self._format in _LINE_FORMATS)
+        without_base = self._base is None and self._format == ox.RdfFormat.JSON_LD
         try:
             with open_rdf(self._path) as file:
-                parser = ox.parse(file, self._format, base_iri=self._base)
-                yield from quad_texts(parser, scope)
+                base = NOWHERE if without_base else self._base
+                parser = ox.parse(file, self._format, base_iri=base)
+                for quad in quad_texts(parser, scope):
+                    if without_base and (relative := relative_iri(quad)) is not None:
+                        raise RdfInputError(f"{self._path}: a relative IRI: {relative!r}")
+                    yield quad
                 self.prefixes = dict(parser.prefixes)
         except SyntaxError as error:
             raise self._syntax_error(error) from None
@@ -191,6 +201,15 @@ def quad_texts(quads: Iterable[ox.Quad], scope: BlankNodeScope) -> Iterator[Quad
         else:
             g = str(graph)
             yield s, str(predicate), o, scope(g) if g[0] == "_" else g
+
+
+def relative_iri(texts: Iterable[str]) -> str | None:
+    """The first relative IRI among terms that were parsed with the base `NOWHERE`."""
+    for text in texts:
+        found = _RELATIVE.search(text)
+        if found is not None:
+            return found[1]
+    return None
 
 
 def _object_text(term: object, scope: BlankNodeScope) -> str:

@@ -4,6 +4,7 @@ import pyoxigraph
 
 from annotations.terms import Quad, Term, Triple, triple_term
 from tpf_server.errors import BodyError, MediaTypeError
+from tpf_server.store.rdf_files import NOWHERE, relative_iri
 
 
 def parse_body(body: bytes, media_type: str) -> list[Quad]:
@@ -19,8 +20,11 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
             f"{media_type or 'no Content-Type'} is not a format of RDF that is read here; "
             "take application/n-quads, application/trig, text/turtle or application/ld+json"
         )
+    base = NOWHERE if rdf_format == pyoxigraph.RdfFormat.JSON_LD else None
+    # Blank nodes of two bodies are different nodes.
+    parsed = pyoxigraph.parse(body, format=rdf_format, base_iri=base, rename_blank_nodes=True)
     try:
-        return [
+        quads = [
             Quad(
                 Term(str(quad.subject)),
                 Term(str(quad.predicate)),
@@ -29,12 +33,16 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
                 if isinstance(quad.graph_name, pyoxigraph.DefaultGraph)
                 else Term(str(quad.graph_name)),
             )
-            # Blank nodes of two bodies are different nodes.
-            for quad in pyoxigraph.parse(body, format=rdf_format, rename_blank_nodes=True)
+            for quad in parsed
         ]
     except SyntaxError as error:
         line = f"line {error.lineno}: " if error.lineno else ""
         raise BodyError(f"{line}{error.msg}") from None
+    for quad in quads if base else ():
+        relative = relative_iri(quad)
+        if relative is not None:
+            raise BodyError(f"a relative IRI: {relative!r}")
+    return quads
 
 
 def _object(term: object) -> Term:

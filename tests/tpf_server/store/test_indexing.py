@@ -173,6 +173,7 @@ def test_malformed_input_names_file_line_and_text(tmp_path: Path, compression: s
         ("a.txt", b"", "no ending of an RDF file"),
         ("a.rdf", b"<rdf:RDF", "a.rdf"),
         ("a.jsonld", b"{", "a.jsonld"),
+        ("a.jsonld", b'{"@id": "x", "http://e/p": "y"}', "a relative IRI: 'x'"),
         ("a.nt", b'<http://e/s> <http://e/p> "\xff" .', "line 1"),
     ],
 )

@@ -140,6 +140,7 @@ def test_an_unknown_dataset_is_404(served: Served) -> None:
         (LINE + LINE + "<a\n", IN_A_MINUTE, "application/n-quads", 400, "line 3"),
         (b"\xff\xfe", IN_A_MINUTE, "application/n-quads", 400, "line 1"),
         ("<a> <b> <c> .", IN_A_MINUTE, "text/turtle", 400, "line 1"),
+        ('{"@id": "x", "http://e/p": 1}', IN_A_MINUTE, "application/ld+json", 400, "'x'"),
         (LINE, IN_A_MINUTE, "image/png", 415, "image/png"),
         (LINE, IN_A_MINUTE, "", 415, "no Content-Type"),
         (LINE, "", "application/n-quads", 422, "no label"),
