@@ -94,7 +94,7 @@ class Sizes:
             seconds=10,
             windows=(5, 20),
             brokers=(1_000,),
-            spark_events=2_000,
+            spark_events=1_000,
             spark_warm_up=0,
             spark_windows=(),
         )

@@ -82,7 +82,7 @@ class Sizes:
         """Few queries, renewed every two seconds."""
         return cls(
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(),
-            engine_queries=(10, 30), method_queries=(5,), methods=("named-graph",),
+            engine_queries=(10, 30), method_queries=(), methods=(),
             cached_methods=False, processes=2, period=2.0, first_seconds=1.5, periods=1,
             grace=1.0,
         )  # fmt: skip
