@@ -5,14 +5,13 @@ one language makes can be read by queries of the other. Elements come to the eng
 time; C-SPARQL answers for what was before an element are there before it.
 """
 
-import heapq
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from annotations.terms import Term
 from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.reorder_buffer import ReorderBuffer
 from tpf_server.csparql.engine import CsparqlEngine
 
 Triples = Sequence[Sequence[str]]
@@ -38,11 +37,8 @@ class SharedStreams:
     def __init__(self, engine: Engine, periodic: CsparqlEngine, lateness: int) -> None:
         self._engine = engine
         self._periodic = periodic
-        self._lateness = lateness
         self._counts: dict[Term, StreamCount] = {}
-        self._waiting: list[tuple[int, int, Term, Triples]] = []
-        self._order = itertools.count()
-        self._latest: int | None = None
+        self._waiting: ReorderBuffer[tuple[Term, Triples]] = ReorderBuffer(lateness)
 
     def create(self, name: str) -> bool:
         """Make a stream; whether it is new."""
@@ -64,17 +60,11 @@ class SharedStreams:
 
     def arrive(self, stream: Term, triples: Triples, at: int) -> None:
         """An element arrives from outside."""
-        if not self._lateness:
+        if not self._waiting.lateness:
             self._deliver(stream, triples, at)
             return
-        heapq.heappush(self._waiting, (at, next(self._order), stream, triples))
-        self._latest = at if self._latest is None else max(self._latest, at)
-        self._release(self._latest - self._lateness)
-
-    def _release(self, until: int) -> None:
-        while self._waiting and self._waiting[0][0] <= until:
-            at, _, stream, triples = heapq.heappop(self._waiting)
-            self._deliver(stream, triples, at)
+        for time, (name, element) in self._waiting.add(at, (stream, triples)):
+            self._deliver(name, element, time)
 
     def _deliver(self, stream: Term, triples: Triples, at: int) -> None:
         # First what was before this element, which C-SPARQL makes streams of.
@@ -108,7 +98,8 @@ class SharedStreams:
 
     def advance(self, until: int) -> None:
         """Everything with a timestamp up to this has come."""
-        self._release(until)
+        for at, (stream, triples) in self._waiting.until(until):
+            self._deliver(stream, triples, at)
         # What C-SPARQL answers for earlier instants, CQELS-QL must see before `until`; and what
         # that makes of it then, C-SPARQL must see before it answers for `until`.
         if self._periodic.queries:

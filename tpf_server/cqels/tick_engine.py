@@ -1,0 +1,265 @@
+"""What happens when an element arrives, and when time passes.
+
+An arrival is a tick. First the windows let go what is too old for its time, then the element enters
+the windows one after the other and every new row finds its way through the joins, then the
+operators send what they held back, then the queries emit.
+
+There is one thread and no clock: time is what the elements say, and what `advance` says.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import Solution
+from tpf_server.cqels.delivery import Emission
+from tpf_server.cqels.errors import UnknownStreamError, WindowLimitError
+from tpf_server.cqels.feeds import Feeds
+from tpf_server.cqels.housekeeping import Housekeeping
+from tpf_server.cqels.limits import Limits
+from tpf_server.cqels.plan import Plan
+from tpf_server.cqels.plan_registry import PlanRegistry
+from tpf_server.cqels.query_engine import QueryEngine
+from tpf_server.cqels.registered_query import RegisteredQuery
+from tpf_server.cqels.reorder_buffer import ReorderBuffer
+from tpf_server.cqels.streams import Stream
+from tpf_server.cqels.timestamps import milliseconds
+from tpf_server.cqels.window_registry import WindowRegistry
+from tpf_server.cqels.windows.matchers import EncodedTriple
+from tpf_server.cqels.windows.window_input import WindowInput
+
+
+class TickEngine(QueryEngine[RegisteredQuery]):
+    """Streams, their windows and the plans over these, moved on by arrivals.
+
+    Args:
+        base: what relative IRIs are relative to.
+        limits: what is allowed.
+        lateness: how late an element may come, in milliseconds.
+        create_streams: whether a stream comes into being when it is first named.
+        require_graphs: whether a query may only name static graphs that are loaded.
+        share: whether queries that differ in constants only share a plan.
+        now: what NOW() gives in queries.
+
+    Attributes:
+        time: the stream time, in milliseconds since 1970; ``None`` before the first element.
+        arrivals: how many elements were processed.
+        dropped: how many elements came too late.
+        reorders: whether elements wait for late ones.
+        streams: by their names.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        limits: Limits | None,
+        *,
+        lateness: int,
+        create_streams: bool,
+        require_graphs: bool,
+        share: bool,
+        now: datetime,
+    ) -> None:
+        super().__init__(base, limits, require_graphs=require_graphs, now=now)
+        self.time: int | None = None
+        self.arrivals = 0
+        self.dropped = 0
+        self.reorders = bool(lateness)
+        self.streams: dict[Term, Stream] = {}
+        self._create_streams = create_streams
+        self._waiting: ReorderBuffer[tuple[Stream, list[EncodedTriple]]] = ReorderBuffer(lateness)
+        self._windows = WindowRegistry(self.stream)
+        self._plans = PlanRegistry(
+            self._windows, self.static, self.dictionary, self._environment, share=share
+        )
+        self._feeds = Feeds()
+        self._fed: list[tuple[Term, list[EncodedTriple]]] = []
+        self._housekeeping = Housekeeping(
+            self._plans.plans,
+            self._windows,
+            self.streams,
+            self.dictionary,
+            self.limits.window_rows,
+            self._stop,
+        )
+        self._until_housekeeping = 1
+        self.static.on_change(self._refresh)
+
+    def _refresh(self, graph: Term) -> None:
+        # The terms of static data are kept for ever.
+        self.dictionary.now = None
+        for plan in self._plans.plans:
+            plan.refresh(graph)
+        self.dictionary.now = self.time
+        self._emit()
+
+    # ------------------------------------------------------------------------------ streams
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this IRI, made where it is new and that is allowed.
+
+        Raises:
+            UnknownStreamError: there is none, and streams are not made on first use.
+        """
+        term = self.name(name)
+        found = self.streams.get(term)
+        if found is None:
+            if not self._create_streams:
+                raise UnknownStreamError(f"there is no stream {term}")
+            found = self.create_stream(term)
+        return found
+
+    def create_stream(self, name: str) -> Stream:
+        """Make a stream, or find the one of this IRI."""
+        term = self.name(name)
+        return self.streams.setdefault(term, Stream(term))
+
+    # ------------------------------------------------------------------------- what arrives
+
+    def arrive(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+        """An encoded element arrives."""
+        if self.time is not None and at < self.time:
+            self.dropped += 1
+        elif self.reorders:
+            for time, (where, element) in self._waiting.add(at, (stream, triples)):
+                self._tick(where, element, time)
+        else:
+            self._tick(stream, triples, at)
+
+    def arrive_record(
+        self,
+        stream: Stream,
+        takers: Sequence[WindowInput],
+        subject: int,
+        rows: Sequence[Solution],
+        at: int,
+        triples: int,
+    ) -> None:
+        """An encoded record arrives, whose takers are known (see `Stream.shape`).
+
+        Args:
+            stream: where.
+            takers: who take a row of it.
+            subject: its subject.
+            rows: one for each taker.
+            at: its time.
+            triples: how many triples it is.
+        """
+        if self.time is not None and at < self.time:
+            self.dropped += 1
+            return
+        self._begin(at)
+        stream.record(at, triples)
+        for taker, row in zip(takers, rows):  # noqa: B905 (hot)
+            taker.arrive_star(at, subject, row)
+        self._end()
+
+    def advance(self, timestamp: int | datetime) -> None:
+        """Time passes without an arrival: elements that waited are processed, windows expire.
+
+        What thereby comes into a result or goes from it is emitted by policies of difference.
+        With a lateness, stream time stays behind the instant by it, because elements may still
+        come.
+        """
+        self._check_open()
+        at = timestamp if type(timestamp) is int else milliseconds(timestamp)
+        at -= self._waiting.lateness
+        for time, (stream, triples) in self._waiting.until(at):
+            self._tick(stream, triples, time)
+        if self.time is not None and at <= self.time:
+            return
+        self._expire(at)
+        self._admit(at)
+        self._settle()
+        self._emit()
+
+    def finish(self) -> None:
+        """No more elements will come: process those that wait for late ones."""
+        for at, (stream, triples) in self._waiting.rest():
+            self._tick(stream, triples, at)
+
+    # -------------------------------------------------------------------------------- ticks
+
+    def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+        if stream.counting:
+            stream.expire_counted(len(triples))
+        self._begin(at)
+        stream.deliver(at, triples)
+        self._end()
+
+    def _begin(self, at: int) -> None:
+        """What an arrival pushes out of the windows goes; then what waited for its time comes."""
+        self.arrivals += 1
+        if at != self.time:
+            self._expire(at)
+        self._admit(at)
+
+    def _end(self) -> None:
+        """What the arrival derived is sent and emitted."""
+        self._settle()
+        for delivery in self._plans.repeating:
+            delivery.rouse()
+        if self._plans.awake:
+            self._emit()
+        self._until_housekeeping -= 1
+        if not self._until_housekeeping:
+            self._until_housekeeping = self._housekeeping.run(self.arrivals, self._oldest)
+
+    def _expire(self, at: int) -> None:
+        self.time = at
+        self.dictionary.now = at
+        self._windows.expire(at)
+
+    def _admit(self, at: int) -> None:
+        for plan in self._plans.early:
+            plan.flush()
+        self._plans.phase.inserting = True
+        if self._windows.sliding:
+            self._windows.admit(at)
+
+    def _settle(self) -> None:
+        for plan in self._plans.holding:
+            plan.flush()
+        self._plans.phase.inserting = False
+
+    def _emit(self) -> None:
+        for owner, solutions, removed in self._plans.emissions():
+            self._emit_to(owner, solutions, removed)
+        fed, self._fed = self._fed, []
+        for name, triples in fed:
+            assert self.time is not None
+            self._tick(self.streams[name], triples, self.time)
+
+    def _emit_to(
+        self, owner: RegisteredQuery, solutions: Sequence[tuple[Solution, int]], removed: bool
+    ) -> None:
+        assert owner.maker is not None
+        rows = owner.maker.rows(solutions)
+        owner.emitted += len(rows)
+        owner.take(Emission(self.arrivals, self.time or 0, rows, removed))
+        target = self._feeds.target(owner.name)
+        if target is not None and rows:
+            encode = self.dictionary.encode
+            triples = [(encode(s), encode(p), encode(o)) for s, p, o in rows]  # type: ignore[arg-type]
+            self._fed.append((target, triples))
+
+    # ------------------------------------------------------------------------- housekeeping
+
+    @property
+    def _oldest(self) -> int:
+        """The time of the oldest element outside of windows: the last one, or one that waits."""
+        assert self.time is not None
+        waiting = self._waiting.oldest
+        return self.time if waiting is None else min(self.time, waiting)
+
+    def sweep(self) -> int:
+        """Forget terms that no window holds any more; returns how many."""
+        return 0 if self.time is None else self._housekeeping.sweep(self._oldest)
+
+    def _stop(self, plan: Plan, error: WindowLimitError) -> None:
+        for owner in self._plans.owners(plan):
+            owner.state = "stopped"
+            owner.error = error
+            owner.results.fail(error)
+            self._feeds.remove(owner.name)
+            self._plans.remove(owner)
