@@ -5,7 +5,6 @@ each worker opens the stores for itself. ``SIGTERM`` and ``SIGINT`` end it grace
 makes it read the settings again and replace the workers one by one.
 """
 
-import http.client
 import logging
 import multiprocessing
 import os
@@ -19,9 +18,9 @@ from typing import Any
 
 import click
 
-from tpf_server.datasets import dataset_of_path, distinct, open_datasets
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
+from tpf_server.sources import check_sources, dataset_of_path, distinct
 from tpf_server.workers import MEMORY, MULTIPROCESS_VARIABLE, THREADS, WORKER_VARIABLE
 
 _START_SECONDS = 120
@@ -94,8 +93,7 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
 
     def hand_over(configuration: Configuration) -> None:
         # Whatever is wrong with the data is found out here, once; workers only open what is there.
-        for dataset in open_datasets(configuration):
-            dataset.close()
+        check_sources(configuration)
         os.environ[WORKER_VARIABLE] = configuration.with_port(port).to_json()
 
     def reload() -> None:
@@ -188,14 +186,18 @@ def _announce(host: str, port: int, line: str) -> None:
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:
-        connection = http.client.HTTPConnection(address, port, timeout=5)
-        try:
-            connection.request("GET", "/readyz")
-            if connection.getresponse().status == 200:
-                click.echo(line, err=True)
-                return
-        except OSError:
-            time.sleep(0.05)
-        finally:
-            connection.close()
+        if _is_ready(address, port):
+            click.echo(line, err=True)
+            return
+        time.sleep(0.05)
     logging.getLogger("tpf_server").error("no worker answers")
+
+
+def _is_ready(address: str, port: int) -> bool:
+    """Ask ``/readyz``: over a socket, because importing `http.client` would delay the start."""
+    try:
+        with socket.create_connection((address, port), timeout=5) as connection:
+            connection.sendall(f"GET /readyz HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+            return connection.recv(1024).startswith(b"HTTP/1.1 200 ")
+    except OSError:
+        return False

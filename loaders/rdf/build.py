@@ -45,8 +45,8 @@ from loaders.rdf.tasks import Tasks
 from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store import layout
+from tpf_server.store.columns import Ids
 from tpf_server.store.finish import finish
-from tpf_server.store.layout import Ids
 from tpf_server.store.manifest import Manifest
 from tpf_server.store.rdf_files import merge_prefixes
 

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.datasets import dataset_of_path, distinct
 from tpf_server.errors import SettingsError
 from tpf_server.settings import (
     Configuration,
@@ -13,6 +12,7 @@ from tpf_server.settings import (
     read_configuration,
     table,
 )
+from tpf_server.sources import dataset_of_path, distinct
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations.md"
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from tpf_server.cqels.static_data import StoreGraph
 from tpf_server.cqels.static_graphs import StaticGraphs
-from tpf_server.store.opening import is_store, open_store
+from tpf_server.store.finding import is_store
+from tpf_server.store.opening import open_store
 
 
 def load(engine: StaticGraphs, static: Iterable[Path], graphs: Iterable[tuple[str, Path]]) -> None:

@@ -17,9 +17,8 @@ import numpy as np
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_server.errors import StoreClosedError
 from tpf_server.store import layout
-from tpf_server.store.columns import map_column
+from tpf_server.store.columns import Ids, map_column
 from tpf_server.store.dictionary import Dictionary
-from tpf_server.store.layout import Ids
 from tpf_server.store.manifest import Manifest
 
 _MEMO_PATTERNS: Final = 1024

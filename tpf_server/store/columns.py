@@ -4,13 +4,16 @@ import mmap
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib import format as npy
 
 from tpf_server.errors import CorruptStoreError
-from tpf_server.store.layout import Ids
+
+Ids: TypeAlias = npt.NDArray[np.uint32]
+"""A column of term ids."""
 
 _DTYPE = np.dtype("<u4")
 

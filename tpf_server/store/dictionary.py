@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from annotations.terms import Term
 from tpf_server.errors import CorruptStoreError, StoreError
-from tpf_server.store.layout import Ids
+from tpf_server.store.columns import Ids
 
 _SCHEMA = pa.schema([pa.field("term", pa.large_string(), nullable=False)])
 _ID_TYPE = pa.uint32()

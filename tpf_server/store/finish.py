@@ -25,9 +25,8 @@ import pyarrow as pa
 
 from tpf_server.errors import StoreBusyError, StoreError
 from tpf_server.store import layout
-from tpf_server.store.columns import ColumnWriter
+from tpf_server.store.columns import ColumnWriter, Ids
 from tpf_server.store.dictionary import write_dictionary
-from tpf_server.store.layout import Ids
 from tpf_server.store.manifest import (
     Manifest,
     content_version,

@@ -33,10 +33,7 @@ position, stores its first column itself too: a page from the middle is then a s
 positions agree; real data have few of them.
 """
 
-from typing import Final, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final
 
 FORMAT: Final = "tpf-columns"
 FORMAT_VERSION: Final = 1
@@ -56,9 +53,6 @@ FENCE: Final = "fence.arrow"
 VERIFIED: Final = "verified.json"
 GENERATION_PREFIX: Final = "generation-"
 WRITING_PREFIX: Final = "writing-"
-
-Ids: TypeAlias = npt.NDArray[np.uint32]
-"""A column of term ids."""
 
 
 def starts_file(order: str) -> str:

@@ -12,7 +12,7 @@ from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
-from tpf_server.errors import SnapshotExpired, StoreClosedError, StoreError
+from tpf_server.errors import SnapshotExpired, StoreClosedError
 from tpf_server.store.live_batch import Groups, checked, plan
 from tpf_server.store.live_cleaner import Cleaner
 from tpf_server.store.live_garbage import Unwatched, no_garbage
@@ -20,14 +20,12 @@ from tpf_server.store.live_index import Batch, FactIndex
 from tpf_server.store.live_log import FOREVER, Log, Record
 from tpf_server.store.live_reader import Reader
 from tpf_server.store.live_settings import LiveSettings
+from tpf_server.store.logs import open_log
 from tpf_server.store.protocols import Receipt, Snapshot
-from tpf_server.store.sqlite_log import SqliteLog
 
 _SEEN_AT_ONCE = 1 << 17
 _PAUSE = 1_000_000
 """Microseconds between two batches that only let go of something."""
-POSTGRESQL = ("postgresql://", "postgres://")
-"""How the URL of a PostgreSQL database begins."""
 
 
 def open_live_store(
@@ -44,13 +42,8 @@ def open_live_store(
         StoreError: the file or database cannot be opened, holds no live store, or one that was
             made with another key.
     """
-    if isinstance(place, str) and place.startswith(POSTGRESQL):
-        try:
-            from tpf_server.store.postgres_log import PostgresLog
-        except ImportError as error:
-            raise StoreError("PostgreSQL needs the extra: live-linked-data[postgres]") from error
-        return IndexedLiveStore(PostgresLog(place, name), settings or LiveSettings())
-    return IndexedLiveStore(SqliteLog(place), settings or LiveSettings())
+    settings = settings or LiveSettings()
+    return IndexedLiveStore(open_log(place, settings.key, name), settings)
 
 
 class IndexedLiveStore:
@@ -58,10 +51,10 @@ class IndexedLiveStore:
 
     Args:
         log: where the batches are kept; closed with the store.
-        settings: how facts are kept.
+        settings: how facts are kept, with the key that the log was made with.
 
     Raises:
-        StoreError: the log was made with another key.
+        StoreError: the log cannot be read.
     """
 
     def __init__(self, log: Log, settings: LiveSettings) -> None:
@@ -73,12 +66,6 @@ class IndexedLiveStore:
         self._retire_from = 0
         self._watchers: list[tuple[Callable[[Term], bool], Callable[[Sequence[Quad]], None]]] = []
         self._cleaner = Cleaner(log, settings)
-        made_with = log.setting("key", settings.key)
-        if made_with != settings.key:
-            log.close()
-            raise StoreError(
-                f"the live store was made with key {made_with!r}, not {settings.key!r}"
-            )
         self._reset()
         with self._lock, no_garbage():
             self._follow()

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tpf_server.store import layout
+from tpf_server.store.columns import Ids
 from tpf_server.store.finish import Rows
-from tpf_server.store.layout import Ids
 
 _PIECE = 1 << 20
 _KEY_BITS = 64

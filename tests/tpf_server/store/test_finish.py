@@ -16,8 +16,9 @@ from annotations.terms import Quad, QuadPattern, Term, variable
 from tests.support.stores import CREATED, static_store
 from tpf_server.errors import StoreBusyError, StoreError
 from tpf_server.store import layout
+from tpf_server.store.finding import store_version
 from tpf_server.store.finish import Rows, finish
-from tpf_server.store.opening import open_store, store_version
+from tpf_server.store.opening import open_store
 from tpf_server.store.sorting import sorted_orders
 
 A, B, C = (Term(f"<http://e/{name}>") for name in "abc")

@@ -21,9 +21,10 @@ from tpf_server.errors import (
     StoreVersionError,
 )
 from tpf_server.store import layout
+from tpf_server.store.finding import is_store, store_version
 from tpf_server.store.indexing import index_files
 from tpf_server.store.manifest import read_manifest
-from tpf_server.store.opening import is_store, open_dataset, open_store, store_version
+from tpf_server.store.opening import open_dataset, open_store
 
 ANYTHING = QuadPattern(variable("s"), variable("p"), variable("o"), variable("g"))
 QUADS = [
@@ -157,7 +158,7 @@ def test_replaced_between_manifest_and_files(store: Path, monkeypatch: pytest.Mo
     static_store(store, QUADS[:2]).close()
     answers = [stale]
     monkeypatch.setattr(
-        "tpf_server.store.opening.read_manifest",
+        "tpf_server.store.finding.read_manifest",
         lambda path: answers.pop() if answers else read_manifest(path),
     )
     with open_store(store) as opened:

@@ -1,0 +1,100 @@
+"""Where the data of a dataset lies, and whether it is in order.
+
+What `tpf-server` finds out before it starts a worker: nothing is opened here, so that the process
+that only watches over the workers neither loads what opens stores nor reads the live facts.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+
+from tpf_server.errors import SettingsError
+from tpf_server.settings import Configuration, DatasetSettings, Settings
+from tpf_server.store.finding import checked_store
+from tpf_server.store.live_settings import LiveSettings
+from tpf_server.store.logs import POSTGRESQL, open_log
+
+_SUFFIX = re.compile(
+    r"(\.(nt|nq|ttl|trig|rdf|owl|xml|jsonld|json|n3|gz|bz2|zst|xz|store))+$", re.IGNORECASE
+)
+
+
+def dataset_of_path(source: str) -> DatasetSettings:
+    """The settings of a dataset that is named on the command line: called after its file.
+
+    Raises:
+        SettingsError: no name can be made of the file's.
+    """
+    name = _SUFFIX.sub("", Path(source).resolve().name)
+    return DatasetSettings(name=re.sub(r"[^A-Za-z0-9_~.-]", "-", name).lstrip(".-"), source=source)
+
+
+def distinct(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]:
+    """The datasets, each name once.
+
+    Raises:
+        SettingsError: two datasets have one name.
+    """
+    found: dict[str, DatasetSettings] = {}
+    for settings in datasets:
+        if settings.name in found:
+            raise SettingsError(f"two datasets are called {settings.name!r}")
+        found[settings.name] = settings
+    return list(found.values())
+
+
+def check_sources(configuration: Configuration) -> None:
+    """See to it that all datasets can be opened; RDF files are indexed, missing logs are made.
+
+    Raises:
+        SettingsError: two datasets have one name.
+        StoreError: a store or a log cannot be opened.
+    """
+    for settings in distinct(configuration.datasets):
+        static_store(settings, configuration.server)
+        place = log_place(settings, configuration.server)
+        if place is not None:
+            open_log(place, live_settings(settings).key, settings.name).close()
+
+
+def static_store(settings: DatasetSettings, server: Settings) -> Path | None:
+    """The store of a dataset's static data, checked; an RDF file is indexed first, once.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    if not settings.source:
+        return None
+    return checked_store(Path(settings.source), Path(server.data_dir) / "indexes")
+
+
+def log_place(settings: DatasetSettings, server: Settings) -> Path | str | None:
+    """The file (its folder is there) or database of the live facts' log.
+
+    Returns:
+        ``None`` where there are no live facts.
+    """
+    if isinstance(settings.live, str):
+        if settings.live.startswith(POSTGRESQL):
+            return settings.live
+        place = Path(settings.live)
+    else:
+        wanted = settings.live
+        if wanted is None:
+            wanted = bool(settings.token or server.publish_token)
+        if not wanted:
+            return None
+        place = Path(server.data_dir) / "live" / f"{settings.name}.sqlite"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def live_settings(settings: DatasetSettings) -> LiveSettings:
+    """How the live facts of a dataset are kept."""
+    return LiveSettings(
+        key="triple" if settings.key == "triple" else "subject-predicate",
+        retention=timedelta(seconds=settings.retention),
+        history=None if settings.history is None else timedelta(seconds=settings.history),
+        accept_past=settings.accept_past,
+    )
