@@ -3,25 +3,41 @@
 import multiprocessing
 import os
 from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flask import Flask
 
 from annotations.clock import Clock, SystemClock
 from tpf_server.datasets import open_datasets
 from tpf_server.fragments.dataset import Dataset
+from tpf_server.reloading import Made, Reloading
 from tpf_server.settings import Configuration, Settings
+from tpf_server.web.metrics import Metrics
 from tpf_server.web.routes import routes
 from tpf_server.web.site import Site
 from tpf_server.workers import WORKER_VARIABLE
 
+if TYPE_CHECKING:
+    from tpf_server.continuous.service import ContinuousService
 
-def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) -> Flask:
+
+def create_app(
+    settings: Settings,
+    datasets: Iterable[Dataset],
+    clock: Clock,
+    *,
+    metrics: Metrics | None = None,
+    service: "ContinuousService | None" = None,
+) -> Flask:
     """The fragment server as a Flask application.
 
     Args:
         settings: the server's settings; `base_url` is what the URLs in pages start with.
         datasets: what is served; the application does not close their stores.
         clock: tells the time of every answer.
+        metrics: counts the requests; counts of its own by default.
+        service: the continuous queries, where they are on; new ones by default.
     """
     app = Flask("tpf_server", static_folder=None)
     datasets = list(datasets)
@@ -32,15 +48,54 @@ def create_app(settings: Settings, datasets: Iterable[Dataset], clock: Clock) ->
         from tpf_server.continuous.assembly import continuous_service
         from tpf_server.continuous.web import continuous_blueprint
 
-        service = continuous_service(settings, datasets, clock)
+        service = service or continuous_service(settings, datasets, clock)
         app.extensions["tpf_server.continuous"] = service
         app.register_blueprint(continuous_blueprint(service, site.bodies, settings))
-    routes(app, site)
+    routes(app, site, metrics or Metrics())
     return app
 
 
-def factory() -> Flask:
-    """The application of one worker process, with stores of its own.
+class _Worker:
+    """What a worker keeps while its settings change: its counts, and its continuous queries."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._metrics = Metrics()
+        self._service: ContinuousService | None = None
+
+    def make(self, configuration: Configuration) -> Made:
+        """The application of some settings, with stores of its own."""
+        settings = configuration.server
+        datasets = open_datasets(configuration)
+        app = create_app(
+            settings, datasets, self._clock, metrics=self._metrics, service=self._service
+        )
+        if settings.continuous and self._service is None:
+            self._start(app.extensions["tpf_server.continuous"])
+            # Its queries read these stores as long as the process lives.
+            return Made(app.wsgi_app, _nothing)
+
+        def close() -> None:
+            for dataset in datasets:
+                dataset.close()
+
+        return Made(app.wsgi_app, close)
+
+    def _start(self, service: "ContinuousService") -> None:
+        from tpf_server.continuous.stopping import close_on_signals
+        from tpf_server.continuous.ticker import Ticker
+
+        Ticker(service, self._clock).start()
+        close_on_signals(service)
+        self._service = service
+
+
+def _nothing() -> None:
+    """Close nothing."""
+
+
+def factory() -> Reloading:
+    """The application of one worker process.
 
     Raises:
         StoreError: a store cannot be opened.
@@ -49,14 +104,6 @@ def factory() -> Flask:
         # Ctrl-C in a terminal reaches every process of the group. The one that watches over the
         # workers ends them; a worker that is told twice would hang in granian's shutdown.
         os.setpgid(0, 0)
-    configuration = Configuration.from_json(os.environ[WORKER_VARIABLE])
-    clock = SystemClock()
-    app = create_app(configuration.server, open_datasets(configuration), clock)
-    if configuration.server.continuous:
-        from tpf_server.continuous.stopping import close_on_signals
-        from tpf_server.continuous.ticker import Ticker
-
-        service = app.extensions["tpf_server.continuous"]
-        Ticker(service, clock).start()
-        close_on_signals(service)
+    app = Reloading(Path(os.environ[WORKER_VARIABLE]), _Worker().make)
+    app.follow()
     return app

@@ -2,7 +2,7 @@
 
 The process that is started reads the settings, indexes RDF files and watches over the workers;
 each worker opens the stores for itself. ``SIGTERM`` and ``SIGINT`` end it gracefully, ``SIGHUP``
-makes it read the settings again and replace the workers one by one.
+makes it read the settings again and hand them to the workers.
 """
 
 import logging
@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,13 +19,13 @@ from typing import Any
 import click
 
 from tpf_server.errors import ServerError, SettingsError
+from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
 from tpf_server.sources import check_sources, dataset_of_path, distinct
 from tpf_server.workers import MEMORY, MULTIPROCESS_VARIABLE, THREADS, WORKER_VARIABLE
 
 _START_SECONDS = 120
 _STOP_SECONDS = 30
-_LOOK_SECONDS = 0.2
 
 
 def _options() -> list[click.Parameter]:
@@ -83,30 +83,45 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         SettingsError: a bad setting.
         StoreError: a store cannot be opened.
     """
+    configuration = configure(data, file, flags)
+    settings = configuration.server
+    configuration = configuration.with_port(settings.port or _free_port(settings.host))
+    settings = configuration.server
+    with TemporaryDirectory(prefix="tpf-server-") as folder:
+        handed = Path(folder) / "settings.json"
+
+        def reload() -> None:
+            try:
+                _hand_over(configure(data, file, flags).reloaded_by(settings), handed)
+            except ServerError as error:
+                click.echo(f"tpf-server: the settings stay as they were: {error}", err=True)
+
+        _hand_over(configuration, handed)
+        os.environ[WORKER_VARIABLE] = str(handed)
+        os.environ[MULTIPROCESS_VARIABLE] = folder
+        for name, value in MEMORY.items():
+            os.environ.setdefault(name, value)
+        names = ", ".join(dataset.name for dataset in configuration.datasets)
+        line = f"tpf-server: {settings.base} (datasets: {names})"
+        arguments = (settings.host, settings.port, line)
+        threading.Thread(target=_announce, args=arguments, daemon=True).start()
+        _watch_over_workers(settings, reload)
+
+
+def _hand_over(configuration: Configuration, file: Path) -> None:
+    """Write the settings where the workers look for them."""
+    # Whatever is wrong with the data is found out here, once; workers only open what is there.
+    check_sources(configuration)
+    new = file.with_suffix(".new")
+    new.write_text(configuration.to_json(), encoding="utf-8")
+    new.replace(file)
+
+
+def _watch_over_workers(settings: Settings, reload: Callable[[], None]) -> None:
     from granian.constants import Interfaces
     from granian.log import LogLevels
     from granian.server import Server
 
-    configuration = configure(data, file, flags)
-    settings = configuration.server
-    port = settings.port or _free_port(settings.host)
-
-    def hand_over(configuration: Configuration) -> None:
-        # Whatever is wrong with the data is found out here, once; workers only open what is there.
-        check_sources(configuration)
-        os.environ[WORKER_VARIABLE] = configuration.with_port(port).to_json()
-
-    def reload() -> None:
-        try:
-            hand_over(configure(data, file, flags))
-        except ServerError as error:
-            click.echo(f"tpf-server: the settings stay as they were: {error}", err=True)
-
-    hand_over(configuration)
-    counts = TemporaryDirectory(prefix="tpf-server-")
-    os.environ[MULTIPROCESS_VARIABLE] = counts.name
-    for name, value in MEMORY.items():
-        os.environ.setdefault(name, value)
     # A forked worker could inherit a lock that a thread of this process holds just then.
     multiprocessing.set_start_method("spawn", force=True)
     server = Server(
@@ -114,23 +129,28 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         factory=True,
         interface=Interfaces.WSGI,
         address=settings.host,
-        port=port,
+        port=settings.port,
         workers=settings.workers,
         blocking_threads=THREADS + settings.followers * settings.continuous,
         log_level=LogLevels.warning,
         log_access=settings.access_log,
         log_dictconfig=_LOGGING,
         websockets=False,
-        respawn_interval=2.0,
         workers_kill_timeout=_STOP_SECONDS,
     )
-    server.on_reload(reload)
     server.main_loop_interrupt = _Flag()
-    names = ", ".join(dataset.name for dataset in configuration.datasets)
-    line = f"tpf-server: {configuration.with_port(port).server.base} (datasets: {names})"
-    threading.Thread(target=_announce, args=(settings.host, port, line), daemon=True).start()
-    with counts:
-        server.serve()
+    reloads = _Flag()
+    # granian would replace the workers, and connections that they have would be lost.
+    server.signal_handler_reload = lambda *_: reloads.set()  # type: ignore[method-assign]
+    threading.Thread(target=_heed, args=(reloads, reload), daemon=True).start()
+    server.serve()
+
+
+def _heed(flag: "_Flag", action: Callable[[], None]) -> None:
+    """Do it whenever the flag is raised."""
+    while flag.wait():
+        flag.clear()
+        action()
 
 
 class _Flag(threading.Event):
@@ -158,7 +178,7 @@ class _Flag(threading.Event):
         """Wait until it is set, at most for so many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._raised and (until is None or time.monotonic() < until):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         return self._raised
 
 

@@ -21,6 +21,8 @@ from tpf_server.errors import SettingsError
 ENVIRONMENT_PREFIX = "TPF_SERVER_"
 PLAIN = "plain"
 VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
+AT_START = ("host", "port", "workers", "access_log", "continuous", "followers")
+"""Settings of the server that a reload does not change."""
 _RESERVED_NAMES = frozenset({"api-doc", "healthz", "readyz", "metrics", "streams", "queries"})
 _Kind = TypeVar("_Kind", "Settings", "DatasetSettings")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
@@ -209,6 +211,11 @@ class Configuration(NamedTuple):
     def with_port(self, port: int) -> "Configuration":
         """The same, listening on this port."""
         return self._replace(server=dataclasses.replace(self.server, port=port))
+
+    def reloaded_by(self, started: Settings) -> "Configuration":
+        """The same for a server that runs: without what counts when it starts only."""
+        kept = {name: getattr(started, name) for name in AT_START}
+        return self._replace(server=dataclasses.replace(self.server, **kept))
 
     def to_json(self) -> str:
         """A text that `from_json` reads."""

@@ -6,7 +6,8 @@ Kept apart, so that the process that only watches over the workers loads nothing
 from typing import Final
 
 WORKER_VARIABLE: Final = "TPF_WORKER_CONFIGURATION"
-"""Environment variable by which `tpf-server` hands the settings to its worker processes."""
+"""Environment variable that names the file of settings that `tpf-server` hands to its workers. They
+heed it when they start, and whenever it is replaced by another one."""
 
 MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable that names the directory where the workers add up their counts."""

@@ -4,8 +4,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+import psutil
 import requests
 
 from tests.support.running_server import RunningServer
@@ -23,23 +25,63 @@ def write_store(folder: Path, lines: int) -> None:
     index_files([source], folder / "trains.store", created=CREATED)
 
 
+class Load:
+    """Clients that ask for the dataset all the time, until they are told to stop.
+
+    Args:
+        server: whom they ask.
+        lasting: how many of them keep one connection; as many more open one per request.
+    """
+
+    def __init__(self, server: RunningServer, lasting: int) -> None:
+        self.counts: set[int] = set()
+        self.failures: list[Exception] = []
+        self._server = server
+        self._finished = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(lasts,))
+            for lasts in (True, False)
+            for _ in range(lasting)
+        ]
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._finished.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, lasts: bool) -> None:
+        try:
+            connection = self._connected()
+            while not self._finished.is_set():
+                connection.request("GET", "/trains.nq")
+                response = connection.getresponse()
+                self.counts.add(response.read().count(b"<x:stop>"))
+                assert response.status == 200
+                if not lasts:
+                    connection.close()
+                    connection = self._connected()
+                time.sleep(0.002)
+            connection.close()
+        except (OSError, HTTPException, AssertionError) as error:
+            self.failures.append(error)
+
+    def _connected(self) -> HTTPConnection:
+        """A connection that is lost where the server closes it."""
+        connection = HTTPConnection("127.0.0.1", self._server.port, timeout=60)
+        connection.connect()
+        connection.auto_open = 0
+        return connection
+
+
 def test_datasets_come_change_and_go_under_load(tmp_path: Path) -> None:
     write_store(tmp_path, 3)
     (tmp_path / "stops.nt").write_text("<x:s> <x:name> <x:n> .\n")
-    counts: list[int] = []
-    finished = threading.Event()
-
     with RunningServer(tmp_path, TRAINS, "--workers", "2") as server:
-
-        def load(keep_alive: bool) -> None:
-            session = requests.Session()
-            while not finished.is_set():
-                response = (session if keep_alive else requests).get(
-                    f"{server.origin}trains.nq", timeout=30
-                )
-                counts.append(response.text.count("<x:stop>"))
-                assert response.status_code == 200
-                time.sleep(0.002)
 
         def reload_until(
             config: str, path: str, holds: Callable[[requests.Response], bool]
@@ -47,27 +89,17 @@ def test_datasets_come_change_and_go_under_load(tmp_path: Path) -> None:
             (tmp_path / "server.toml").write_text(config)
             server.process.send_signal(signal.SIGHUP)
             deadline = time.monotonic() + 60
-            # Two workers are replaced one after the other.
+            # The workers read the settings one by one.
             answers = 0
             while answers < 20:
                 assert time.monotonic() < deadline
                 # Another connection each time, perhaps to another worker.
                 held = holds(requests.get(f"{server.origin}{path}", timeout=30))
                 answers = answers + 1 if held else 0
-                time.sleep(0.05)
+                time.sleep(0.02)
 
-        failures: list[BaseException] = []
-
-        def clients(keep_alive: bool) -> None:
-            try:
-                load(keep_alive)
-            except (requests.RequestException, AssertionError) as error:
-                failures.append(error)
-
-        threads = [threading.Thread(target=clients, args=(kept,)) for kept in (True, False)]
-        for thread in threads:
-            thread.start()
-        try:
+        with Load(server, lasting=2) as load:
+            workers = psutil.Process(server.process.pid).children()
             write_store(tmp_path, 5)
             reload_until(
                 TRAINS + STOPS,
@@ -76,9 +108,20 @@ def test_datasets_come_change_and_go_under_load(tmp_path: Path) -> None:
             )
             assert requests.get(f"{server.origin}stops", timeout=30).status_code == 200
             reload_until(TRAINS, "stops", lambda answer: answer.status_code == 404)
-        finally:
-            finished.set()
-            for thread in threads:
-                thread.join()
-    assert failures == []
-    assert set(counts) == {3, 5}
+            # Settings that make no sense change nothing.
+            reload_until("page_size = 0", "trains", lambda answer: answer.status_code == 200)
+            # Neither does a change of what counts at the next start.
+            reload_until(
+                f'title = "New"\nport = 1\nworkers = 1\n{TRAINS}',
+                "trains.html",
+                lambda answer: "New" in answer.text and server.origin in answer.text,
+            )
+            assert psutil.Process(server.process.pid).children() == workers
+            assert not any(_keeps_old_files(worker) for worker in workers)
+    assert load.failures == []
+    assert load.counts == {3, 5}
+
+
+def _keeps_old_files(worker: psutil.Process) -> bool:
+    """Whether a process has a file of a store open that is there no more."""
+    return any(".store" in m.path and "deleted" in m.path for m in worker.memory_maps())

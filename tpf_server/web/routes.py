@@ -30,9 +30,8 @@ _FACTS = "/facts"
 _FACTS_METHODS = ("POST", "OPTIONS")
 
 
-def routes(app: Flask, site: Site) -> None:
-    """Add all URLs of the site to an application."""
-    metrics = Metrics()
+def routes(app: Flask, site: Site, metrics: Metrics) -> None:
+    """Add all URLs of the site to an application, whose requests `metrics` counts."""
     metrics.watch(app)
     negotiator = Negotiator((*WRITERS, HtmlWriter(site.settings.title)))
     router = Router(site, negotiator, metrics)
