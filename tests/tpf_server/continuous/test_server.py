@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import requests
@@ -32,6 +33,15 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
         # Nobody has pushed anything.
         lines = [each.iter_lines() for each in followers[:2]]
         assert [json.loads(next(each))["id"] for each in lines] == [1, 1]
+        # A reload changes what is published, and leaves queries and who follows them alone.
+        (tmp_path / "server.toml").write_text(f'title = "New"\n{config}')
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while "New" not in requests.get(f"{server.url}data.html", timeout=30).text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert [json.loads(next(each))["id"] for each in lines] == [2, 2]
+        assert requests.get(made.headers["Location"], timeout=30).status_code == 200
         server.process.send_signal(signal.SIGTERM)
         for each in lines:
             *_, last = each
