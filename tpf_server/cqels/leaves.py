@@ -179,7 +179,7 @@ class ContinuousLeaves:
             return None
         schema = (*dict.fromkeys(names), INSTANCE)
         bag = RowBag(len(schema))
-        entry = JoinInput("instances", schema, lambda: bag, lambda: bag.size)
+        entry = JoinInput("instances", schema, lambda: bag, lambda: bag.size, seldom=True)
         self.instance_bags.append((bag, schema, entry))
         return entry
 

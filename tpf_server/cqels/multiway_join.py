@@ -51,6 +51,8 @@ class JoinInput:
         order: the inputs in the order in which `route` visits them.
         size: how many rows there are; must cost nothing.
         recent: gives some rows that arrived lately.
+        seldom: whether rows come or go so seldom that their route, and the indexes that it needs,
+            are made when a row does, and given back afterwards.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class JoinInput:
         bag: Callable[[], RowBag],
         size: Callable[[], int],
         recent: Callable[[], Sequence[Solution]] = tuple,
+        *,
+        seldom: bool = False,
     ) -> None:
         self.label = label
         self.variables = variables
@@ -69,12 +73,17 @@ class JoinInput:
         self.wanted: list[tuple[int, Columns]] = []
         self.size = size
         self.recent = recent
+        self.seldom = seldom
         self._bag = bag
 
     @property
     def bag(self) -> RowBag:
         """The rows that are there."""
         return self._bag()
+
+    def hold(self) -> None:
+        """Have rows kept from now on, because a route may come to probe them."""
+        self._bag()
 
 
 def _unbuilt(_row: Solution, _count: int) -> None:
@@ -109,8 +118,13 @@ class MultiwayJoin(Node):
     def start(self) -> None:
         """Make the first routes; to be called when all sinks are connected."""
         costs = _Costs(self.inputs)
-        for place in range(len(self.inputs)):
-            self._reroute(place, self._best_order(place, costs))
+        for place, each in enumerate(self.inputs):
+            if len(self.inputs) > 1:
+                each.hold()
+            if each.seldom:
+                self._rest(place)
+            else:
+                self._reroute(place, self._best_order(place, costs))
 
     def stop(self) -> None:
         """Give the indexes back."""
@@ -120,10 +134,15 @@ class MultiwayJoin(Node):
     def adapt(self) -> bool:
         """Choose the routes anew; whether any changed."""
         changed = False
+        for place, each in enumerate(self.inputs):
+            if each.seldom and each.order:
+                self._rest(place)
         if len(self.inputs) < 3:
             return changed
         costs = _Costs(self.inputs)
         for place, each in enumerate(self.inputs):
+            if each.seldom:
+                continue
             order = self._best_order(place, costs)
             if order != each.order and self._clearly_better(place, order, each.order, costs):
                 self._reroute(place, order)
@@ -133,14 +152,18 @@ class MultiwayJoin(Node):
 
     def explain(self) -> list[dict[str, Any]]:
         """The inputs with their present cardinalities and routes."""
+        costs = _Costs(self.inputs)
         return [
             {
                 "input": each.label,
                 "variables": [name for name in each.variables if not name.startswith("?.")],
                 "rows": each.size(),
-                "route": [self.inputs[other].label for other in each.order],
+                "route": [
+                    self.inputs[other].label
+                    for other in each.order or self._best_order(place, costs)
+                ],
             }
-            for each in self.inputs
+            for place, each in enumerate(self.inputs)
         ]
 
     # ------------------------------------------------------------------------------- order
@@ -175,6 +198,20 @@ class MultiwayJoin(Node):
         for place, columns in each.wanted:
             self.inputs[place].bag.release(columns)
         each.wanted = []
+
+    def _rest(self, start: int) -> None:
+        """Give back what the route of a seldom input uses; the next row of it makes a new one."""
+        each = self.inputs[start]
+        others = [other.size for other in self.inputs if other is not each]
+
+        def route(row: Solution, count: int) -> None:
+            if all(size() for size in others):
+                self._reroute(start, self._best_order(start, _Costs(self.inputs)))
+                each.route(row, count)
+
+        each.route = route
+        each.order = ()
+        self._release(each)
 
     def _reroute(self, start: int, order: tuple[int, ...]) -> None:
         each = self.inputs[start]

@@ -6,7 +6,8 @@ otherwise it is a dictionary from the rest to its count (the ring index: retriev
 rests of one column are the bare identifier, of more a tuple, of none the empty tuple.
 
 An index is made when a route first wants it, and dropped when no route wants it any more, so that
-a change costs no more than what is used.
+a change costs no more than what is used; only where rows seldom change it stays, because making it
+again would cost more than keeping it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,10 @@ def compiled(source: str, name: str, names: dict[str, Any]) -> Callable[..., Any
     exec(compile(source, f"<generated {name}>", "exec"), space)  # noqa: S102
     function: Callable[..., Any] = space[name]
     return function
+
+
+def _unindexed(_row: Solution, _count: int) -> None:
+    pass
 
 
 class Statistics:
@@ -69,59 +74,82 @@ class Statistics:
 class RowBag:
     """A bag of rows of the same width.
 
+    Args:
+        width: the number of columns.
+        source: gives the rows that are there now, with their counts, where somebody else holds them
+            anyway: then an index is filled from it, and without a wanted index nothing is kept.
+        keeps: whether an index that nobody wants any more stays: for rows that seldom change.
+
     Attributes:
         width: the number of columns.
         change: adds `count` copies of a row (negative: takes them away); looked up at every use,
             because it is generated anew when an index comes or goes.
+        idle: whether `change` does nothing, because nobody wants an index.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(
+        self,
+        width: int,
+        source: Callable[[], Iterable[tuple[Solution, int]]] | None = None,
+        *,
+        keeps: bool = False,
+    ) -> None:
         self.width = width
         self._all: Columns = tuple(range(width))
-        self._tables: dict[Columns, Table] = {self._all: {}}
+        self._source = source
+        self._keeps = keeps
+        self._tables: dict[Columns, Table] = {} if source is not None else {self._all: {}}
         self._users: dict[Columns, int] = {}
-        self.change: Callable[[Solution, int], None] = self._generated()
+        self.change: Callable[[Solution, int], None] = _unindexed
+        self.idle = True
+        self._generate()
 
     def want(self, columns: Columns) -> Table:
         """The table of the index over these columns, filled; made where it is new."""
         self._users[columns] = self._users.get(columns, 0) + 1
         if columns not in self._tables:
-            rows = list(self.rows())
-            idle = self._tables
-            table: Table = {}
-            self._tables = {columns: table}
-            fill = self._generated()
-            for row, count in rows:
-                fill(row, count)
-            self._tables = {**idle, **self._tables}
+            self._tables[columns] = self._filled(columns)
             self._drop_idle()
         return self._tables[columns]
 
     def release(self, columns: Columns) -> None:
         """One user of this index less; where it was the last, the index goes."""
         self._users[columns] -= 1
-        if not self._users[columns]:
+        if not self._users[columns] and not self._keeps:
             del self._users[columns]
             self._drop_idle()
 
     def _drop_idle(self) -> None:
-        # One index must stay, because it holds the rows.
+        # One index must stay where it alone holds the rows.
+        least = 1 if self._source is None else 0
         for columns in list(self._tables):
-            if columns not in self._users and len(self._tables) > 1:
+            if columns not in self._users and len(self._tables) > least:
                 del self._tables[columns]
-        self.change = self._generated()
+        self._generate()
+
+    def _filled(self, columns: Columns) -> Table:
+        """A new index with the rows that are there."""
+        table: Table = {}
+        rest = self.rest(columns)
+        names = ", ".join(f"r{column}" for column in self._all)
+        lines = ["def fill(rows, table):"]
+        lines.append("    for row, count in rows:")
+        if self.width:
+            lines.append(f"        {names}, = row")
+        lines += self._indexing("table", columns, rest, "        ")
+        compiled("\n".join(lines), "fill", {})(self.rows(), table)
+        return table
 
     @property
     def size(self) -> int:
         """How many rows there are, copies counted (counted when asked for)."""
-        for columns, table in self._tables.items():
-            if not self.rest(columns):
-                return sum(table.values())
-            return sum([sum(bucket.values()) for bucket in table.values()])
-        return 0
+        return sum([count for _, count in self.rows()])
 
     def rows(self) -> Iterator[tuple[Solution, int]]:
-        """Every distinct row with its count."""
+        """The rows with their counts; each once, where no one else holds them."""
+        if self._source is not None:
+            yield from self._source()
+            return
         for columns, table in self._tables.items():
             rest = self.rest(columns)
             order = [(columns + rest).index(column) for column in self._all]
@@ -158,38 +186,46 @@ class RowBag:
             looked_at += count
         return Statistics(found, False, max(1.0, rows / looked_at) if looked_at else 1.0)
 
-    def _generated(self) -> Callable[[Solution, int], None]:
+    def _generate(self) -> None:
+        self.idle = not self._tables
+        if self.idle:
+            self.change = _unindexed
+            return
         names: dict[str, Any] = {}
         lines = ["def change(row, count):"]
         if self.width:
             lines.append(f"    {', '.join(f'r{c}' for c in self._all)}, = row")
         for number, columns in enumerate(self._tables):
             names[f"t{number}"] = self._tables[columns]
-            key = columns_text(columns)
-            rest = self.rest(columns)
-            if not rest:
-                lines += [
-                    f"    key = {key}",
-                    f"    total = t{number}.get(key, 0) + count",
-                    "    if total:",
-                    f"        t{number}[key] = total",
-                    "    else:",
-                    f"        t{number}.pop(key, None)",
-                ]
-                continue
-            lines += [
-                f"    key = {key}",
-                f"    rest = {columns_text(rest)}",
-                f"    bucket = t{number}.get(key)",
-                "    if bucket is None:",
-                f"        t{number}[key] = {{rest: count}}",
-                "    else:",
-                "        total = bucket.get(rest, 0) + count",
-                "        if total:",
-                "            bucket[rest] = total",
-                "        else:",
-                "            bucket.pop(rest, None)",
-                "            if not bucket:",
-                f"                del t{number}[key]",
+            lines += self._indexing(f"t{number}", columns, self.rest(columns), "    ")
+        self.change = compiled("\n".join(lines), "change", names)
+
+    def _indexing(self, table: str, columns: Columns, rest: Columns, indent: str) -> list[str]:
+        """The lines that bring `count` copies of the row ``r0, r1, …`` into a table."""
+        key = columns_text(columns)
+        if not rest:
+            lines = [
+                f"key = {key}",
+                f"total = {table}.get(key, 0) + count",
+                "if total:",
+                f"    {table}[key] = total",
+                "else:",
+                f"    {table}.pop(key, None)",
             ]
-        return compiled("\n".join(lines), "change", names)
+        else:
+            lines = [
+                f"key = {key}",
+                f"rest = {columns_text(rest)}",
+                f"bucket = {table}.get(key)",
+                "if bucket is None:",
+                f"    {table}[key] = {{rest: count}}",
+                "else:",
+                "    total = bucket.get(rest, 0) + count",
+                "    if total:",
+                "        bucket[rest] = total",
+                "    else:",
+                "        bucket.pop(rest, None)",
+                "        if not bucket:",
+                f"            del {table}[key]",
+            ]
+        return [indent + line for line in lines]

@@ -4,7 +4,7 @@ Source: paper 000, section 4.3.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
@@ -67,10 +67,12 @@ class StaticCache:
         kept = [name for name in names if name in needed and name not in lifted]
         self._kept: Schema = tuple(kept)
         self.schema: Schema = (*kept, INSTANCE) if self.per_instance else self._kept
-        self.bag = RowBag(len(self.schema))
+        self.bag = RowBag(len(self.schema), self._present, keeps=True)
         self.size = 0
         self._rows: dict[TermId, Counter[Solution]] = {}
-        self.join_input = JoinInput(self._label(), self.schema, lambda: self.bag, lambda: self.size)
+        self.join_input = JoinInput(
+            self._label(), self.schema, lambda: self.bag, lambda: self.size, seldom=True
+        )
         self.graphs = frozenset(pattern.graph for pattern in patterns)
 
     def _label(self) -> str:
@@ -98,13 +100,21 @@ class StaticCache:
 
     def _replace(self, number: TermId, new: Counter[Solution]) -> None:
         old = self._rows.get(number, Counter())
+        changes = [
+            (row, new[row] - old[row])
+            for row in (old.keys() | new.keys() if old else new)
+            if new[row] != old[row]
+        ]
         self._rows[number] = new
-        for row in old.keys() | new.keys():
-            change = new[row] - old[row]
-            if change:
-                self.size += change
-                self.bag.change(row, change)
-                self.join_input.route(row, change)
+        for row, change in changes:
+            self.size += change
+            self.bag.change(row, change)
+        for row, change in changes:
+            self.join_input.route(row, change)
+
+    def _present(self) -> Iterable[tuple[Solution, int]]:
+        for rows in self._rows.values():
+            yield from rows.items()
 
     def _evaluated(self, instance: Instance | None, number: TermId) -> Counter[Solution]:
         patterns: Sequence[QuadPattern] = self.patterns

@@ -75,6 +75,16 @@ class StarContent:
         if not any(content.objects):
             del self.live[subject]
 
+    def rows(self) -> Iterator[tuple[Solution, int]]:
+        """The rows that are there now, with their counts."""
+        for subject, content in self.live.items():
+            if isinstance(content, tuple):
+                yield content, 1
+                continue
+            for value, times in content.objects[0].items():
+                for row, count in self._rows(subject, content, 0, value):
+                    yield row, times * count
+
     def _parts(self, brought: Brought) -> Parts:
         """Objects pattern by pattern."""
         if isinstance(brought, list):

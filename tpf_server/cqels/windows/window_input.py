@@ -6,7 +6,7 @@ passing of time.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tpf_client.dataflow.changes import Solution, TermId
@@ -84,11 +84,22 @@ class WindowInput:
 
     @property
     def bag(self) -> RowBag:
-        """The rows with their indexes; made when first asked for, which must be before any row."""
+        """The rows with their indexes; made when first asked for.
+
+        That must be before any row comes, where the window keeps no log to fill indexes from.
+        """
         if self._bag is None:
-            self._bag = RowBag(self.matcher.width)
-            assert not self.used, "an input that is in use gets no new kind of consumer"
+            if self.keeps_log:
+                self._bag = RowBag(self.matcher.width, self._present)
+            else:
+                assert not self.used, "an input that is in use gets no new kind of consumer"
+                self._bag = RowBag(self.matcher.width)
         return self._bag
+
+    def _present(self) -> Iterable[tuple[Solution, int]]:
+        if self._star is not None:
+            return self._star.rows()
+        return ((row, 1) for _, row in self._log)
 
     @property
     def slides(self) -> bool:

@@ -1,0 +1,136 @@
+"""What an arrival costs, counted: in calls and in indexes, not in seconds."""
+
+import gc
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from annotations.terms import Term
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.row_index import RowBag
+
+_PREFIX = "PREFIX : <urn:> "
+STATIC = (
+    _PREFIX + "SELECT ?who ?mate { STREAM <urn:s> [TRIPLES 1] { ?who :at ?room }"
+    " STREAM <urn:s> [RANGE 5s] { ?mate :at ?room }"
+    ' ?paper :by ?who . ?paper :by ?mate . ?who :name "NAME" FILTER(?who != ?mate) }'
+)
+"""Its constant is in the static part (as in Q3 of the CQELS paper)."""
+STREAMED = _PREFIX + "SELECT ?room { STREAM <urn:s> [NOW] { <urn:pNAME> :at ?room } }"
+"""Its constant is in the stream."""
+
+
+def _engine(query: str, instances: int) -> Engine:
+    engine = Engine()
+    graph = engine.static.memory()
+    for number in range(instances):
+        author, paper = Term(f"<urn:p{number}>"), Term(f"<urn:paper{number}>")
+        mates = [Term(f"<urn:m{number + 1000 * each}>") for each in range(4)]
+        graph.add((paper, Term("<urn:by>"), who) for who in (author, *mates))
+        graph.add([(author, Term("<urn:name>"), Term(f'"{number}"'))])
+    for number in range(instances):
+        engine.register(query.replace("NAME", str(number)), lambda _: None)
+    return engine
+
+
+def _detections(count: int) -> list[tuple[int, tuple[str, str, str]]]:
+    people = [f"<urn:{kind}{number}>" for number in range(5) for kind in "pm"]
+    return [
+        (1000 + 10 * i, (people[i % 10], "<urn:at>", f"<urn:room{i // 2 % 3}>"))
+        for i in range(count)
+    ]
+
+
+def _calls(engine: Engine, events: list[tuple[int, tuple[str, str, str]]]) -> int:
+    """How many functions the arrivals call, those of Python itself included."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    # Somebody may have asked to be called by the garbage collector.
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        for at, triple in events:
+            engine.push("<urn:s>", triple, at)
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return calls
+
+
+@pytest.mark.parametrize("query", [STATIC, STREAMED])
+def test_cost_follows_the_instances_that_match(query: str) -> None:
+    """The same five of 20 and of 300 queries have something to say; the others cost nothing."""
+    found = []
+    for instances in (20, 300):
+        engine = _engine(query, instances)
+        events = _detections(1300)
+        # Routes settle first: how often they are looked at follows the arrivals, not the queries.
+        _calls(engine, events[:1100])
+        emitted = {name: each.emitted for name, each in engine.queries.items()}
+        found.append(_calls(engine, events[1100:]))
+        busy = [n for n, each in engine.queries.items() if each.emitted > emitted[n]]
+        assert len(busy) == 5
+    assert found[0] == found[1]
+
+
+def _watched(monkeypatch: pytest.MonkeyPatch) -> list[RowBag]:
+    """The bags that an index was made for, one for each index."""
+    filled: list[RowBag] = []
+    original = RowBag._filled
+
+    def fill(self: RowBag, columns: tuple[int, ...]) -> Any:
+        filled.append(self)
+        return original(self, columns)
+
+    monkeypatch.setattr(RowBag, "_filled", fill)
+    return filled
+
+
+def test_an_index_over_static_data_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Routes change with the density of the stream; the indexes over the cached sub-query stay."""
+    filled = _watched(monkeypatch)
+    engine = _engine(STATIC, 50)
+    at = 0
+    for step in (5, 3000) * 4:
+        for number in range(2100):
+            at += step
+            triple = (f"<urn:p{number % 50}>", "<urn:at>", f"<urn:room{number % 30}>")
+            engine.push("<urn:s>", triple, at)
+    plans = {each.plan for each in engine.queries.values()}
+    caches = [cache for plan in plans if plan is not None for cache in plan.leaves.caches]
+    assert sum(join.rerouted for plan in plans if plan for join in plan.leaves.joins) >= 4
+    for cache in caches:
+        # Over the author, over the co-author and over both.
+        assert 1 <= sum(bag is cache.bag for bag in filled) <= 3
+
+
+def test_windows_that_no_row_asks_have_no_index() -> None:
+    """Rows that arrive ask the static data; these ask back when they change, and only then."""
+    engine = Engine()
+    graph = engine.static.memory()
+    graph.add([(Term("<urn:room0>"), Term("<urn:name>"), Term('"first"'))])
+    query = engine.register(
+        _PREFIX + "SELECT ?who ?name { STREAM <urn:s> [RANGE 1h] { ?who :at ?room }"
+        " ?room :name ?name }"
+    )
+    assert query.plan is not None
+    ((window, _),) = query.plan.leaves.subscriptions
+    for at, triple in _detections(9):
+        engine.push("<urn:s>", triple, at)
+    indexed = [not window.bag.idle]
+    assert [row for each in query.results for row in each.rows] == [
+        (triple[0], '"first"') for _, triple in _detections(9) if triple[2] == "<urn:room0>"
+    ]
+    graph.add([(Term("<urn:room1>"), Term("<urn:name>"), Term('"second"'))])
+    engine.static.changed(Term(""))
+    indexed.append(not window.bag.idle)
+    for at, triple in _detections(600)[9:]:
+        engine.push("<urn:s>", triple, at)
+    assert [*indexed, not window.bag.idle] == [False, True, False]
