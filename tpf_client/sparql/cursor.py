@@ -10,6 +10,7 @@ from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_client.sparql.tokens import Token, string_content, tokenize, unescape
 
+_DIGITS = 18
 _NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
 _RDF_TYPE = Term("<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
 
@@ -88,6 +89,14 @@ class Cursor:
         """Complain that something else is under the cursor."""
         found = f"'{self.token.text}'" if self.token.text else "the end of the query"
         self.fail(f"expected {what}, found {found}")
+
+    def whole_number(self, what: str = "a number") -> int:
+        """Step over a whole number without a sign."""
+        if self.token.kind != "integer":
+            self.expected(what)
+        if len(self.token.text) > _DIGITS:
+            self.fail(f"a number of more than {_DIGITS} digits")
+        return int(self.advance().text)
 
     def fail(self, reason: str, position: int | None = None) -> NoReturn:
         """Complain about the word under the cursor or at a position."""

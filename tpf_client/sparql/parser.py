@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from annotations.terms import Term, TermOrVariable, TriplePattern, Variable, is_variable
+from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
     NOTHING,
@@ -55,7 +56,10 @@ def parse_query(text: str, base: str | None = None) -> Query:
         QuerySyntaxError: the text is not a query.
         UnsupportedQueryError: it is, but it cannot be said in our algebra.
     """
-    return QueryParser(text, base).query()
+    try:
+        return QueryParser(text, base).query()
+    except RecursionError:
+        raise UnsupportedQueryError("this query is nested too deeply") from None
 
 
 class QueryParser(PatternParser):
@@ -411,9 +415,7 @@ class QueryParser(PatternParser):
             if (limit if word == "LIMIT" else offset) is not None:
                 self.fail(f"a second {word}")
             self.advance()
-            if self.token.kind != "integer":
-                self.expected("a number")
-            number = int(self.advance().text)
+            number = self.whole_number()
             if word == "LIMIT":
                 limit = number
             else:

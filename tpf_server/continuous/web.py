@@ -17,7 +17,6 @@ A stream's name is an IRI (percent-encoded) or relative to the base of the engin
 """
 
 import hmac
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -31,6 +30,7 @@ from tpf_server.cqels.elements import (
     RDF_TYPES,
     Element,
     instant,
+    read_json,
     read_lines,
     read_ndjson,
     read_rdf,
@@ -181,7 +181,7 @@ class _Views:
         if media_type in (NDJSON, "application/json"):
             return list(read_ndjson(text))
         if media_type in ("text/tab-separated-values", "text/plain"):
-            return list(read_lines(text.splitlines()))
+            return list(read_lines(text.split("\n")))
         known = ", ".join((NDJSON, "text/tab-separated-values", *RDF_TYPES))
         raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {known}")
 
@@ -210,9 +210,9 @@ class _Views:
         options: dict[str, Any] = dict(request.args)
         if request.mimetype == "application/json":
             try:
-                options = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise RequestError(f"not JSON: {error}") from None
+                options = read_json(text)
+            except ElementError as error:
+                raise RequestError(str(error)) from None
             if not isinstance(options, dict) or not isinstance(options.get("query"), str):
                 raise RequestError('expected an object with "query"')
             text = options.pop("query")

@@ -8,13 +8,15 @@ NDJSON    ``{"timestamp": â€¦, "triple": ["s", "p", "o"]}`` or ``"triples": [[â€
 RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
 ========  =========================================================================================
 
-A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601.
+A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601, of the years 1
+to 9999.
 """
 
 import heapq
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +28,11 @@ from annotations.instants import parse_instant
 from annotations.terms import Term
 from tpf_server.cqels.errors import ElementError
 from tpf_server.cqels.ox_terms import text_of
-from tpf_server.cqels.timestamps import milliseconds
+from tpf_server.cqels.timestamps import EARLIEST, LATEST, milliseconds
 
 Triples = tuple[tuple[Term, Term, Term], ...]
 
-_SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*>')
+_SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]*>')
 _NUMBER = re.compile(r"-?\d{1,18}")
 _SUBJECT = "<urn:x> <urn:x> "
 
@@ -53,7 +55,7 @@ def canonical(text: str) -> Term:
     if _SIMPLE_IRI.fullmatch(text):
         return Term(text)
     try:
-        (triple,) = ox.parse(f"{_SUBJECT}{text} .", format=ox.RdfFormat.N_TRIPLES)
+        (triple,) = ox.parse(f"{_SUBJECT}{text} .".encode(), format=ox.RdfFormat.N_TRIPLES)
     except (SyntaxError, ValueError):
         raise ElementError(f"not a term: {text!r}") from None
     return text_of(triple.object)
@@ -63,19 +65,21 @@ def instant(value: object) -> int:
     """Milliseconds since 1970 of a timestamp.
 
     Raises:
-        ElementError: it is none.
+        ElementError: it is none, or its year is not one of 1 to 9999.
     """
+    at: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str):
+        at = value
+    elif isinstance(value, str):
         text = value.strip()
         if _NUMBER.fullmatch(text):
-            return int(text)
-        try:
-            return milliseconds(parse_instant(text))
-        except InstantError:
-            pass
-    raise ElementError(f"not a timestamp: {value!r}")
+            at = int(text)
+        else:
+            with suppress(InstantError):
+                at = milliseconds(parse_instant(text))
+    if at is None or not EARLIEST <= at <= LATEST:
+        raise ElementError(f"not a timestamp: {value!r}")
+    return at
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[Element | ElementError]:
@@ -145,7 +149,7 @@ def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> E
 
 def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
     try:
-        (quad,) = ox.parse(text, format=ox.RdfFormat.N_QUADS)
+        (quad,) = ox.parse(text.encode(), format=ox.RdfFormat.N_QUADS)
     except (SyntaxError, ValueError):
         raise ElementError(f"not a statement: {text!r}") from None
     terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
@@ -164,15 +168,28 @@ def _triple(fields: Iterable[object]) -> tuple[Term, Term, Term]:
 
 def read_ndjson(text: str) -> Iterator[Element | ElementError]:
     """The elements of NDJSON lines; an error stands in the place of a malformed line."""
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not splitlines: a string may have U+2028 and its like inside.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            yield _element(json.loads(line), number)
-        except json.JSONDecodeError as error:
-            yield ElementError(f"not JSON: {error.msg}", number)
+            yield _element(read_json(line), number)
         except ElementError as error:
             yield ElementError(str(error), number)
+
+
+def read_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ElementError: it is malformed, nested too deeply, or has numbers without end.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ElementError(f"not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise ElementError("not JSON that can be read: a number too long, or too deep") from None
 
 
 def _element(value: Any, line: int) -> Element:

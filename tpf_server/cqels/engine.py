@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from annotations.terms import Term
+from tpf_client.errors import UnsupportedQueryError
 from tpf_server.cqels.delivery import Callback, Results
-from tpf_server.cqels.errors import ContinuousError, ElementError
+from tpf_server.cqels.errors import ContinuousError, ElementError, UnsupportedContinuousQueryError
 from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.parser import BASE, parse
 from tpf_server.cqels.records import RecordFeed
@@ -103,14 +104,23 @@ class Engine(TickEngine):
         self.dictionary.now = None
         try:
             self._plans.add(registered, policy, alone=into is not None)
+        except (UnsupportedQueryError, RecursionError) as error:
+            self._give_up(name)
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise UnsupportedContinuousQueryError(reason) from error
         except ContinuousError:
-            self._feeds.remove(name)
+            self._give_up(name)
             raise
         finally:
             self.dictionary.now = self.time
         self._until_housekeeping = 1
         self.queries[name] = registered
         return registered
+
+    def _give_up(self, name: str) -> None:
+        """Let go of what a query took that could not be registered."""
+        self._feeds.remove(name)
+        self._windows.drop_idle()
 
     def _close_query(self, registered: RegisteredQuery) -> None:
         if self.queries.pop(registered.name, None) is None:
@@ -140,11 +150,14 @@ class Engine(TickEngine):
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
         self.dictionary.now = at if self.time is None or at > self.time else self.time
         encode = self.encode
-        if element and isinstance(element[0], str):
-            s, p, o = element
-            triples = [(encode(s), encode(p), encode(o))]
-        else:
-            triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
+        try:
+            if element and isinstance(element[0], str):
+                s, p, o = element
+                triples = [(encode(s), encode(p), encode(o))]
+            else:
+                triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
+        except (TypeError, ValueError):
+            raise ElementError(f"neither a triple nor triples: {element!r}") from None
         self.arrive(found, triples, at)
 
     def record_feed(

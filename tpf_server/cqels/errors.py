@@ -6,6 +6,7 @@ ServerError
     │   ├── ContinuousSyntaxError    400  not CQELS-QL: line, column and a caret under the place
     │   └── UnsupportedContinuousQueryError  422  the language allows it, the engine cannot run it
     ├── UnknownStreamError           404  a stream that nobody created
+    ├── StreamNameError              400  the name of a stream is no IRI
     ├── UnknownGraphError            404  a static graph that nobody loaded
     ├── UnknownQueryError            404  no query of this name is registered
     ├── ElementError                 400  an element of a stream that is malformed; with its place
@@ -68,6 +69,13 @@ class UnknownStreamError(ContinuousError):
 
     status = 404
     title = "Unknown stream"
+
+
+class StreamNameError(ContinuousError):
+    """The name of a stream is no IRI."""
+
+    status = 400
+    title = "Bad name of a stream"
 
 
 class UnknownGraphError(ContinuousError):

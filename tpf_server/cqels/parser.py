@@ -88,6 +88,8 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
         raise ContinuousSyntaxError(error) from error
     except UnsupportedQueryError as error:
         raise UnsupportedContinuousQueryError(str(error)) from error
+    except RecursionError:
+        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
     if query.form == "DESCRIBE":
         raise UnsupportedContinuousQueryError("DESCRIBE cannot be evaluated continuously")
     return ContinuousQuery(query, tuple(parser.windows), text)
@@ -99,6 +101,7 @@ class CqelsParser(QueryParser):
     def __init__(self, text: str, base: str | None = BASE) -> None:
         super().__init__(text, base)
         self.windows: list[WindowClause] = []
+        self._in_stream = False
         self._selected: list[tuple[Variable, Expression | None]] = []
         self._tokens = _with_brackets(self._tokens)
 
@@ -106,6 +109,8 @@ class CqelsParser(QueryParser):
 
     def element(self, before: Pattern) -> Pattern:
         """One element of a group: a STREAM clause, or what SPARQL has."""
+        if self._in_stream and self.at_word("STREAM", "GRAPH"):
+            self.fail(f"{self.token.text} cannot stand inside STREAM")
         if not self.at_word("STREAM"):
             return super().element(before)
         self.advance()
@@ -121,8 +126,11 @@ class CqelsParser(QueryParser):
         self.windows.append(WindowClause(stream, window, graph))
         if not self.at("{"):
             self.expected("'{'")
+        self._in_stream = True
         with self._inside(graph):
-            return join(before, self.group_graph_pattern())
+            pattern = join(before, self.group_graph_pattern())
+        self._in_stream = False
+        return pattern
 
     def _stream(self) -> Term:
         if self.token.kind == "variable":

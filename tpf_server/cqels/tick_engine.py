@@ -7,13 +7,14 @@ operators send what they held back, then the queries emit.
 There is one thread and no clock: time is what the elements say, and what `advance` says.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.errors import UnknownStreamError, WindowLimitError
+from tpf_server.cqels.errors import StreamNameError, UnknownStreamError, WindowLimitError
 from tpf_server.cqels.feeds import Feeds
 from tpf_server.cqels.housekeeping import Housekeeping
 from tpf_server.cqels.limits import Limits
@@ -27,6 +28,8 @@ from tpf_server.cqels.timestamps import milliseconds
 from tpf_server.cqels.window_registry import WindowRegistry
 from tpf_server.cqels.windows.matchers import EncodedTriple
 from tpf_server.cqels.windows.window_input import WindowInput
+
+_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
 
 class TickEngine(QueryEngine[RegisteredQuery]):
@@ -100,6 +103,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
         Raises:
             UnknownStreamError: there is none, and streams are not made on first use.
+            StreamNameError: it is no IRI.
         """
         term = self.name(name)
         found = self.streams.get(term)
@@ -110,9 +114,18 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         return found
 
     def create_stream(self, name: str) -> Stream:
-        """Make a stream, or find the one of this IRI."""
+        """Make a stream, or find the one of this IRI.
+
+        Raises:
+            StreamNameError: it is no IRI.
+        """
         term = self.name(name)
-        return self.streams.setdefault(term, Stream(term))
+        found = self.streams.get(term)
+        if found is None:
+            if not _IRI.fullmatch(term):
+                raise StreamNameError(f"not an IRI: {term}")
+            found = self.streams[term] = Stream(term)
+        return found
 
     # ------------------------------------------------------------------------- what arrives
 

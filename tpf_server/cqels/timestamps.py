@@ -9,6 +9,9 @@ from tpf_client.sparql.expressions.values import value_of
 from tpf_server.cqels.errors import TimestampError
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST: Final = -62_135_596_800_000
+LATEST: Final = 253_402_300_799_999
+"""The first and the last millisecond that have a date of four digits."""
 
 
 def milliseconds(timestamp: object) -> int:

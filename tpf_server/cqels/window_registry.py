@@ -51,6 +51,11 @@ class WindowRegistry:
                 self.sliding.append(window)
         return window
 
+    def drop_idle(self) -> None:
+        """Drop the windows that nobody listens to."""
+        for window in [each for each in self._streams if not each.consumers]:
+            self.drop(window)
+
     def drop(self, window: WindowInput) -> None:
         """Nobody listens to this window any more."""
         self._streams.pop(window).leave(window)

@@ -163,6 +163,8 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             return Evaluation(name, graph, self.static, self.dictionary, self._environment)
         except UnsupportedQueryError as error:
             raise UnsupportedContinuousQueryError(str(error)) from error
+        except RecursionError:
+            raise UnsupportedContinuousQueryError("it is nested too deeply") from None
 
     def _knowledge(self) -> Knowledge:
         def static(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:

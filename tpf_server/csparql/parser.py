@@ -122,6 +122,8 @@ def parse(text: str, base: str = BASE) -> CsparqlQuery:
         raise ContinuousSyntaxError(error) from error
     except UnsupportedQueryError as error:
         raise UnsupportedContinuousQueryError(str(error)) from error
+    except RecursionError:
+        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
     return query
 
 
@@ -257,14 +259,14 @@ class CsparqlParser(QueryParser):
         return PhysicalWindow(count, step)
 
     def _positive(self, what: str) -> int:
-        if self.token.kind != "integer" or not int(self.token.text):
-            self.expected(what)
-        return int(self.advance().text)
+        place = self.token.position
+        number = self.whole_number(what)
+        if not number:
+            self.fail(f"expected {what}, found '0'", place)
+        return number
 
     def _duration(self) -> int:
-        if self.token.kind != "integer":
-            self.expected("a duration such as 10m or 500ms")
-        number = int(self.advance().text)
+        number = self.whole_number("a duration such as 10m or 500ms")
         unit = self.token.text.lower() if self.token.kind == "word" else ""
         found = _UNITS.get(unit) or (_UNITS.get(unit[:-1]) if unit.endswith("s") else None)
         if found is None:

@@ -144,6 +144,8 @@ def test_binary(form: str) -> None:
         ('REPLACE("a.b", ".", "$", "q")', '"a$b"'),
         ('REPLACE("a", "a", "$")', None),
         ("<http://unknown/function>(1)", None),
+        ("ROUND(1234567890123456789012345678901.4)",
+         '"1234567890123456789012345678901"^^<http://www.w3.org/2001/XMLSchema#decimal>'),
     ],
 )  # fmt: skip
 def test_what_pyoxigraph_does_not_show(expression: str, wanted: str | None) -> None:
@@ -152,3 +154,29 @@ def test_what_pyoxigraph_does_not_show(expression: str, wanted: str | None) -> N
             ours(expression)
     else:
         assert ours(expression) == wanted
+
+
+NINES = "9" * 300
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"9{NINES} + 1",
+        f"9{NINES}.5 * 2",
+        f'"9{NINES}e0"^^xsd:double + 1',
+        f'YEAR("9{NINES}-01-01T00:00:00Z"^^xsd:dateTime)',
+        f'"P9{NINES}Y"^^xsd:duration + "P1Y"^^xsd:duration',
+        f'xsd:integer("9{NINES}")',
+        " * ".join([NINES] * 5),
+        f"{NINES}.0 / 0.{'0' * 200}1",
+    ],
+)
+def test_numbers_without_end_are_errors(expression: str) -> None:
+    """They must not stop an evaluation, as Python's limits would."""
+    assert ours(expression) is None
+    assert ours(f"COALESCE({expression}, 1)") == ours("1")
+
+
+def test_long_numbers_are_exact() -> None:
+    assert ours(f"{NINES} + 1") == f'"1{"0" * 300}"^^<http://www.w3.org/2001/XMLSchema#integer>'

@@ -52,6 +52,7 @@ def where(text: str) -> algebra.Pattern:
         ('SELECT * { ?s ?p "\\q" }', 1, 18, "there is no escape \\q"),
         ('SELECT * { ?s ?p "\\uD800" }', 1, 18, "\\uD800 is not a character"),
         ("SELECT * { ?s ?p ?o } LIMIT 1 LIMIT 2", 1, 31, "a second LIMIT"),
+        (f"SELECT * {{}} LIMIT {'9' * 5000}", 1, 19, "a number of more than 18 digits"),
         ("", 1, 1, "expected SELECT, ASK, CONSTRUCT or DESCRIBE, found the end of the query"),
     ],
 )
@@ -178,3 +179,16 @@ def _line_of_error(text: str) -> int | None:
     except UnsupportedQueryError:
         return None
     return None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * " + "{" * 3000 + "}" * 3000,
+        "SELECT * { FILTER(" + "(" * 3000 + "1" + ")" * 3000 + ") }",
+        "SELECT * { FILTER(" + "!" * 3000 + "true) }",
+    ],
+)
+def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(UnsupportedQueryError, match="too deeply"):
+        parse_query(text)

@@ -1,9 +1,11 @@
 """Elements of streams as text."""
 
+import json
+
 import pyoxigraph as ox
 import pytest
 
-from tpf_server.cqels.elements import Element, instant, read_lines, read_ndjson, read_rdf
+from tpf_server.cqels.elements import Element, canonical, instant, read_lines, read_ndjson, read_rdf
 from tpf_server.cqels.errors import ElementError
 
 TERM = '<<( <urn:x> <urn:y> "18.0" )>>'
@@ -33,7 +35,9 @@ def test_terms_keep_their_letters() -> None:
 @pytest.mark.parametrize(
     ("stamp", "at"),
     [(5, 5), ("5", 5), (" -5 ", -5), ("1970-01-01T00:00:01Z", 1000), ("1970-01-01T00:00Z", None),
-     (True, None), (1.5, None), (None, None), ("soon", None), ("9" * 19, None)],
+     (True, None), (1.5, None), (None, None), ("soon", None), ("9" * 19, None), (10**15, None),
+     ("9999-12-31T23:59:59.999Z", 253402300799999), (253402300800000, None),
+     ("0001-01-01T00:00:00Z", -62135596800000), (-62135596800001, None)],
 )  # fmt: skip
 def test_timestamps(stamp: object, at: int | None) -> None:
     if at is None:
@@ -56,3 +60,33 @@ def test_statements_of_one_graph_and_time_are_one_element() -> None:
     found = list(read_lines(lines))
     sizes = [len(each.triples) if isinstance(each, Element) else str(each) for each in found]
     assert sizes == [2, 1, "line 6: not a timestamp: 'broken'", 2]
+
+
+def test_a_line_ends_where_a_line_ends() -> None:
+    """And not at the separators of lines that a string may have inside."""
+    value = "a\u2028b\x85c\x0cd"
+    element = {"timestamp": 1, "triple": ["<urn:a>", "<urn:p>", f'"{value}"']}
+    lines = [json.dumps(element, ensure_ascii=each) for each in (False, True)]
+    assert "\u2028" in lines[0]
+    found = list(read_ndjson("\r\n".join(lines)))
+    assert [each.triples[0][2] for each in found if isinstance(each, Element)] == [
+        canonical(f'"{value}"')
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"timestamp": %s, "triple": ["<urn:a>", "<urn:p>", "<urn:b>"]}' % ("9" * 5000),
+        '{"timestamp": 1, "triple": ["<urn:a>", "<urn:p>", "\\"\\ud800\\""]}',
+        '{"timestamp": 1, "triple": ["<urn:a>", "<urn:p>", "<urn:\\ud800>"]}',
+        '{"timestamp": 1, "triple": ["<urn:a>", "<urn:p>", "<urn:b>", "<urn:c>"]}',
+        '{"timestamp": 1, "triples": {}}',
+        "null",
+    ],
+)
+def test_malformed_lines_have_a_number(line: str) -> None:
+    (error,) = read_ndjson(f"\n{line}")
+    assert isinstance(error, ElementError)
+    assert error.line == 2

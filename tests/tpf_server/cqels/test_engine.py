@@ -14,6 +14,7 @@ from tpf_server.cqels.errors import (
     ElementError,
     EngineClosedError,
     LimitError,
+    StreamNameError,
     TimestampError,
     UnknownGraphError,
     UnknownQueryError,
@@ -136,6 +137,38 @@ def test_a_term_that_is_none():
     assert engine.arrivals == 0
 
 
+@pytest.mark.parametrize(
+    "element",
+    [("<urn:a>", "<urn:p>"), [("<urn:a>", "<urn:p>", "<urn:b>"), ("<urn:a>",)], 5, [5]],
+)
+def test_what_is_no_element(element):
+    engine = Engine()
+    with pytest.raises(ElementError, match="neither a triple nor triples"):
+        engine.push("urn:s", element, 0)
+    assert engine.arrivals == 0
+
+
+def test_a_number_without_end_is_a_value_that_nobody_knows():
+    """It must not stop the engine in the middle of an arrival."""
+    engine = Engine()
+    texts = [
+        "SELECT (SUM(?c) AS ?x) (MEDIAN(?c) AS ?m) (AVG(?c) AS ?v) { CLAUSE } GROUP BY ?a",
+        "SELECT ?c { CLAUSE FILTER (?c > 3) }",
+        "SELECT (ROUND(?c * 2) AS ?x) (COUNT(?a) AS ?n) { CLAUSE } GROUP BY ?x HAVING (?x > 0)",
+    ]
+    clause = "STREAM <urn:s> [RANGE 5ms] { ?a <urn:p> ?c }"
+    found = [engine.register(text.replace("CLAUSE", clause)) for text in texts]
+    endless = f'"{"9" * 5000}"^^<{XSD}integer>'
+    five = f'"5"^^<{XSD}integer>'
+    for at, value in enumerate((five, endless, five)):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", value), at)
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", five), 20)
+    assert [rows(each)[-1] for each in found] == [
+        (five, five, f'"5"^^<{XSD}decimal>'), (five,),
+        (f'"10"^^<{XSD}integer>', f'"1"^^<{XSD}integer>'),
+    ]  # fmt: skip
+
+
 # --------------------------------------------------------------------------------- limits
 
 
@@ -184,6 +217,32 @@ def test_registration_is_limited_and_checked():
     engine.close()
     with pytest.raises(EngineClosedError):
         engine.push("urn:s", triple(1), 0)
+
+
+@pytest.mark.parametrize(
+    ("inside", "says"),
+    [
+        ("SERVICE <urn:e> { ?a <urn:q> ?c }", "cannot be asked from here"),
+        ("FILTER (" + " + ".join(["1"] * 3000) + " > 1)", "nested too deeply"),
+        ("OPTIONAL { ?a <urn:q> ?c } " * 3000, "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_run_leaves_nothing_behind(inside, says):
+    engine = Engine()
+    with pytest.raises(UnsupportedContinuousQueryError, match=says):
+        engine.register(f"SELECT ?a {{ STREAM <urn:s> [ALL] {{ ?a <urn:p> ?b }} {inside} }}")
+    assert engine.queries == {}
+    assert engine.stream("urn:s").inputs == []
+    engine.push("urn:s", triple(1), 0)
+    assert len(engine.dictionary) <= 3
+
+
+def test_the_name_of_a_stream_is_an_iri():
+    engine = Engine()
+    for name in ("a b", "urn:<", "<not closed", "<>", "urn:\ud800"):
+        with pytest.raises(StreamNameError):
+            engine.push(name, triple(1), 0)
+    assert engine.streams == {}
 
 
 def test_a_query_cannot_feed_itself():

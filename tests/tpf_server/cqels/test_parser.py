@@ -68,6 +68,8 @@ def test_windows(text, window):
         ("TRIPLES many", 8),
         ("NOW NOW", 4),
         ("RANGE 3s SLIDE 0s", 15),
+        (f"RANGE {'9' * 5000}s", 6),
+        (f"TRIPLES {'9' * 5000}", 8),
     ],
 )
 def test_what_is_no_window(text, offset):
@@ -133,6 +135,8 @@ def test_median_is_an_aggregate():
         ("SELECT * {\n STREAM <urn:s> [NOW] ?a ?b ?c }", 2, 23),
         ("SELECT * {\n\t?a ?b }", 2, 8),
         ("SELECT * { STREAM <urn:s> [NOW] { ?a u:b ?c } }", 1, 38),
+        ("SELECT * {\n STREAM <urn:s> [NOW] { GRAPH ?g { ?a ?b ?c } } }", 2, 25),
+        ("SELECT * {\n STREAM <urn:s> [NOW] { STREAM <urn:t> [NOW] { ?a ?b ?c } } }", 2, 25),
         ("SELECT COUNT(?a AS ?n { STREAM <urn:s> [NOW] { ?a ?b ?c } }", 1, 8),
     ],
 )
@@ -147,6 +151,13 @@ def test_errors_point_at_the_place(text, line, column):
     assert caret[-1] == "^"
 
 
-def test_what_cannot_be_continuous_is_refused():
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DESCRIBE ?a { STREAM <urn:s> [NOW] { ?a ?b ?c } }",
+        "SELECT * { STREAM <urn:s> [NOW] { ?a ?b ?c } FILTER(" + "!" * 3000 + "?a) }",
+    ],
+)
+def test_what_cannot_be_continuous_is_refused(text):
     with pytest.raises(UnsupportedContinuousQueryError):
-        parse("DESCRIBE ?a { STREAM <urn:s> [NOW] { ?a ?b ?c } }")
+        parse(text)

@@ -19,6 +19,7 @@ from tpf_client.sparql.expressions.dates import (
 )
 from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.values import (
+    LONGEST,
     BlankNode,
     EvaluationError,
     Iri,
@@ -43,7 +44,8 @@ _BLANKS = " \t\r\n"
 def _read(value: Value, reader: Callable[[str], Value | None]) -> Value:
     if type(value) is not str:
         raise EvaluationError
-    result = reader(value.strip(_BLANKS))
+    lexical = value.strip(_BLANKS)
+    result = reader(lexical) if len(lexical) <= LONGEST else None
     if result is None:
         raise EvaluationError
     return result

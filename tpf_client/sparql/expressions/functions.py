@@ -6,7 +6,7 @@ Source: SPARQL 1.1 Query Language, sections 17.4.3 to 17.4.6.
 import hashlib
 import math
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from urllib.parse import quote
 
 from annotations.errors import TermError
@@ -18,6 +18,7 @@ from tpf_client.sparql.expressions.values import (
     LanguageString,
     Single,
     Value,
+    exact,
     value_of,
 )
 
@@ -184,9 +185,10 @@ def _to_whole(
 
 _ceil = _to_whole(lambda value: value.to_integral_value(ROUND_CEILING), math.ceil)
 _floor = _to_whole(lambda value: value.to_integral_value(ROUND_FLOOR), math.floor)
+_HALF = Decimal("0.5")
 # Halves go up, negative ones too.
 _round = _to_whole(
-    lambda value: (value + Decimal("0.5")).to_integral_value(ROUND_FLOOR),
+    lambda value: exact(Context.add, value, _HALF).to_integral_value(ROUND_FLOOR),
     lambda value: math.floor(value + 0.5),
 )
 

@@ -30,6 +30,7 @@ from tpf_client.sparql.expressions.values import (
     Value,
     divide,
     exact,
+    product_of_integers,
 )
 
 _RANK: dict[type, int] = {int: 0, Decimal: 1, Single: 2, float: 3}
@@ -82,9 +83,13 @@ def _calculation(
     return calculate
 
 
+def _product(left: Any, right: Any) -> Any:
+    return product_of_integers(left, right) if type(left) is int else left * right
+
+
 _add_numbers = _calculation(operator.add, Context.add)
 _subtract_numbers = _calculation(operator.sub, Context.subtract)
-multiply = _calculation(operator.mul, Context.multiply)
+multiply = _calculation(_product, Context.multiply)
 
 
 def add(left: Value, right: Value) -> Value:

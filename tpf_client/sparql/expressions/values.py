@@ -10,6 +10,10 @@
 | xsd:dateTime, xsd:date, xsd:time, durations | see `dates` |
 | any other literal, ill-typed ones and triple terms | `Opaque` |
 
+Numbers, dates and durations have at most `LONGEST` characters, as XML Schema allows an
+implementation to limit them; longer ones are taken as ill-typed, and what would compute to more is
+an error.
+
 Sources: XML Schema 1.1 part 2; SPARQL 1.1 Query Language, section 17.1. Computed values are
 written as pyoxigraph writes them (no exponents, no trailing zeros).
 """
@@ -17,7 +21,7 @@ written as pyoxigraph writes them (no exponents, no trailing zeros).
 import re
 import struct
 from collections.abc import Callable
-from decimal import ROUND_DOWN, Context, Decimal
+from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation, Overflow
 from typing import NamedTuple, TypeAlias
 
 from annotations.namespaces import XSD
@@ -112,7 +116,10 @@ _BOOLEAN = {"true": True, "1": True, "false": False, "0": False}
 
 # Decimals have 18 digits behind the point, as in pyoxigraph; before it as many as are needed.
 _EXACT = Context(prec=400, rounding=ROUND_DOWN)
+LONGEST = 300
+"""Characters of a number, date or duration whose value is known."""
 _STEP = Decimal(1).scaleb(-18)
+_MOST_BITS = 4096
 
 
 def read_integer(lexical: str) -> int | None:
@@ -164,7 +171,8 @@ def value_of(term: Term) -> Value:
     reader = _READERS.get(datatype)
     if reader is None:
         return Opaque(term)
-    value = reader(lexical.strip(" \t\r\n"))
+    lexical = lexical.strip(" \t\r\n")
+    value = reader(lexical) if len(lexical) <= LONGEST else None
     return Opaque(term) if value is None else value
 
 
@@ -250,15 +258,37 @@ def divide(left: Decimal, right: Decimal) -> Decimal:
     """The quotient of decimals, cut to their precision.
 
     Raises:
-        EvaluationError: division by zero.
+        EvaluationError: division by zero, or the quotient is too long.
     """
     if not right:
         raise EvaluationError
-    return _EXACT.divide(left, right).quantize(_STEP, context=_EXACT).normalize(_EXACT)
+    try:
+        return _EXACT.divide(left, right).quantize(_STEP, context=_EXACT).normalize(_EXACT)
+    except (InvalidOperation, Overflow):
+        raise EvaluationError from None
 
 
 def exact(
     operation: Callable[[Context, Decimal, Decimal], Decimal], left: Decimal, right: Decimal
 ) -> Decimal:
-    """A sum, difference or product of decimals, cut to their precision."""
-    return shorten(operation(_EXACT, left, right))
+    """A sum, difference or product of decimals, cut to their precision.
+
+    Raises:
+        EvaluationError: it is too long.
+    """
+    try:
+        return shorten(operation(_EXACT, left, right))
+    except (InvalidOperation, Overflow):
+        raise EvaluationError from None
+
+
+def product_of_integers(left: int, right: int) -> int:
+    """The product of integers.
+
+    Raises:
+        EvaluationError: it is too long.
+    """
+    result = left * right
+    if result.bit_length() > _MOST_BITS:
+        raise EvaluationError
+    return result

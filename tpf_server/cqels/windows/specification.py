@@ -72,6 +72,7 @@ _LONG_UNITS = {
     "nanosecond": "ns", "millisecond": "ms", "millis": "ms", "milli": "ms",
     "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d",
 }  # fmt: skip
+_DIGITS = 18
 _WORD = re.compile(r"\s*(?:([A-Za-z]+)|(\d+)|(\S))")
 
 
@@ -93,6 +94,12 @@ def parse_window(text: str) -> Window:
     return _WindowReader(text).window()
 
 
+def _number(digits: str, offset: int) -> int:
+    if len(digits) > _DIGITS:
+        raise WindowSyntaxError(f"a number of more than {_DIGITS} digits", offset)
+    return int(digits)
+
+
 class _WindowReader:
     def __init__(self, text: str) -> None:
         self._words: list[tuple[str, int]] = []
@@ -110,7 +117,7 @@ class _WindowReader:
                 result = All()
             case "TRIPLES":
                 count, where = self._next("a number of triples")
-                if not count.isdecimal() or int(count) == 0:
+                if not count.isdecimal() or _number(count, where) == 0:
                     raise WindowSyntaxError("TRIPLES needs a positive whole number", where)
                 result = Triples(int(count))
             case "RANGE":
@@ -139,9 +146,10 @@ class _WindowReader:
         total = 0
         seen = False
         while not seen or self._peek().isdecimal():
-            number, where = self._next("a duration such as 3s or 500ms")
-            if not number.isdecimal():
-                raise WindowSyntaxError(f"expected a duration, not {number!r}", where)
+            digits, where = self._next("a duration such as 3s or 500ms")
+            if not digits.isdecimal():
+                raise WindowSyntaxError(f"expected a duration, not {digits!r}", where)
+            number = _number(digits, where)
             unit, where = self._next("a unit: ms, s, m, h or d")
             short = unit.lower()
             short = _LONG_UNITS.get(short.removesuffix("s"), _LONG_UNITS.get(short, short))
@@ -149,7 +157,7 @@ class _WindowReader:
                 raise WindowSyntaxError(
                     f"{unit!r} is no unit of time; use ns, ms, s, m, h or d", where
                 )
-            total += int(number) * _NANOSECONDS[short]
+            total += number * _NANOSECONDS[short]
             seen = True
         return total // 1_000_000
 
