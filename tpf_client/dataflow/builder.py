@@ -150,6 +150,30 @@ class Builder:
         """A node reduced to some variables, in this order."""
         return node if node.schema == tuple(names) else self.flow.add(Project(node, names))
 
+    # These make the nodes that follow one another in a chain, of which nobody else uses one.
+
+    def passing(self, node: Node, condition: Callable[[Solution], bool]) -> Node:
+        """The solutions for which a condition is true."""
+        return self.flow.add(Filter(node, condition))
+
+    def extended(
+        self, node: Node, variable: Variable, compute: Compute, *, volatile: bool = False
+    ) -> Node:
+        """The solutions with one more variable (see `Extend`)."""
+        return self.flow.add(Extend(node, variable, compute, volatile=volatile))
+
+    def copied(self, node: Node, variable: Variable, source: Variable) -> Node:
+        """The solutions with one more variable, which has the value of another."""
+        return self.flow.add(Project(node, (*node.schema, variable), {variable: source}))
+
+    def reduced(self, node: Node, names: Sequence[Variable]) -> Node:
+        """The solutions with these variables only."""
+        return self.project(node, names)
+
+    def first_ones(self, node: Node, key: SortKey, offset: int, limit: int | None) -> Node:
+        """The first solutions in an order (see `TopK`)."""
+        return self.flow.add(TopK(node, key, offset, limit))
+
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Node | None:
         """The distinct values of those of these variables that a node binds for certain."""
         if node is None:
@@ -278,10 +302,10 @@ class Builder:
                 # The verdict about a row must be the same when the row goes.
                 verdict = self.fresh()
                 compute = self.compiler(node).binding(plain)
-                node = self.flow.add(Extend(node, verdict, compute, volatile=True))
+                node = self.extended(node, verdict, compute, volatile=True)
                 plain = VariableRef(verdict)
             test = self.compiler(node).condition(plain)
-            node = self.project(self.flow.add(Filter(node, test)), schema)
+            node = self.project(self.passing(node, test), schema)
         return node
 
     def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
@@ -304,12 +328,12 @@ class Builder:
         schema = inner.schema
         source = pattern.expression
         if isinstance(source, VariableRef) and source.variable in schema:
-            copy = {pattern.variable: source.variable}
-            return self.flow.add(Project(inner, (*schema, pattern.variable), copy))
+            return self.copied(inner, pattern.variable, source.variable)
         node, expression = self.without_exists(inner, pattern.expression)
         compute = self.compiler(node, len(schema) - depth).binding(expression)
-        extended = Extend(node, pattern.variable, compute, volatile=is_volatile(expression))
-        return self.project(self.flow.add(extended), (*schema, pattern.variable))
+        volatile = is_volatile(expression)
+        extended = self.extended(node, pattern.variable, compute, volatile=volatile)
+        return self.project(extended, (*schema, pattern.variable))
 
     def _without_value(self, node: Node, variable: Variable) -> Node:
         """The solutions of a node, none of which may have a value for a variable.
@@ -411,7 +435,7 @@ class Builder:
         outer, self.outer = self.outer, None
         node, variables, _ = self.modified(pattern, seed or outer)
         self.outer = outer
-        return self._correlated(self.project(node, variables))
+        return self._correlated(self.reduced(node, variables))
 
     def modified(
         self, pattern: Pattern, seed: Node | None, watch: Watch | None = None
@@ -462,24 +486,25 @@ class Builder:
                 # Computed once per row, and kept with it: an order must not change its mind.
                 computed = self.fresh()
                 compute = self.compiler(node).binding(expression)
-                node = self.flow.add(
-                    Extend(node, computed, compute, volatile=is_volatile(expression))
-                )
+                node = self.extended(node, computed, compute, volatile=is_volatile(expression))
                 expression = VariableRef(computed)
             prepared.append(algebra.OrderCondition(expression, each.descending))
         used = {name for each in prepared for name in algebra.variables_in(each.expression)}
         hidden = tuple(name for name in node.schema if name in used and name not in variables)
-        node = self.project(node, (*variables, *hidden))
+        node = self.reduced(node, (*variables, *hidden))
         if distinct:
             node = self.flow.add(Distinct(node))
         key = sort_key(self.compiler(node), tuple(prepared))
         if sliced or (distinct and hidden):
             same = projection(node.schema, variables) if distinct and hidden else None
+            if by or same:
 
-            def first_ones(node: Node) -> Node:
-                return TopK(node, key, offset, limit, same)
+                def first_ones(node: Node) -> Node:
+                    return TopK(node, key, offset, limit, same)
 
-            node = self.flow.add(PerKey(node, by, first_ones) if by else first_ones(node))
+                node = self.flow.add(PerKey(node, by, first_ones) if by else first_ones(node))
+            else:
+                node = self.first_ones(node, key, offset, limit)
         return node, variables, key
 
     def _finished(
@@ -491,7 +516,7 @@ class Builder:
         limit: int | None,
         by: tuple[Variable, ...],
     ) -> tuple[Node, tuple[Variable, ...], None]:
-        node = self.project(node, variables)
+        node = self.reduced(node, variables)
         if distinct:
             node = self.flow.add(Distinct(node))
         if by:

@@ -35,27 +35,16 @@ class Extend(Node):
             raise ValueError(f"{variable} has a value already")
         certain = upstream.certain | {variable} if always else upstream.certain
         super().__init__((*upstream.schema, variable), certain, monotone=upstream.monotone)
-        self.unique = upstream.unique
         self._compute = compute
         self._given: dict[Solution, list[TermId]] = {}
         self._owed: dict[Solution, int] = {}
-        self._kept: dict[Solution, TermId] = {}
         if volatile:
             upstream.connect(self._push_volatile)
         else:
-            upstream.connect(self._push if upstream.unique is None else self._push_unique)
+            upstream.connect(self._push)
 
     def _push(self, solution: Solution, count: int) -> None:
         self.emit((*solution, self._compute(solution)), count)
-
-    def _push_unique(self, solution: Solution, count: int) -> None:
-        # What there is once at most, groups above all, goes soon; its value is kept until then.
-        if count > 0:
-            value = self._kept[solution] = self._compute(solution)
-        else:
-            kept = self._kept.pop(solution, None)
-            value = self._compute(solution) if kept is None else kept
-        self.emit((*solution, value), count)
 
     def _push_volatile(self, solution: Solution, count: int) -> None:
         given = self._given.setdefault(solution, [])

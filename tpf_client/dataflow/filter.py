@@ -17,7 +17,6 @@ class Filter(Node):
 
     def __init__(self, upstream: Node, condition: Condition) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=upstream.monotone)
-        self.unique = upstream.unique
 
         def push(solution: Solution, count: int) -> None:
             if condition(solution):

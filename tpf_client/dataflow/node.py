@@ -27,14 +27,11 @@ class Node:
         certain: those variables that are bound in every solution.
         monotone: whether, as long as its inputs only grow, so does its output; then what came out
             in a tick stays true for the rest of the tick.
-        unique: variables by whose values a solution is the only one, and there once; ``None``
-            where that is not known.
         emit: sends a change to all who are connected (look it up when sending, it changes while
             the dataflow is built).
     """
 
     monotone: bool
-    unique: frozenset[Variable] | None = None
 
     def __init__(
         self, schema: Sequence[Variable], certain: frozenset[Variable], *, monotone: bool = True

@@ -40,12 +40,6 @@ class Project(Node):
             if source in upstream.certain
         )
         super().__init__(variables, certain, monotone=upstream.monotone)
-        if upstream.unique is not None and upstream.unique <= set(names):
-            self.unique = frozenset(
-                name
-                for name, source in zip(variables, names, strict=True)
-                if source in upstream.unique
-            )
         places = places_of(upstream.schema, names)
         self._source: Node = upstream
         if isinstance(upstream, Project):

@@ -7,7 +7,8 @@ cost nothing further.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from annotations.terms import Variable
 from tpf_client.dataflow.aggregates import Accumulator, accumulator
@@ -19,84 +20,103 @@ from tpf_client.sparql import algebra
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.dictionary import INTEGER, TAG_BITS
 from tpf_server.cqels.inlined_median import InlinedMedian
+from tpf_server.cqels.keyed import Key, KeyedNode
 from tpf_server.cqels.row_index import compiled
 
 
-class _State:
-    """A group; `key` is ``None`` for all groups that fail the conditions on their keys."""
+class GroupState:
+    """A group; `key` is ``None`` for all groups that fail the conditions on their keys.
 
-    __slots__ = ("accumulators", "fresh", "key", "shown", "shown_count", "total")
+    Attributes:
+        key: the values of its keys.
+        accumulators: of its aggregates.
+        total: how many solutions it has.
+        fresh: how many it got in this tick.
+        row: what it looks like, ``None`` where that is not known.
+        untouched: whether nothing happened to it in this tick.
+    """
+
+    __slots__ = ("accumulators", "fresh", "key", "row", "total", "untouched")
 
     def __init__(self, key: Solution | None, accumulators: list[Accumulator]) -> None:
         self.key = key
         self.accumulators = accumulators
         self.total = 0
         self.fresh = 0
-        self.shown: Solution | None = None
-        self.shown_count = 0
+        self.row: Solution | None = None
+        self.untouched = True
 
 
-class StreamGroup(Node):
-    """Groups by keys, and aggregates.
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What is grouped how.
 
     Args:
-        upstream: where the solutions come from.
         keys: variables of the output. Without keys there is exactly one group, even of nothing.
         aggregates: variables of the output and how they are made; ``None`` counts the solutions.
         values_of: for a solution, the values of the keys, then what the aggregates with an
             accumulator see of it.
         passes: whether the group of a key is wanted.
-        by_rows: a group is shown once for each solution that it got in the last tick in which it
-            got any (the original engine's way), instead of once as long as it is there.
     """
 
-    def __init__(
-        self,
-        upstream: Node,
-        keys: Sequence[Variable],
-        aggregates: Sequence[tuple[Variable, Callable[[], Accumulator] | None]],
-        values_of: Callable[[Solution], Solution],
-        passes: Callable[[Solution], bool],
-        *,
-        by_rows: bool,
-    ) -> None:
-        super().__init__((*keys, *(name for name, _ in aggregates)), frozenset(), monotone=False)
-        self.unique = None if by_rows else frozenset(keys)
-        self._keyed = bool(keys)
-        # Counting whole solutions needs no accumulator: a group knows how many it has.
-        self._factories = [factory for _, factory in aggregates if factory is not None]
-        self._row = _row_maker([factory is None for _, factory in aggregates])
-        self._passes = passes
-        self._by_rows = by_rows
-        self._groups: dict[Solution, _State] = {}
-        self._rejected = _State(None, [])
-        self._live: dict[Solution, tuple[_State, Solution, int]] = {}
-        self._touched: dict[_State, None] = {}
-        if not keys:
-            self._touched[self._group(())] = None
-        upstream.connect(self._sink(len(keys), values_of))
+    keys: tuple[Variable, ...]
+    aggregates: Sequence[tuple[Variable, Callable[[], Accumulator] | None]]
+    values_of: Callable[[Solution], Solution]
+    passes: Callable[[Solution], bool]
 
     @property
-    def pending(self) -> bool:
-        """Whether something happened to a group."""
-        return bool(self._touched)
+    def schema(self) -> tuple[Variable, ...]:
+        """The variables of the output."""
+        return (*self.keys, *(name for name, _ in self.aggregates))
+
+
+class Groups:
+    """The groups of solutions that come and go.
+
+    Args:
+        how: what is grouped how.
+
+    Attributes:
+        by_key: the groups.
+        touched: those that something happened to in this tick.
+        row: makes the row of a group.
+        keyed: whether there are keys.
+    """
+
+    def __init__(self, how: Grouping) -> None:
+        # Counting whole solutions needs no accumulator: a group knows how many it has.
+        self._factories = [factory for _, factory in how.aggregates if factory is not None]
+        self._how = how
+        self._rejected = GroupState(None, [])
+        self._rejected.untouched = False
+        self._live: dict[Solution, tuple[GroupState, Solution, int]] = {}
+        self.by_key: dict[Solution, GroupState] = {}
+        self.touched: list[GroupState] = []
+        self.row = _row_maker([factory is None for _, factory in how.aggregates])
+        self.keyed = bool(how.keys)
+        if not self.keyed:
+            only = self._group(())
+            only.untouched = False
+            self.touched.append(only)
 
     @property
     def live(self) -> int:
         """How many different solutions are remembered."""
         return len(self._live)
 
-    def _group(self, key: Solution) -> _State:
-        group = self._groups.get(key)
+    def _group(self, key: Solution) -> GroupState:
+        group = self.by_key.get(key)
         if group is None:
-            if not self._passes(key):
+            if not self._how.passes(key):
                 return self._rejected
-            group = self._groups[key] = _State(key, [make() for make in self._factories])
+            group = self.by_key[key] = GroupState(key, [make() for make in self._factories])
         return group
 
-    def _sink(self, keys: int, values_of: Callable[[Solution], Solution]) -> Sink:
-        live, groups, touched, make_group = self._live, self._groups, self._touched, self._group
+    def sink(self) -> Sink:
+        """Takes the solutions."""
+        live, groups, touched, make_group = self._live, self.by_key, self.touched, self._group
         rejected = self._rejected
+        keys, values_of = len(self._how.keys), self._how.values_of
         accumulates = bool(self._factories)
 
         def push(solution: Solution, count: int) -> None:
@@ -122,42 +142,106 @@ class StreamGroup(Node):
             if accumulates:
                 for each, argument in zip(group.accumulators, arguments):  # noqa: B905 (hot)
                     each.add(argument, count)
-            touched[group] = None
+            if group.untouched:
+                group.untouched = False
+                group.row = None
+                touched.append(group)
 
         return push
 
+    def drained(self) -> list[GroupState]:
+        """What was touched since this was last called; empty groups are forgotten."""
+        drained = self.touched[:]
+        self.touched.clear()
+        for group in drained:
+            group.untouched = True
+            if not group.total and group.key:
+                del self.by_key[group.key]
+        return drained
+
+
+class KeyedGroup(KeyedNode):
+    """Groups by keys, and aggregates: one solution for each group.
+
+    Args:
+        upstream: where the solutions come from.
+        how: what is grouped how.
+    """
+
+    def __init__(self, upstream: Node, how: Grouping) -> None:
+        super().__init__(how.schema, frozenset(), how.keys)
+        self.groups = groups = Groups(how)
+        by_key, make, keyed = groups.by_key, groups.row, groups.keyed
+
+        def row(key: Key) -> Solution | None:
+            group = by_key.get(key)
+            if group is None:
+                return None
+            made = group.row
+            if made is None and (group.total > 0 or not keyed):
+                made = group.row = make(group)
+            return made
+
+        self.row = row
+        upstream.connect(groups.sink())
+
+    @property
+    def pending(self) -> bool:
+        """Whether something happened to a group."""
+        return bool(self.groups.touched)
+
+    def changed(self) -> Collection[Key]:
+        """See `KeyedNode`."""
+        if not self.groups.touched:
+            return ()
+        return [group.key for group in self.groups.drained()]  # type: ignore[misc]
+
+    def all_keys(self) -> Iterable[Key]:
+        """See `KeyedNode`."""
+        return self.groups.by_key
+
+
+class EmittingGroup(Node):
+    """Groups whose row is there once for each solution that the group got last.
+
+    That is, in the last tick in which it got any: the way of the original engine.
+
+    Args:
+        upstream: where the solutions come from.
+        how: what is grouped how.
+    """
+
+    def __init__(self, upstream: Node, how: Grouping) -> None:
+        super().__init__(how.schema, frozenset(), monotone=False)
+        self.groups = Groups(how)
+        self._shown: dict[Key, tuple[Solution, int]] = {}
+        upstream.connect(self.groups.sink())
+
+    @property
+    def pending(self) -> bool:
+        """Whether something happened to a group."""
+        return bool(self.groups.touched)
+
     def flush(self) -> None:
         """Send what changed about the groups that something happened to."""
-        if not self._touched:
-            return
-        touched = list(self._touched)
-        self._touched.clear()
-        emit, row = self.emit, self._row
-        by_rows, keyed = self._by_rows, self._keyed
-        for group in touched:
-            now: Solution | None = None
-            count = 1
-            if by_rows:
-                count = group.fresh
-                if count and group.total > 0:
-                    now = row(group)
-            elif group.total > 0 or not keyed:
-                now = row(group)
-            group.fresh = 0
-            shown = group.shown
-            if now != shown or (now is not None and count != group.shown_count):
-                if shown is not None:
-                    emit(shown, -group.shown_count)
-                if now is not None:
-                    emit(now, count)
-                group.shown = now
-                group.shown_count = count
-            if not group.total and keyed:
-                assert group.key is not None
-                self._groups.pop(group.key, None)
+        groups, shown = self.groups, self._shown
+        for group in groups.drained():
+            assert group.key is not None
+            count, group.fresh = group.fresh, 0
+            now = (groups.row(group), count) if count and group.total > 0 else None
+            before = shown.get(group.key)
+            if now == before:
+                continue
+            if before is not None:
+                self.emit(before[0], -before[1])
+            if now is None:
+                del shown[group.key]
+            else:
+                shown[group.key] = now
+                self.emit(*now)
 
 
-def _row_maker(whole: Sequence[bool]) -> Callable[[_State], Solution]:
+def _row_maker(whole: Sequence[bool]) -> Callable[[GroupState], Solution]:
     """A function that makes the row of a group.
 
     Args:
@@ -179,7 +263,7 @@ def _anything(_key: Solution) -> bool:
 
 
 def simple_group(pattern: algebra.Group) -> bool:
-    """Whether a grouping is one for `StreamGroup`: no EXISTS, no ``COUNT(DISTINCT *)``."""
+    """Whether a grouping is one for this module: no EXISTS, no ``COUNT(DISTINCT *)``."""
     expressions = [each for _, each in pattern.keys]
     for _, each in pattern.aggregates:
         if each.argument is not None:
@@ -197,14 +281,14 @@ def build_group(
     *,
     by_rows: bool,
 ) -> Node:
-    """The `StreamGroup` of a simple grouping.
+    """The node of a simple grouping.
 
     Args:
         builder: makes the expressions and takes in the node.
         pattern: the grouping.
         node: its input.
         conditions: on its keys alone.
-        by_rows: see `StreamGroup`.
+        by_rows: whether it is an `EmittingGroup`.
     """
     environment = builder.environment
     compiler = ArithmeticCompiler(environment, node.schema)
@@ -232,7 +316,8 @@ def build_group(
             test = algebra.Call("&&", (test, condition))
         passes = ArithmeticCompiler(environment, keys).condition(test)
     values_of = compiler.bindings([*(expression for _, expression in pattern.keys), *arguments])
-    return builder.flow.add(StreamGroup(node, keys, aggregates, values_of, passes, by_rows=by_rows))
+    how = Grouping(keys, aggregates, values_of, passes)
+    return builder.flow.add(EmittingGroup(node, how) if by_rows else KeyedGroup(node, how))
 
 
 def emitting_group(query: algebra.Query) -> algebra.Group | None:

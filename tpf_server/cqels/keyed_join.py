@@ -1,102 +1,108 @@
-"""The join of two inputs that have at most one solution for each key, as groupings do.
+"""The join of two nodes that have at most one row for each key, by that key."""
 
-Both sides of such a join mostly change together, and each change is a row that goes and one that
-comes. A join that answers at once makes rows that the next change takes back. This one waits for
-the end of the tick and then sends, key by key, what the row was and what it is.
-"""
+from collections.abc import Collection, Iterable
+from itertools import chain
 
-from collections.abc import Callable
-from typing import Any
-
-from tpf_client.dataflow.changes import UNBOUND, Sink, Solution, projection
-from tpf_client.dataflow.hash_join import HashJoin
+from tpf_client.dataflow.changes import UNBOUND, Solution, places_of, selection
 from tpf_client.dataflow.layout import layout
-from tpf_client.dataflow.node import Input, Node
+from tpf_client.dataflow.node import Node
+from tpf_server.cqels.keyed import Key, KeyedNode
 
 
 def joins_by_key(left: Node, right: Node) -> bool:
-    """Whether both nodes have at most one solution for each value of their shared variables."""
+    """Whether two nodes are for a `KeyedJoin`: their keys are the variables that they share."""
+    if not (isinstance(left, KeyedNode) and isinstance(right, KeyedNode)):
+        return False
     shared = {name for name in left.schema if name in right.schema}
-    return all(each.unique is not None and each.unique <= shared for each in (left, right))
+    return all(each.key is not None and set(each.key) == shared for each in (left, right))
 
 
-class KeyedJoin(Node):
+class KeyedJoin(KeyedNode):
     """The joined rows; see `joins_by_key` for what may be joined.
 
-    A key that lacks a value may meet several others. From the first one on, everything goes through
-    a `HashJoin`.
+    A key that lacks a value may meet several others. Rows of such a key, and those that it meets,
+    have both keys, one after the other, as their key.
     """
 
-    def __init__(self, left: Node, right: Node) -> None:
+    def __init__(self, left: KeyedNode, right: KeyedNode) -> None:
+        assert left.key is not None
+        assert right.key is not None
         how = layout(left.schema, left.certain, right.schema, right.certain)
-        super().__init__(how.schema, how.certain, monotone=False)
-        self.unique = (left.unique or frozenset()) | (right.unique or frozenset())
-        self._left: dict[Solution, Solution] = {}
-        self._right: dict[Solution, Solution] = {}
-        self._shown: dict[Solution, Solution] = {}
-        self._touched: dict[Solution, None] = {}
-        self._rest = how.rest
-        self._inputs = (Input(left.schema, left.certain), Input(right.schema, right.certain))
-        self._general: HashJoin | None = None
-        left_key = projection(left.schema, how.shared)
-        right_key = projection(right.schema, how.shared)
-        left.connect(self._sink(self._left, 0, left_key))
-        right.connect(self._sink(self._right, 1, right_key))
+        super().__init__(how.schema, how.certain, left.key)
+        self._left, self._right = left.claimed(), right.claimed()
+        # Keys are those of the left; on the right their values may stand in another order.
+        self._width = len(left.key)
+        self._same = left.key == right.key
+        self._to_right = selection(places_of(left.key, right.key), self._width)
+        self._from_right = selection(places_of(right.key, left.key), self._width)
+        self._merge = how.merge
+        # The keys, of either side, that lack a value.
+        self._loose_left: set[Key] = set()
+        self._loose_right: set[Key] = set()
+        left_row, right_row, rest, width = left.row, right.row, how.rest, self._width
+        same, to_right = self._same, self._to_right
+
+        def row(key: Key) -> Solution | None:
+            if len(key) != width:
+                return self._row_of_pair(key)
+            one = left_row(key)
+            if one is None:
+                return None
+            other = right_row(key if same else to_right(key))
+            return None if other is None else one + rest(other)
+
+        self.row = row
 
     @property
     def pending(self) -> bool:
-        """Whether a row came or went."""
-        return bool(self._touched)
+        """Whether something happened to a row of either side."""
+        return self._left.pending or self._right.pending
 
-    def _sink(
-        self, rows: dict[Solution, Solution], side: int, key_of: Callable[[Solution], Solution]
-    ) -> Sink:
-        touched = self._touched
+    def changed(self) -> Collection[Key]:
+        """See `KeyedNode`."""
+        left, right = self._left.changed(), self._right.changed()
+        if not self._same:
+            right = [self._from_right(key) for key in right]
+        keys = dict.fromkeys(chain(left, right))
+        if self._loose_left or self._loose_right or any(UNBOUND in key for key in keys):
+            return self._with_loose(left, right, keys)
+        return keys
 
-        def push(row: Solution, count: int) -> None:
-            if self._general is None:
-                key = key_of(row)
-                if UNBOUND not in key:
-                    touched[key] = None
-                    if count > 0:
-                        rows[key] = row
-                    elif rows.get(key) == row:
-                        del rows[key]
-                    return
-                self._generalise()
-            self._inputs[side].push(row, count)
+    def _with_loose(
+        self, left: Collection[Key], right: Collection[Key], keys: Iterable[Key]
+    ) -> Collection[Key]:
+        """The changed keys of rows, where some keys lack a value."""
+        loose_left, loose_right = self._loose_left, self._loose_right
+        loose_left.update(key for key in left if UNBOUND in key)
+        loose_right.update(key for key in right if UNBOUND in key)
+        found = dict.fromkeys(key for key in keys if UNBOUND not in key)
+        # What is gone by now has met those that are gone too.
+        lefts = dict.fromkeys(chain(self._left.all_keys(), left))
+        rights = dict.fromkeys(chain(self._right_keys(), right))
+        for one in left:
+            for other in rights if UNBOUND in one else loose_right:
+                found[one + other] = None
+        for other in right:
+            for one in lefts if UNBOUND in other else loose_left:
+                found[one + other] = None
+        loose_left.intersection_update(self._left.all_keys())
+        loose_right.intersection_update(self._right_keys())
+        return found
 
-        return push
-
-    def _generalise(self) -> None:
-        """Let a hash join take over, which first learns what was sent."""
-        self.flush()
-        self._general = HashJoin(*self._inputs)
-        for rows, entry in zip((self._left, self._right), self._inputs, strict=True):
-            for row in rows.values():
-                entry.push(row, 1)
-        for table in (self._left, self._right, self._shown):
-            table.clear()
-        self._general.connect(self.emit)
-
-    def flush(self) -> None:
-        """Send what changed about the keys that something happened to."""
-        if not self._touched:
-            return
-        touched = list(self._touched)
-        self._touched.clear()
-        emit, rest = self.emit, self._rest
-        left, right, shown = self._left, self._right, self._shown
-        for key in touched:
-            one, other = left.get(key), right.get(key)
-            now: Any = None if one is None or other is None else one + rest(other)
-            before = shown.get(key)
-            if now == before:
-                continue
-            if before is not None:
-                emit(before, -1)
-            if now is not None:
-                shown[key] = now
-                emit(now, 1)
+    def all_keys(self) -> Iterable[Key]:
+        """See `KeyedNode`."""
+        for one in self._left.all_keys():
+            if UNBOUND not in one:
+                yield one
+                yield from (one + other for other in self._loose_right)
             else:
-                del shown[key]
+                yield from (one + other for other in self._right_keys())
+
+    def _right_keys(self) -> Iterable[Key]:
+        keys = self._right.all_keys()
+        return keys if self._same else map(self._from_right, keys)
+
+    def _row_of_pair(self, key: Key) -> Solution | None:
+        one = self._left.row(key[: self._width])
+        other = self._right.row(self._to_right(key[self._width :]))
+        return None if one is None or other is None else self._merge(one, other)

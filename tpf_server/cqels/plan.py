@@ -1,16 +1,17 @@
 """The plan of a query, or of several that differ in constants: its dataflow and its sources."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.builder import Builder
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.closure import Closure
 from tpf_client.dataflow.exists_builder import conjuncts
-from tpf_client.dataflow.extend import Extend
+from tpf_client.dataflow.extend import Compute, Extend
 from tpf_client.dataflow.filter import Filter
 from tpf_client.dataflow.node import Dataflow, Node
+from tpf_client.dataflow.order import SortKey
 from tpf_client.dataflow.project import Project
 from tpf_client.dataflow.union import Union
 from tpf_client.sparql import algebra
@@ -19,7 +20,14 @@ from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.delivery import Delivery, wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.grouping import build_group, emitting_group, simple_group
+from tpf_server.cqels.keyed import (
+    KeyedColumns,
+    KeyedNode,
+    keyed_extend,
+    keyed_filter,
+)
 from tpf_server.cqels.keyed_join import KeyedJoin, joins_by_key
+from tpf_server.cqels.keyed_top_k import KeyedTopK
 from tpf_server.cqels.leaves import ContinuousLeaves, Windows, pushable
 from tpf_server.cqels.multiway_join import MultiwayJoin
 from tpf_server.cqels.occurrences import has_paths
@@ -74,10 +82,46 @@ class PlanBuilder(Builder):
         return node
 
     def joined(self, left: Node, right: Node) -> Node:
-        """The join of two nodes; of two groupings by their keys at the end of a tick."""
-        if joins_by_key(left, right):
+        """The join of two nodes; of two groupings by their keys."""
+        if self._asks(left) and self._asks(right) and joins_by_key(left, right):
             return self.flow.add(KeyedJoin(left, right))
         return super().joined(left, right)
+
+    def _asks(self, node: Node) -> TypeGuard[KeyedNode]:
+        """Whether the next node may ask this one for its rows: nobody else will want them."""
+        return isinstance(node, KeyedNode) and not self._follows_paths
+
+    def passing(self, node: Node, condition: Callable[[Solution], bool]) -> Node:
+        """The solutions for which a condition is true."""
+        if self._asks(node):
+            return self.flow.add(keyed_filter(node, condition))
+        return super().passing(node, condition)
+
+    def extended(
+        self, node: Node, variable: Variable, compute: Compute, *, volatile: bool = False
+    ) -> Node:
+        """The solutions with one more variable."""
+        if self._asks(node) and not volatile:
+            return self.flow.add(keyed_extend(node, variable, compute))
+        return super().extended(node, variable, compute, volatile=volatile)
+
+    def copied(self, node: Node, variable: Variable, source: Variable) -> Node:
+        """The solutions with one more variable, which has the value of another."""
+        if self._asks(node):
+            return self.flow.add(KeyedColumns(node, (*node.schema, variable), {variable: source}))
+        return super().copied(node, variable, source)
+
+    def reduced(self, node: Node, names: Sequence[Variable]) -> Node:
+        """The solutions with these variables only."""
+        if self._asks(node) and node.schema != tuple(names):
+            return self.flow.add(KeyedColumns(node, names))
+        return super().reduced(node, names)
+
+    def first_ones(self, node: Node, key: SortKey, offset: int, limit: int | None) -> Node:
+        """The first solutions in an order."""
+        if self._asks(node) and limit:
+            return self.flow.add(KeyedTopK(node, key, offset, limit))
+        return super().first_ones(node, key, offset, limit)
 
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """A grouping under HAVING: what depends on the keys alone is decided once for a group."""
@@ -166,7 +210,12 @@ class Plan:
         )
         if semantics.output == "difference" or _volatile(query.query):
             self.stateless = False
-        self.holding = [each for each in self.flow.nodes if type(each).flush is not Node.flush]
+        self.holding = [
+            each
+            for each in self.flow.nodes
+            if type(each).flush is not Node.flush
+            and (not isinstance(each, KeyedNode) or each.sends)
+        ]
         for _, entry in self.leaves.subscriptions:
             entry.takes_expired = not self.stateless
 
