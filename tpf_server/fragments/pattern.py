@@ -12,6 +12,7 @@ Sources: Hydra core, *Expressing variables*; the Triple and Quad Pattern Fragmen
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from annotations.errors import TermError
 from annotations.methods.names import term_of_parameter
@@ -35,6 +36,10 @@ POSITIONS = ("subject", "predicate", "object", "graph")
 
 # No request can name these, so that they are equal to no variable of the request.
 _FRESH = {position: Variable(f"?.{position}") for position in POSITIONS}
+_OFTEN = 512
+"""Terms that are remembered: predicates and the like come again and again."""
+_SHORT = 256
+"""Most characters of these."""
 _COMPACT_TRIPLE = re.compile(r"<<(?!\()(\S+) (\S+) (.+)>>", re.DOTALL)
 _PREFIXED = re.compile(r"([A-Za-z][\w-]*)?:(?!//)(.*)", re.DOTALL)
 
@@ -50,6 +55,7 @@ class PatternReader:
     def __init__(self, prefixes: Mapping[str, str], skolemizer: Skolemizer) -> None:
         self._prefixes = prefixes
         self.skolemizer = skolemizer
+        self._read_often = lru_cache(maxsize=_OFTEN)(self._read)
 
     def pattern(self, parameters: Mapping[str, str]) -> QuadPattern:
         """The pattern that the parameters subject, predicate, object and graph ask for.
@@ -70,6 +76,9 @@ class PatternReader:
         """
         if not text:
             return _FRESH[position]
+        return (self._read_often if len(text) <= _SHORT else self._read)(position, text)
+
+    def _read(self, position: str, text: str) -> TermOrVariable:
         try:
             if text[0] == "?":
                 return variable(text[1:])
