@@ -25,7 +25,7 @@ is dropped can be met again. Positions are never given twice.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
@@ -147,22 +147,49 @@ def _text_of_decimal(identifier: TermId) -> str:
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
+class _Texts(dict[TermId, Term]):
+    """The terms of the table; the texts of inlined values are made when asked for."""
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        super().__init__()
+        self._prefixes = prefixes
+
+    def __missing__(self, identifier: TermId) -> Term:
+        tag = identifier & TAG
+        if tag == INTEGER:
+            return Term(f'"{identifier >> TAG_BITS}{_INTEGER}')
+        if tag == DECIMAL:
+            return Term(f'"{_text_of_decimal(identifier)}{_DECIMAL}')
+        if tag == DATE_TIME:
+            instant = _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
+            return Term(f'"{instant:%Y-%m-%dT%H:%M:%S}Z{_DATE_TIME}')
+        if tag == SERIAL:
+            rest = identifier >> TAG_BITS
+            prefix = self._prefixes[rest & ((1 << _PREFIX_BITS) - 1)]
+            return Term(f"<{prefix}{rest >> _PREFIX_BITS}>")
+        if tag == BOOLEAN:
+            return _TRUE if identifier >> TAG_BITS else _FALSE
+        raise KeyError(identifier)
+
+
 class InliningDictionary(TermDictionary):
     """Integers for the terms of an engine.
 
     Attributes:
         now: the stream time that new and used terms are stamped with, in milliseconds; ``None``
             while static data and queries are loaded: their terms are kept for ever.
+        texts: the term of each integer, those of inlined values included (never of `UNBOUND`); only
+            to be read.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.now: int | None = None
         self._numbers: dict[Term, TermId] = {}
-        self._texts: dict[TermId, Term] = {}
         self._last_used: dict[TermId, int] = {}
         self._next = 1
         self._prefixes: list[str] = []
+        self.texts: dict[TermId, Term] = _Texts(self._prefixes)
         self._forgetters: list[Callable[[list[TermId]], None]] = []
 
     def encode(self, term: Term) -> TermId:
@@ -185,7 +212,7 @@ class InliningDictionary(TermDictionary):
         found = self._next << TAG_BITS
         self._next += 1
         self._numbers[term] = found
-        self._texts[found] = term
+        self.texts[found] = term
         if self.now is not None:
             self._last_used[found] = self.now
         return found
@@ -218,25 +245,11 @@ class InliningDictionary(TermDictionary):
 
     def decode(self, identifier: TermId) -> Term:
         """The term of an integer (never of `UNBOUND`)."""
-        tag = identifier & TAG
-        if not tag:
-            return self._texts[identifier]
-        if tag == INTEGER:
-            return Term(f'"{identifier >> TAG_BITS}{_INTEGER}')
-        if tag == DECIMAL:
-            return Term(f'"{_text_of_decimal(identifier)}{_DECIMAL}')
-        if tag == DATE_TIME:
-            instant = _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
-            return Term(f'"{instant:%Y-%m-%dT%H:%M:%S}Z{_DATE_TIME}')
-        if tag == SERIAL:
-            rest = identifier >> TAG_BITS
-            prefix = self._prefixes[rest & ((1 << _PREFIX_BITS) - 1)]
-            return Term(f"<{prefix}{rest >> _PREFIX_BITS}>")
-        return _TRUE if identifier >> TAG_BITS else _FALSE
+        return self.texts[identifier]
 
     def __len__(self) -> int:
         """How many terms the table holds."""
-        return len(self._texts)
+        return len(self.texts)
 
     @property
     def passing(self) -> int:
@@ -248,7 +261,7 @@ class InliningDictionary(TermDictionary):
         stale = [number for number, used in self._last_used.items() if used < horizon]
         for number in stale:
             del self._last_used[number]
-            del self._numbers[self._texts.pop(number)]
+            del self._numbers[self.texts.pop(number)]
         if stale:
             for forget in self._forgetters:
                 forget(stale)

@@ -28,6 +28,7 @@ from tpf_client.sparql.algebra import (
     Call,
     Expression,
     Pattern,
+    Project,
     Query,
     VariableRef,
 )
@@ -35,6 +36,7 @@ from tpf_client.sparql.expression_parser import AGGREGATES
 from tpf_client.sparql.parser import QueryParser
 from tpf_client.sparql.pattern_parser import join
 from tpf_client.sparql.tokens import Token
+from tpf_server.cqels.delivery import wanted_variables
 from tpf_server.cqels.errors import ContinuousSyntaxError, UnsupportedContinuousQueryError
 from tpf_server.cqels.windows.specification import Window, WindowSyntaxError, parse_window
 
@@ -92,6 +94,9 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
         raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
     if query.form == "DESCRIBE":
         raise UnsupportedContinuousQueryError("DESCRIBE cannot be evaluated continuously")
+    if query.form == "CONSTRUCT" and isinstance(query.pattern, Project):
+        # A variable that the template lacks is one that nobody needs.
+        query = replace(query, pattern=replace(query.pattern, variables=wanted_variables(query)))
     return ContinuousQuery(query, tuple(parser.windows), text)
 
 

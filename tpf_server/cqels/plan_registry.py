@@ -6,11 +6,12 @@ from typing import Any
 
 from tpf_client.dataflow.changes import Solution
 from tpf_client.sparql.expressions.compiler import Environment
-from tpf_server.cqels.delivery import Delivery, Phase, RowMaker
+from tpf_server.cqels.delivery import Delivery, Phase
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.parser import ContinuousQuery
 from tpf_server.cqels.plan import Plan
 from tpf_server.cqels.registered_query import RegisteredQuery
+from tpf_server.cqels.row_maker import RowMaker
 from tpf_server.cqels.semantics import Semantics
 from tpf_server.cqels.static_cache import INSTANCE, Instance
 from tpf_server.cqels.static_data import Dataset, StaticData

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tpf_server.cqels.delivery import Callback, Emission, Results, RowMaker
+from tpf_server.cqels.delivery import Callback, Emission, Results
 from tpf_server.cqels.errors import ContinuousError
 from tpf_server.cqels.parser import ContinuousQuery
 from tpf_server.cqels.plan import Plan
+from tpf_server.cqels.row_maker import RowMaker
 
 
 class RegisteredQuery:

@@ -1,0 +1,133 @@
+"""Rows of terms from solutions, beside a plain evaluation of the template."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import Solution
+from tpf_client.sparql.algebra import Query
+from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.parser import parse
+from tpf_server.cqels.row_maker import RowMaker
+
+_VARIABLES = ("?a", "?b", "?c")
+_TERMS = [
+    "<urn:a>",
+    "_:b",
+    '"text"',
+    '"3"^^<http://www.w3.org/2001/XMLSchema#integer>',
+    '"x"@en',
+    "<<( <urn:a> <urn:b> <urn:c> )>>",
+    None,
+]
+_SUBJECTS = ("?a", "?b", "?c", "<urn:s>", "_:n", "_:m")
+_PREDICATES = ("?a", "?b", "<urn:p>")
+_OBJECTS = (*_SUBJECTS, '"o"')
+
+solutions = st.lists(
+    st.tuples(st.tuples(*[st.sampled_from(_TERMS) for _ in _VARIABLES]), st.integers(1, 3)),
+    max_size=5,
+)
+templates = st.lists(
+    st.tuples(*map(st.sampled_from, (_SUBJECTS, _PREDICATES, _OBJECTS))), min_size=1, max_size=3
+)
+
+
+Copies = tuple[tuple[str | None, ...], int]
+
+
+def _encoded(rows: Sequence[Copies], dictionary: InliningDictionary) -> list[tuple[Solution, int]]:
+    return [
+        (tuple([dictionary.encode(Term(term)) if term else 0 for term in row]), count)
+        for row, count in rows
+    ]
+
+
+def _rows(text: str, rows: Sequence[Copies]) -> tuple[tuple[Term | None, ...], ...]:
+    query: Query = parse(text).query
+    dictionary = InliningDictionary()
+    maker = RowMaker(query, _VARIABLES, dictionary)  # type: ignore[arg-type]
+    return maker.rows(_encoded(rows, dictionary))
+
+
+@given(solutions, st.lists(st.sampled_from(_VARIABLES), unique=True, min_size=1))
+def test_select(rows: list[Copies], names: list[str]) -> None:
+    """The values of the selected variables, in their order, repeated."""
+    found = _rows(f"SELECT {' '.join(names)} {{ STREAM <urn:s> [NOW] {{ ?a ?b ?c }} }}", rows)
+    places = [_VARIABLES.index(name) for name in names]
+    expected = [tuple([row[at] for at in places]) for row, count in rows for _ in range(count)]
+    assert list(found) == expected
+
+
+def test_ask() -> None:
+    """The empty row, where it is true."""
+    assert _rows("ASK { STREAM <urn:s> [NOW] { ?a ?b ?c } }", [(("<urn:a>", None, None), 1)]) == (
+        (),
+    )
+
+
+def _is_triple(triple: Sequence[str | None]) -> bool:
+    subject, predicate, value = triple
+    return bool(
+        subject
+        and predicate
+        and value
+        and (subject.startswith("_:") or (subject[0] == "<" and subject[:2] != "<<"))
+        and predicate[0] == "<"
+        and predicate[:2] != "<<"
+    )
+
+
+@given(solutions, templates)
+def test_construct(rows: list[Copies], template: list[tuple[str, str, str]]) -> None:
+    """The triples of the template, each copy of a solution with blank nodes of its own."""
+    written = " . ".join(" ".join(triple) for triple in template)
+    found = _rows(f"CONSTRUCT {{ {written} }} {{ STREAM <urn:s> [NOW] {{ ?a ?b ?c }} }}", rows)
+    blanks: dict[str, Term | None] = {}
+    taken = iter(found)
+    for terms, count in rows:
+        values: Mapping[str, str | None] = dict(zip(_VARIABLES, terms, strict=True))
+        for _ in range(count):
+            fresh: dict[str, Term | None] = {}
+            for pattern in template:
+                expected = [values.get(term, term) for term in pattern]
+                if not _is_triple(expected):
+                    continue
+                triple = next(taken)
+                for term, wanted, value in zip(pattern, expected, triple, strict=True):
+                    if term.startswith("_:"):
+                        assert fresh.setdefault(term, value) == value
+                    else:
+                        assert value == wanted
+            made = [node for node in fresh.values() if node is not None]
+            assert all(node.startswith("_:made") and node not in blanks for node in made)
+            assert len(set(made)) == len(made)
+            blanks.update(dict.fromkeys(made))
+    assert next(taken, None) is None
+
+
+def test_construct_does_not_keep_what_the_template_lacks() -> None:
+    """Static rows that differ in a variable that nobody uses count once: see `Semantics`."""
+    engine = Engine()
+    graph = engine.static.memory()
+    graph.add([(Term("<urn:b>"), Term("<urn:q>"), Term(f"<urn:c{i}>")) for i in range(2)])
+    pattern = "{ STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?b <urn:q> ?c }"
+    made = engine.register(f"CONSTRUCT {{ ?a <urn:x> ?b }} WHERE {pattern}")
+    selected = engine.register(f"SELECT ?a ?b {pattern}")
+    engine.push("<urn:s>", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
+    assert [row for each in made.results for row in each.rows] == [
+        ("<urn:a>", "<urn:x>", "<urn:b>")
+    ]
+    assert [row for each in selected.results for row in each.rows] == [("<urn:a>", "<urn:b>")]
+
+
+@pytest.mark.parametrize("number", [8, 15])
+def test_an_integer_of_nothing_has_no_text(number: int) -> None:
+    """Neither a position that was never given nor a tag that there is not."""
+    dictionary = InliningDictionary()
+    with pytest.raises(KeyError):
+        dictionary.decode(number)
