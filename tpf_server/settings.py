@@ -130,6 +130,9 @@ class Settings:
         False, "leave malformed elements of streams out, instead of refusing their batch"
     )
     create_streams: bool = _setting(True, "whether a push or a query makes a stream that is new")
+    keep_queries: bool = _setting(
+        False, "keep continuous queries and streams in data_dir, and begin them again at start"
+    )
     max_queries: int = _setting(10_000, "most continuous queries, of each language")
     max_window: int = _setting(10_000_000, "most elements in the windows of one continuous query")
     max_results: int = _setting(10_000, "most emissions of one continuous query that are kept")

@@ -1,10 +1,12 @@
 """The service of a server: both engines, with its datasets and settings."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from annotations.clock import Clock
 from annotations.terms import Term
 from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.limits import Limits
@@ -26,6 +28,9 @@ def continuous_service(
         settings: the server's settings.
         datasets: whose static quads queries may use.
         clock: what the time is.
+
+    Raises:
+        RegistrationsError: by setting, queries of an earlier run are to be begun again, and cannot.
     """
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"
@@ -59,4 +64,7 @@ def continuous_service(
         rows=settings.max_result_rows,
         followers=settings.followers,
     )
-    return ContinuousService(engine, periodic, clock, policies)
+    registrations = None
+    if settings.keep_queries:
+        registrations = Registrations(Path(settings.data_dir) / "continuous.json")
+    return ContinuousService(engine, periodic, clock, policies, registrations)

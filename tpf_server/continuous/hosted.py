@@ -2,7 +2,9 @@
 
 from typing import Any, Literal, Protocol
 
+from annotations.terms import Term
 from tpf_client.sparql.algebra import Query
+from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.cqels.errors import ContinuousError
 from tpf_server.cqels.semantics import Semantics
@@ -33,35 +35,38 @@ class HostedQuery:
 
     Args:
         name: what it is called in URLs.
+        registration: as it was registered.
         language: ``CQELS-QL`` or ``C-SPARQL``.
         semantics: the name of the policy that says what is emitted.
         relation: what its emissions are: what was added to the result, what was removed from it,
             or the whole of it.
         running: the query in its engine.
         query: its algebra.
-        text: as it was sent.
         log: of its emissions.
+        streams: that it reads or makes.
     """
 
     def __init__(
         self,
         name: str,
+        registration: Registration,
         language: str,
         semantics: str,
         relation: Relation,
         running: Hosted,
         query: Query,
-        text: str,
         log: ResultLog,
+        streams: frozenset[Term],
     ) -> None:
         self.id = name
+        self.registration = registration
         self.language = language
         self.semantics = semantics
         self.relation = relation
         self.running = running
         self.form = query.form
-        self.text = text
         self.log = log
+        self.streams = streams
         self.variables: list[str] | None = None
         """Of its rows; ``None`` where these are triples."""
         if query.form in ("SELECT", "ASK"):
@@ -76,7 +81,7 @@ class HostedQuery:
             "language": self.language,
             "semantics": self.semantics,
             "form": self.form,
-            "text": self.text,
+            "text": self.registration.text,
             "last_event": self.log.last,
         }
         if self.variables is not None:

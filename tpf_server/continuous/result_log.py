@@ -5,13 +5,13 @@ from collections import deque
 from itertools import islice
 
 from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.errors import BacklogError, ContinuousError
+from tpf_server.cqels.errors import BacklogError, ContinuousError, UnknownEventError
 
 _PORTION = 1_000
 
 
 class ResultLog:
-    """Keeps the last emissions; every one has a number, from 1.
+    """Keeps the last emissions; every one has a number.
 
     Readers remember where they are; the log remembers no readers. One that stopped reading for so
     long that what it needs next is gone meets a `BacklogError`. Thread-safe.
@@ -19,21 +19,22 @@ class ResultLog:
     Args:
         limit: how many emissions are kept.
         rows: how many rows these may have together; the last emission is kept whatever it has.
+        begin: the number before that of the first emission.
     """
 
-    def __init__(self, limit: int, rows: int) -> None:
+    def __init__(self, limit: int, rows: int, begin: int = 0) -> None:
         self._kept: deque[Emission] = deque()
         self._limit = limit
         self._most_rows = rows
         self._rows = 0
-        self._last = 0
+        self._begin = self._last = begin
         self._error: ContinuousError | None = None
         self._closed = False
         self._changed = threading.Condition()
 
     @property
     def last(self) -> int:
-        """The number of the last emission; 0 where there is none."""
+        """The number of the last emission; before the first one, the number before that."""
         return self._last
 
     @property
@@ -41,6 +42,18 @@ class ResultLog:
         """The number of the oldest emission that is kept; of the next one where there is none."""
         with self._changed:
             return self._last - len(self._kept) + 1
+
+    def check(self, number: int) -> None:
+        """Check that a reader can go on after this number.
+
+        Raises:
+            UnknownEventError: no emission here has had it.
+        """
+        if not self._begin <= number <= self._last:
+            raise UnknownEventError(
+                f"event {number} is none of this run of the query, whose events are numbered from "
+                f"{self._begin + 1}: read without a number to begin with the oldest that is kept"
+            )
 
     def append(self, emission: Emission) -> None:
         """Keep an emission, and wake the readers."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from annotations.terms import Term
 from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import UnknownStreamError
 from tpf_server.cqels.reorder_buffer import ReorderBuffer
 from tpf_server.csparql.engine import CsparqlEngine
 
@@ -46,6 +47,18 @@ class SharedStreams:
         self._engine.create_stream(name)
         return len(self._engine.streams) > known
 
+    def delete(self, name: str) -> None:
+        """Forget a stream, and what waits to come in it.
+
+        Raises:
+            UnknownStreamError: there is none.
+        """
+        term = self._engine.name(name)
+        if term not in self._engine.streams:
+            raise UnknownStreamError(f"there is no stream {term}")
+        del self._engine.streams[term]
+        self._counts.pop(term, None)
+
     def listed(self) -> list[dict[str, Any]]:
         """The streams, with how much came through them."""
         none = StreamCount()
@@ -67,6 +80,8 @@ class SharedStreams:
             self._deliver(name, element, time)
 
     def _deliver(self, stream: Term, triples: Triples, at: int) -> None:
+        if stream not in self._engine.streams:
+            return  # it was deleted while this element waited
         # First what was before this element, which C-SPARQL makes streams of.
         self._to_periodic(stream, triples, at)
         self._to_engine(stream, triples, at)

@@ -2,9 +2,11 @@
 
 ===========================  =====================================================================
 ``GET /streams``             the streams
+``GET /streams/{name}``      how much came through a stream
 ``PUT /streams/{name}``      make a stream; with a body also push it
 ``POST /streams/{name}``     push elements: NDJSON, TSV lines, or RDF with ``?timestamp=``;
                              ``?batch=ID`` makes repetition harmless
+``DELETE /streams/{name}``   forget a stream that no query reads or makes
 ``GET /queries``             the queries
 ``POST /queries``            start a query: CQELS-QL or C-SPARQL, or JSON with ``query``, ``name``,
                              ``semantics``, ``into``; ``Location`` says where it is
@@ -70,7 +72,16 @@ def continuous_blueprint(
     blueprint = Blueprint("continuous", __name__)
     for endpoint, rule, by_method in (
         ("streams", "/streams", {"GET": views.streams}),
-        ("stream", "/streams/<path:name>", {"PUT": views.stream, "POST": views.stream}),
+        (
+            "stream",
+            "/streams/<path:name>",
+            {
+                "GET": views.stream,
+                "PUT": views.push,
+                "POST": views.push,
+                "DELETE": views.delete_stream,
+            },
+        ),
         ("queries", "/queries", {"GET": views.queries, "POST": views.register}),
         ("query", "/queries/<name>", {"GET": views.query, "DELETE": views.delete}),
         ("results", "/queries/<name>/results", {"GET": views.results}),
@@ -149,6 +160,16 @@ class _Views:
         return _json({"streams": self._service.streams()})
 
     def stream(self, name: str) -> Response:
+        """How much came through a stream."""
+        return _json(self._service.stream(name))
+
+    def delete_stream(self, name: str) -> Response:
+        """Forget a stream."""
+        self._authorize()
+        self._service.delete_stream(name)
+        return Response(status=204)
+
+    def push(self, name: str) -> Response:
         """Make a stream, push a batch."""
         self._authorize()
         # A PUT that only makes the stream needs no body, and no length of it.
@@ -244,8 +265,8 @@ class _Views:
         if last is not None:
             if not re.fullmatch("[0-9]{1,18}", last):
                 raise RequestError(f"not the number of an event: {last!r}")
-            # What an earlier process numbered is not known here: such a reader gets what comes now.
-            after = min(int(last), hosted.log.last)
+            after = int(last)
+            hosted.log.check(after)
         follow = request.args.get("follow", "true") != "false"
         accepted: str | None = EVENTS
         if "Accept" in request.headers:

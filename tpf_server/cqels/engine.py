@@ -97,9 +97,7 @@ class Engine(TickEngine):
             name, query, callback, Results(self.limits.backlog), self._close_query
         )
         if into is not None:
-            target = self.name(into)
-            self._feeds.add(registered, target, self.queries)
-            self.stream(target)
+            self._feeds.add(registered, self.stream(into).name, self.queries)
         policy = semantics or self.semantics
         self.dictionary.now = None
         try:

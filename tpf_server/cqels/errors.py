@@ -7,8 +7,11 @@ ServerError
     │   └── UnsupportedContinuousQueryError  422  the language allows it, the engine cannot run it
     ├── UnknownStreamError           404  a stream that nobody created
     ├── StreamNameError              400  the name of a stream is no IRI
+    ├── StreamInUseError             409  a stream that queries read or make
     ├── UnknownGraphError            404  a static graph that nobody loaded
     ├── UnknownQueryError            404  no query of this name is registered
+    ├── UnknownEventError            410  the number of an event of an earlier run of a query
+    ├── RegistrationsError           500  what was registered cannot be read or kept
     ├── ElementError                 400  an element of a stream that is malformed; with its place
     ├── TimestampError               400  a timestamp that is no instant
     ├── LimitError                   429  a limit of the engine is reached
@@ -78,6 +81,13 @@ class StreamNameError(ContinuousError):
     title = "Bad name of a stream"
 
 
+class StreamInUseError(ContinuousError):
+    """A stream cannot be deleted, because queries read or make it."""
+
+    status = 409
+    title = "Stream in use"
+
+
 class UnknownGraphError(ContinuousError):
     """A query names a static graph that was not loaded, where that is not allowed."""
 
@@ -90,6 +100,19 @@ class UnknownQueryError(ContinuousError):
 
     status = 404
     title = "Unknown query"
+
+
+class UnknownEventError(ContinuousError):
+    """A reader wants to go on after an event that this run of the query did not number."""
+
+    status = 410
+    title = "Unknown event"
+
+
+class RegistrationsError(ContinuousError):
+    """What was registered cannot be read from its file, or not be kept in it."""
+
+    title = "Registrations not kept"
 
 
 class ElementError(ContinuousError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import requests
 
-from tests.support.running_server import TOKEN, RunningServer
+from tests.support.running_server import TOKEN, RunningServer, free_port
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 QUERY = """REGISTER QUERY count COMPUTED EVERY 100ms AS
@@ -32,7 +32,7 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
         assert [each.status_code for each in followers] == [200, 200, 503]
         # Nobody has pushed anything.
         lines = [each.iter_lines() for each in followers[:2]]
-        assert [json.loads(next(each))["id"] for each in lines] == [1, 1]
+        assert [json.loads(next(each))["sequence"] for each in lines] == [1, 1]
         # A reload changes what is published, and leaves queries and who follows them alone.
         (tmp_path / "server.toml").write_text(f'title = "New"\n{config}')
         server.process.send_signal(signal.SIGHUP)
@@ -40,10 +40,66 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
         while "New" not in requests.get(f"{server.url}data.html", timeout=30).text:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert [json.loads(next(each))["id"] for each in lines] == [2, 2]
+        assert [json.loads(next(each))["sequence"] for each in lines] == [2, 2]
         assert requests.get(made.headers["Location"], timeout=30).status_code == 200
         server.process.send_signal(signal.SIGTERM)
         for each in lines:
             *_, last = each
             assert json.loads(last) == {"error": "the server stops"}
         assert server.process.wait(60) == 0
+
+
+MADE = """REGISTER STREAM turned COMPUTED EVERY 10ms AS CONSTRUCT { ?b <urn:q> ?a }
+FROM STREAM <s> [RANGE 10ms TUMBLING] { ?a <urn:p> ?b }"""
+READER = "SELECT ?x { STREAM <turned> [NOW] { ?x <urn:q> ?y } }"
+
+
+def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
+    (tmp_path / "data.nt").write_text("<urn:x> <urn:y> <urn:z> .\n")
+    config = (
+        'continuous = true\nkeep_queries = true\nstream_time = "elements"\n'
+        '[datasets.data]\nsource = "data.nt"\n'
+    )
+    port = free_port()
+
+    def push(at: int) -> None:
+        body = f"{at}\t<urn:a>\t<urn:p>\t<urn:b>\n{at + 20}\t<urn:a>\t<urn:p>\t<urn:c>\n"
+        tsv = AUTH | {"Content-Type": "text/tab-separated-values"}
+        assert requests.post(f"{url}streams/s", body, headers=tsv, timeout=30).ok
+
+    def results(**options: str) -> requests.Response:
+        return requests.get(
+            f"{url}queries/reader/results",
+            params={"follow": "false", **options},
+            headers={"Accept": "application/x-ndjson"},
+            timeout=30,
+        )
+
+    with RunningServer(tmp_path, config, port=port) as server:
+        url = server.url
+        for text, options in ((MADE, {}), (READER, {"name": "reader"}), (READER, {"name": "gone"})):
+            made = requests.post(
+                f"{url}queries", json={"query": text, **options}, headers=AUTH, timeout=30
+            )
+            assert made.status_code == 201, made.text
+        requests.delete(f"{url}queries/gone", headers=AUTH, timeout=30)
+        requests.put(f"{url}streams/quiet", headers=AUTH, timeout=30)
+        push(1)
+        (before,) = map(json.loads, results().text.splitlines())
+        streams = [
+            each["stream"] for each in requests.get(f"{url}streams", timeout=30).json()["streams"]
+        ]
+
+    with RunningServer(tmp_path, config, port=port):
+        found = requests.get(f"{url}queries", timeout=30).json()["queries"]
+        assert [each["name"] for each in found] == ["turned", "reader"]
+        again = requests.get(f"{url}streams", timeout=30).json()["streams"]
+        assert [each["stream"] for each in again] == streams
+        assert {each["elements"] for each in again} == {0}
+        # Windows begin empty, and a reader who wants to go on hears that it cannot.
+        assert results().text == ""
+        assert results(after=str(before["id"])).status_code == 410
+        push(1)
+        (after,) = map(json.loads, results().text.splitlines())
+        assert after["added"] == before["added"]
+        assert after["id"] > before["id"]

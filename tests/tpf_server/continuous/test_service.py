@@ -56,7 +56,7 @@ class Hall:
         log = self.service.query(name).log
         return [
             (emission.at - START, sorted(_short(row[0]) for row in emission.rows))
-            for _, emission in log.read(0, 0.0) or ()
+            for _, emission in log.read(log.oldest - 1, 0.0) or ()
         ]
 
 
@@ -171,7 +171,7 @@ def test_who_follows_a_service_that_stops_is_told_so():
     hall.service.close()
     hall.service.advance()
     with pytest.raises(EngineClosedError):
-        log.read(0, 60.0)
+        log.read(log.last, 60.0)
     with pytest.raises(EngineClosedError):
         hall.push((0, "a"))
     with pytest.raises(EngineClosedError):
@@ -193,7 +193,7 @@ signal.signal(signal.SIGTERM, lambda number, frame: None)
 close_on_signals(service)
 os.kill(os.getpid(), signal.SIGTERM)
 try:
-    log.read(0, 60.0)
+    log.read(log.last, 60.0)
 except EngineClosedError as error:
     print(error)
 """

@@ -3,6 +3,7 @@
 import json
 import threading
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -19,6 +20,8 @@ from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 
 ROOT = "http://server.test"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NEW_YEAR = datetime(2020, 1, 1, tzinfo=UTC)
 TOKEN = {"Authorization": "Bearer secret"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 QUERY = "SELECT ?a ?b { STREAM <http://localhost/s> [RANGE 10ms] { ?a <urn:p> ?b } }"
@@ -26,7 +29,8 @@ QUERY = "SELECT ?a ?b { STREAM <http://localhost/s> [RANGE 10ms] { ?a <urn:p> ?b
 
 class Site:
     def __init__(self, *, followers=10, periodic=None, policies=None, **settings):
-        self.clock = ManualClock(datetime(2020, 1, 1, tzinfo=UTC))
+        # At the instant from which events are numbered from 1.
+        self.clock = ManualClock(EPOCH)
         self.periodic = CsparqlEngine(eager=True, **(periodic or {}))
         self.service = ContinuousService(
             Engine(**settings),
@@ -172,6 +176,7 @@ def test_a_slow_reader_is_cut_off():
 )
 def test_elements_come_in_many_formats(site, media_type, body, elements):
     site.register()
+    site.clock.advance_to(NEW_YEAR)
     response = site.session.post(
         f"{ROOT}/streams/s",
         body.encode(),
@@ -183,6 +188,7 @@ def test_elements_come_in_many_formats(site, media_type, body, elements):
 
 def test_without_a_timestamp_the_clock_tells(site):
     site.register()
+    site.clock.advance_to(NEW_YEAR)
     site.session.post(
         f"{ROOT}/streams/s",
         b"<urn:a> <urn:p> <urn:b> .",
@@ -267,7 +273,7 @@ def test_a_stopped_query_ends_with_an_error_event():
     site = Site(limits=Limits(window_rows=50))
     site.register(QUERY.replace("RANGE 10ms", "ALL"))
     site.push(*(element(at) for at in range(128)))
-    lines = site.results(params={"after": "100"}).text.splitlines()
+    lines = site.results().text.splitlines()
     assert "50 are allowed" in json.loads(lines[-1])["error"]
     assert site.session.get(f"{ROOT}/queries/1").json()["state"] == "stopped"
 
@@ -451,8 +457,81 @@ def test_a_reader_without_a_number_begins_with_what_is_kept():
     site.push(*(element(at) for at in range(1, 6)))
     kept = events(site.results(params={"follow": "false"}))
     assert [each["id"] for each in kept] == [3, 4, 5]
-    # Numbers of a server before this one.
-    assert events(site.results(params={"follow": "false", "after": "999"})) == []
+
+
+def test_a_number_of_another_run_is_refused():
+    """Also where an event of this run would have it, if numbers began with 1."""
+    site = Site()
+    site.register(name="q")
+    site.push(element(1))
+    (first,) = events(site.results("q", params={"follow": "false"}))
+    assert site.session.delete(f"{ROOT}/queries/q", headers=TOKEN).status_code == 204
+    site.clock.advance_to(NEW_YEAR)
+    site.register(name="q")
+    site.push(element(1), element(2))
+    found = events(site.results("q", params={"follow": "false"}))
+    begin = int(NEW_YEAR.timestamp()) * 1_000_000
+    assert [each["id"] for each in found] == [begin + 1, begin + 2]
+    for stale in (first["id"], begin - 1, begin + 3):
+        for follow in ("true", "false"):
+            refused = site.results("q", params={"after": str(stale), "follow": follow})
+            assert refused.status_code == 410
+            assert f"numbered from {begin + 1}" in refused.json()["detail"]
+    again = site.results("q", params={"after": str(begin), "follow": "false"})
+    assert events(again) == found
+
+
+def test_a_stream_in_use_is_not_deleted(site):
+    url = f"{ROOT}/streams/s"
+    made = "http://localhost/made"
+    site.register(name="reader")
+    site.register(
+        "CONSTRUCT { ?b <urn:q> ?a } { STREAM <http://localhost/s> [NOW] { ?a <urn:p> ?b } }",
+        name="maker",
+        into=made,
+    )
+    site.register(PERIODIC)
+    site.push(element(1))
+    assert site.session.get(url).json() == {
+        "stream": "http://localhost/s", "elements": 1, "triples": 1
+    }  # fmt: skip
+    assert site.session.delete(url).status_code == 401
+    refused = site.session.delete(url, headers=TOKEN)
+    assert refused.status_code == 409
+    assert "is read or made by reader, maker, counts" in refused.json()["detail"]
+    produced = f"{ROOT}/streams/{quote(made, safe='')}"
+    assert "maker" in site.session.delete(produced, headers=TOKEN).json()["detail"]
+    for name in ("reader", "maker", "counts"):
+        site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN)
+    for each in (url, produced):
+        assert site.session.delete(each, headers=TOKEN).status_code == 204
+        for gone in (site.session.get(each), site.session.delete(each, headers=TOKEN)):
+            assert gone.status_code == 404
+    assert site.session.get(f"{ROOT}/streams").json() == {"streams": []}
+    assert site.push(element(2)).json()["accepted"] == 1
+
+
+def test_a_deleted_stream_forgets_what_waits_in_it():
+    site = Site(policies={"lateness": 1_000})
+    site.push(element(1))
+    assert site.session.delete(f"{ROOT}/streams/s", headers=TOKEN).status_code == 204
+    site.push(element(10_000), name="t")
+    assert site.session.get(f"{ROOT}/streams/s").status_code == 404
+
+
+def test_the_name_of_a_stream_must_be_an_iri(site):
+    body = json.dumps(element(1)).encode()
+    for name in ("a%20b", "%7Bx%7D"):
+        for call in (site.session.post, site.session.put):
+            refused = call(f"{ROOT}/streams/{name}", body, headers=TOKEN | NDJSON)
+            assert refused.status_code == 400
+            assert "not an IRI" in refused.json()["detail"]
+    text = "CONSTRUCT { ?b <urn:q> ?a } { STREAM <http://localhost/s> [NOW] { ?a <urn:p> ?b } }"
+    assert site.register(text, into="not an iri", name="q").status_code == 400
+    # What was refused feeds nothing under its name.
+    assert site.register(text, name="q").status_code == 201
+    site.push(element(1, b="<urn:b>"))
+    assert len(site.session.get(f"{ROOT}/streams").json()["streams"]) == 1
 
 
 def test_what_is_kept_is_limited_by_rows_too():
@@ -501,7 +580,7 @@ def test_methods(site):
     site.register()
     for path, allowed in (
         ("streams", "GET, HEAD, OPTIONS"),
-        ("streams/s", "PUT, POST, OPTIONS"),
+        ("streams/s", "GET, PUT, POST, DELETE, HEAD, OPTIONS"),
         ("queries", "GET, POST, HEAD, OPTIONS"),
         ("queries/1", "GET, DELETE, HEAD, OPTIONS"),
         ("queries/1/results", "GET, HEAD, OPTIONS"),

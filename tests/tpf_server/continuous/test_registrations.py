@@ -1,0 +1,96 @@
+"""What was registered is there again, or somebody hears that it is not."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from annotations.clock import ManualClock
+from tpf_server.continuous.registrations import Registration, Registrations
+from tpf_server.continuous.service import ContinuousService
+from tpf_server.cqels.engine import Engine, Limits
+from tpf_server.cqels.errors import RegistrationsError, UnknownQueryError
+from tpf_server.csparql.engine import CsparqlEngine
+
+SELECT = "SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+CONSTRUCT = "CONSTRUCT { ?b <urn:q> ?a } { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+PERIODIC = """REGISTER QUERY <http://example.org/queries#counts> COMPUTED EVERY 1s AS
+SELECT (COUNT(*) AS ?n) FROM STREAM <s> [RANGE 1s STEP 1s] { ?a <urn:p> ?b }"""
+
+
+def service(path: Path, **limits: int) -> ContinuousService:
+    return ContinuousService(
+        Engine(limits=Limits(**limits)),
+        CsparqlEngine(),
+        ManualClock(datetime(2020, 1, 1, tzinfo=UTC)),
+        registrations=Registrations(path),
+    )
+
+
+def listed(found: ContinuousService) -> object:
+    streams = [each["stream"] for each in found.streams()]
+    return streams, [(each.id, each.semantics, sorted(each.streams)) for each in found.queries()]
+
+
+def test_everything_is_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "kept.json"
+    first = service(path)
+    assert listed(first) == ([], [])
+    first.register(SELECT)
+    first.register(SELECT, name="paper", semantics="paper")
+    first.register(CONSTRUCT, into="t")
+    first.register(PERIODIC)
+    first.register(SELECT, name="gone")
+    first.create_stream("quiet")
+    first.create_stream("lost")
+    first.push("pushed", [])
+    first.delete("gone")
+    first.delete_stream("lost")
+    second = service(path)
+    assert listed(second) == listed(first)
+    streams = {each["stream"].rsplit("/")[-1] for each in second.streams()}
+    assert streams == {"s", "t", "quiet", "pushed"}
+    # Numbers go on, and what is registered later is kept too.
+    assert second.register(SELECT).id == "3"
+    assert listed(service(path)) == listed(second)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"format": "other", "streams": [], "queries": []}',
+     '{"format": "tpf-server registrations 1", "streams": [], "queries": [{"color": 1}]}'],
+)  # fmt: skip
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text(text)
+    with pytest.raises(RegistrationsError, match=r"kept\.json"):
+        service(path)
+    assert path.read_text() == text
+
+
+def test_a_query_that_cannot_be_begun_again_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    first = service(path)
+    first.register(SELECT, name="one")
+    first.register(SELECT, name="two")
+    with pytest.raises(
+        RegistrationsError, match=r"query .two. cannot be begun again: there are 1 queries"
+    ):
+        service(path, queries=1)
+    assert len(json.loads(path.read_text())["queries"]) == 2
+
+
+def test_what_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    found = service(path)
+    found.register(SELECT, name="kept")
+    # A folder stands where the next version is to be written.
+    (tmp_path / "kept.json.new").mkdir()
+    with pytest.raises(RegistrationsError):
+        found.register(SELECT, name="lost")
+    with pytest.raises(UnknownQueryError):
+        found.query("lost")
+    assert found.query("kept").running.state == "running"
+    _, queries = Registrations(path).load()
+    assert queries == [Registration(SELECT, "kept")]

@@ -1,0 +1,150 @@
+"""Puts queries of both languages into their engines, and their emissions into logs."""
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Final
+
+from annotations.terms import Term
+from tpf_server.continuous.hosted import HostedQuery, relation_of
+from tpf_server.continuous.languages import CSPARQL, is_csparql
+from tpf_server.continuous.registrations import Registration
+from tpf_server.continuous.result_log import ResultLog
+from tpf_server.continuous.streams import SharedStreams
+from tpf_server.cqels.delivery import Emission
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import (
+    ContinuousQueryError,
+    LimitError,
+    UnsupportedContinuousQueryError,
+)
+from tpf_server.cqels.parser import parse as parse_cqels
+from tpf_server.cqels.semantics import SEMANTICS
+from tpf_server.csparql.answers import Answer
+from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.csparql.parser import parse as parse_csparql
+
+_NAME: Final = re.compile(r"[^/\s?#%]{1,200}")
+
+
+class Hosting:
+    """Registers queries.
+
+    Args:
+        engine: for CQELS-QL.
+        periodic: for C-SPARQL.
+        streams: of both.
+        log: makes the log of a new query.
+
+    Attributes:
+        queries: those that are registered, by their names in URLs.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        periodic: CsparqlEngine,
+        streams: SharedStreams,
+        log: Callable[[], ResultLog],
+    ) -> None:
+        self.queries: dict[str, HostedQuery] = {}
+        self._engine = engine
+        self._periodic = periodic
+        self._streams = streams
+        self._log = log
+        self._numbers = itertools.count(1)
+
+    def register(
+        self, text: str, name: str | None, semantics: str | None, into: str | None
+    ) -> HostedQuery:
+        """Start a query; see `ContinuousService.register`."""
+        if semantics is not None and semantics not in (*SEMANTICS, CSPARQL):
+            known = ", ".join((*SEMANTICS, CSPARQL))
+            raise ContinuousQueryError(f"unknown semantics {semantics!r}: {known}")
+        if name is not None and (not _NAME.fullmatch(name) or name in (".", "..")):
+            raise ContinuousQueryError(f"{name!r} cannot name a query: no URL could say it")
+        if semantics == CSPARQL or (semantics is None and is_csparql(text)):
+            if into is not None:
+                raise ContinuousQueryError("in C-SPARQL, REGISTER STREAM says what is made")
+            hosted = self._register_csparql(text, name, semantics)
+        else:
+            hosted = self._register_cqels(text, name, semantics, into)
+        self.queries[hosted.id] = hosted
+        return hosted
+
+    def _free_name(self, wanted: str | None) -> str:
+        if wanted is None:
+            return next(n for n in map(str, self._numbers) if n not in self.queries)
+        if wanted in self.queries:
+            raise LimitError(f"there is a query {wanted!r} already")
+        return wanted
+
+    def _register_cqels(
+        self, text: str, name: str | None, semantics: str | None, into: str | None
+    ) -> HostedQuery:
+        engine, log = self._engine, self._log()
+        policy = engine.semantics if semantics is None else SEMANTICS[semantics]
+        target: list[Term] = []
+
+        def deliver(emission: Emission) -> None:
+            log.append(emission)
+            for stream in target:
+                if emission.rows:
+                    rows = [tuple(str(term) for term in row) for row in emission.rows]
+                    self._streams.made_by_engine(stream, rows, emission.at)
+
+        windows = parse_cqels(text, engine.base).windows
+        if not windows:
+            raise UnsupportedContinuousQueryError(
+                "neither STREAM nor REGISTER: nothing would make this query emit; "
+                "the datasets answer such queries once"
+            )
+        registered = engine.register(
+            text, deliver, name=self._free_name(name), semantics=policy, into=into
+        )
+        reads = {clause.stream for clause in windows}
+        if into is not None:
+            target.append(engine.stream(into).name)
+            try:
+                self._periodic.link(registered.name, target[0], reads)
+            except UnsupportedContinuousQueryError:
+                registered.close()
+                raise
+        return HostedQuery(
+            registered.name, Registration(text, registered.name, semantics, into),
+            "CQELS-QL", policy.name, relation_of(policy),
+            registered, registered.query.query, log, frozenset({*reads, *target}),
+        )  # fmt: skip
+
+    def _register_csparql(self, text: str, name: str | None, semantics: str | None) -> HostedQuery:
+        log = self._log()
+        query = parse_csparql(text, self._periodic.base)
+        said = None if query.registration is None else query.registration.name
+        if said is not None and name not in (None, said):
+            raise ContinuousQueryError(f"the text calls the query {said!r}, and not {name!r}")
+        for clause in query.streams:
+            self._engine.stream(clause.stream)
+        called = self._free_name(name if said is None else _last_segment(said))
+        numbers = itertools.count(1)
+
+        def deliver(answer: Answer) -> None:
+            log.append(Emission(next(numbers), answer.at, answer.rows))
+            if registered.stream is not None and answer.form != "SELECT" and answer.rows:
+                rows = [tuple(str(term) for term in row) for row in answer.rows]
+                self._streams.made_by_periodic(registered.stream, rows, answer.at)
+
+        registered = self._periodic.register(text, deliver, name=called)
+        made = set() if registered.stream is None else {registered.stream}
+        for stream in made:
+            self._engine.create_stream(stream)
+        return HostedQuery(
+            called, Registration(text, called if said is None else None, semantics),
+            "C-SPARQL", CSPARQL, "result",
+            registered, query.query, log, frozenset({*registered.reads, *made}),
+        )  # fmt: skip
+
+
+def _last_segment(name: str) -> str | None:
+    """What a query with an IRI as its name is called in URLs; ``None``: nothing fits."""
+    last = re.split(r"[/#]", name.rstrip("/#"))[-1]
+    return last if _NAME.fullmatch(last) else None

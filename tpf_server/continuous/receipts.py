@@ -1,0 +1,49 @@
+"""What became of batches of elements."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from annotations.terms import Term
+from tpf_server.cqels.errors import ElementError
+
+_REMEMBERED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a batch of elements.
+
+    Args:
+        accepted: how many were taken.
+        refused: those that are malformed.
+        dropped: how many came too late for CQELS-QL.
+        late: how many came after an evaluation in C-SPARQL that should have seen them.
+        repeated: whether the batch had come before; then nothing was done, and this is what became
+            of it.
+    """
+
+    accepted: int
+    refused: tuple[ElementError, ...]
+    dropped: int
+    late: int
+    repeated: bool = False
+
+
+class Receipts:
+    """The receipts of the latest batches that had an identifier."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Term, str], Receipt] = {}
+
+    def repeated(self, stream: Term, batch: str | None) -> Receipt | None:
+        """The receipt of a batch that came before."""
+        found = None if batch is None else self._kept.get((stream, batch))
+        return None if found is None else replace(found, repeated=True)
+
+    def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
+        """Remember what became of a batch."""
+        if batch is None:
+            return
+        self._kept[stream, batch] = receipt
+        if len(self._kept) > _REMEMBERED:
+            del self._kept[next(iter(self._kept))]

@@ -1,0 +1,83 @@
+"""What was registered, kept in a file, so that a server that starts again has it again."""
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from annotations.terms import Term
+from tpf_server.cqels.errors import RegistrationsError
+from tpf_server.store.manifest import sync_directory
+
+_FORMAT: Final = "tpf-server registrations 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A query as it was registered.
+
+    Args:
+        text: as it was sent.
+        name: what it is called; ``None`` where the text says.
+        semantics: the policy that was asked for, if one was.
+        into: the stream that it was to feed, if one was named.
+    """
+
+    text: str
+    name: str | None = None
+    semantics: str | None = None
+    into: str | None = None
+
+
+class Registrations:
+    """A file with streams and queries; it is there whole or as it was before.
+
+    Args:
+        path: of the file; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> tuple[list[Term], list[Registration]]:
+        """The streams, and the queries in the order of their registration.
+
+        Raises:
+            RegistrationsError: the file cannot be read, or it is none of these.
+        """
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            if found["format"] != _FORMAT:
+                raise ValueError(f"format {found['format']!r}")
+            return list(map(Term, found["streams"])), [
+                Registration(**each) for each in found["queries"]
+            ]
+        except FileNotFoundError:
+            return [], []
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
+
+    def save(self, streams: Iterable[Term], queries: Iterable[Registration]) -> None:
+        """Keep these and no others, durably.
+
+        Raises:
+            RegistrationsError: the file cannot be written.
+        """
+        body: dict[str, Any] = {
+            "format": _FORMAT,
+            "streams": list(streams),
+            "queries": [asdict(each) for each in queries],
+        }
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with new.open("w", encoding="utf-8") as file:
+                json.dump(body, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+            sync_directory(self._path.parent)
+        except OSError as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
