@@ -19,15 +19,17 @@ class State:
     """What is known of one left solution.
 
     Attributes:
+        key: the values of the variables that both sides bind.
         count: how many copies there are.
         partners: how many right solutions match it.
         shown: of how many copies something was sent.
         had_partners: whether they had partners.
     """
 
-    __slots__ = ("count", "had_partners", "partners", "shown")
+    __slots__ = ("count", "had_partners", "key", "partners", "shown")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Any) -> None:
+        self.key = key
         self.count = 0
         self.partners = 0
         self.shown = 0
@@ -49,7 +51,7 @@ class Matching(Node):
         super().__init__(schema, certain, monotone=False)
         self._left: dict[Any, dict[Solution, State]] = {}
         self._right: dict[Any, dict[Solution, int]] = {}
-        self._touched: dict[Solution, tuple[Any, State]] = {}
+        self._touched: dict[Solution, State] = {}
         self._left_key = how.left_key
         self._right_key = how.right_key
         self._pair = pair
@@ -77,14 +79,14 @@ class Matching(Node):
         state = bucket.get(solution)
         partners = self._right.get(key)
         if state is None:
-            state = bucket[solution] = State()
+            state = bucket[solution] = State(key)
             if partners:
                 pair = self._pair
                 for other, times in partners.items():
                     if pair(solution, other):
                         state.partners += times
         state.count += count
-        self._touched[solution] = (key, state)
+        self._touched[solution] = state
         if partners and self._hears:
             for other, times in partners.items():
                 if self._pair(solution, other):
@@ -100,7 +102,7 @@ class Matching(Node):
         for other, state in bucket.items():
             if pair(other, solution):
                 state.partners += count
-                self._touched[other] = (key, state)
+                self._touched[other] = state
                 if self._hears:
                     self.matched(other, solution, state.count * count)
 
@@ -110,7 +112,7 @@ class Matching(Node):
             return
         touched, self._touched = self._touched, {}
         emit, render = self.emit, self.render
-        for solution, (key, state) in touched.items():
+        for solution, state in touched.items():
             count, has_partners = state.count, state.partners > 0
             if state.shown != count or state.had_partners != has_partners:
                 if state.shown:
@@ -124,8 +126,8 @@ class Matching(Node):
                 state.shown = count
                 state.had_partners = has_partners
             if not count:
-                bucket = self._left.get(key)
+                bucket = self._left.get(state.key)
                 if bucket is not None and bucket.get(solution) is state:
                     del bucket[solution]
                     if not bucket:
-                        del self._left[key]
+                        del self._left[state.key]

@@ -51,12 +51,14 @@ class Extreme:
 class Median:
     """MEDIAN of numbers: the middle one, or the mean of the two in the middle."""
 
+    __slots__ = ("_entries", "_failures", "_owed", "_typed")
+
     def __init__(self, typed: TypedTerms) -> None:
         self._typed = typed
         self._failures = 0
         self._entries: list[Entry] = []
         """The values that are there, each as often as it is."""
-        self._owed: dict[TermId, int] = {}
+        self._owed: dict[TermId, int] | None = None
         """How often a value must go that has not come yet: within a tick that may happen."""
 
     def key(self, argument: TermId) -> Any:
@@ -77,12 +79,13 @@ class Median:
         if count == 1 and not self._owed:
             insort(entries, entry)
             return
-        balance = count - self._owed.pop(argument, 0)
+        balance = count - (self._owed.pop(argument, 0) if self._owed else 0)
         for _ in range(balance):
             insort(entries, entry)
         while balance < 0:
             place = bisect_left(entries, entry)
             if place == len(entries) or entries[place] != entry:
+                self._owed = self._owed or {}
                 self._owed[argument] = -balance
                 return
             del entries[place]

@@ -48,8 +48,10 @@ class SemiJoin(Matching):
         self._negated = negated
         self._mark = mark
 
+        rest, exact = how.rest, not how.loose
+
         def pair(one: Solution, other: Solution) -> bool:
-            merged = how.merge(one, other)
+            merged = one + rest(other) if exact else how.merge(one, other)
             return merged is not None and (condition is None or condition(merged))
 
         super().__init__(left, right, how, schema, certain, pair)

@@ -109,9 +109,10 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
         # The usual case: an order by variables.
         take = itemgetter(*columns)
         tables = [table for _, table in parts]
+        deciding, column = tables[0], columns[0]
         return SortKey(
             lambda solution: tuple(map(getitem, tables, take(solution))),
-            lambda solution: tables[0][solution[columns[0]]],
+            lambda solution: deciding[solution[column]],
         )
     bind_first, first = parts[0]
     return SortKey(

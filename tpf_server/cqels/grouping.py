@@ -9,11 +9,12 @@ cost nothing further.
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.aggregates import Accumulator, accumulator
 from tpf_client.dataflow.builder import Builder
-from tpf_client.dataflow.changes import Sink, Solution
+from tpf_client.dataflow.changes import UNBOUND, Sink, Solution
 from tpf_client.dataflow.exists_builder import first_exists
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql import algebra
@@ -81,6 +82,7 @@ class Groups:
         touched: those that something happened to in this tick.
         row: makes the row of a group.
         keyed: whether there are keys.
+        loose: whether the key of a group ever lacked a value.
     """
 
     def __init__(self, how: Grouping) -> None:
@@ -89,9 +91,11 @@ class Groups:
         self._how = how
         self._rejected = GroupState(None, [])
         self._rejected.untouched = False
-        self._live: dict[Solution, tuple[GroupState, Solution, int]] = {}
+        # The group of each solution, what its accumulators saw of it, and how often it is there.
+        self._live: dict[Solution, tuple[GroupState, Any, int]] = {}
         self.by_key: dict[Solution, GroupState] = {}
         self.touched: list[GroupState] = []
+        self.loose = False
         self.row = _row_maker([factory is None for _, factory in how.aggregates])
         self.keyed = bool(how.keys)
         if not self.keyed:
@@ -110,6 +114,7 @@ class Groups:
             if not self._how.passes(key):
                 return self._rejected
             group = self.by_key[key] = GroupState(key, [make() for make in self._factories])
+            self.loose = self.loose or UNBOUND in key
         return group
 
     def sink(self) -> Sink:
@@ -117,31 +122,36 @@ class Groups:
         live, groups, touched, make_group = self._live, self.by_key, self.touched, self._group
         rejected = self._rejected
         keys, values_of = len(self._how.keys), self._how.values_of
-        accumulates = bool(self._factories)
+        accumulates, single = bool(self._factories), len(self._factories) == 1
 
         def push(solution: Solution, count: int) -> None:
+            argument: Any = None
             known = live.pop(solution, None)
             if known is None:
-                arguments = values_of(solution)
+                values = values_of(solution)
                 total = count
-                if accumulates:
-                    key, arguments = arguments[:keys], arguments[keys:]
-                    group = groups.get(key) or make_group(key)
-                else:
-                    group = groups.get(arguments) or make_group(arguments)
+                if single:
+                    argument = values[keys]
+                    values = values[:keys]
+                elif accumulates:
+                    argument = values[keys:]
+                    values = values[:keys]
+                group = groups.get(values) or make_group(values)
             else:
-                group, arguments, total = known
+                group, argument, total = known
                 total += count
             if total:
-                live[solution] = (group, arguments, total)
+                live[solution] = (group, argument, total)
             if group is rejected:
                 return
             group.total += count
             if count > 0:
                 group.fresh += count
-            if accumulates:
-                for each, argument in zip(group.accumulators, arguments):  # noqa: B905 (hot)
-                    each.add(argument, count)
+            if single:
+                group.accumulators[0].add(argument, count)
+            elif accumulates:
+                for each, value in zip(group.accumulators, argument):  # noqa: B905 (hot)
+                    each.add(value, count)
             if group.untouched:
                 group.untouched = False
                 group.row = None
@@ -189,6 +199,11 @@ class KeyedGroup(KeyedNode):
     def pending(self) -> bool:
         """Whether something happened to a group."""
         return bool(self.groups.touched)
+
+    @property
+    def loose(self) -> bool:
+        """See `KeyedNode`."""
+        return self.groups.loose
 
     def changed(self) -> Collection[Key]:
         """See `KeyedNode`."""

@@ -27,6 +27,8 @@ _DIGITS: Final = 18
 class InlinedMedian(Median):
     """MEDIAN by integers with a common scale, as long as all numbers are inlined."""
 
+    __slots__ = ("_inlined", "_scale")
+
     def __init__(self, typed: TypedTerms) -> None:
         super().__init__(typed)
         self._scale = _USUAL_SCALE

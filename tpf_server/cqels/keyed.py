@@ -50,6 +50,11 @@ class KeyedNode(Node):
         """The keys whose rows may have changed since this was last called, each once."""
         raise NotImplementedError
 
+    @property
+    def loose(self) -> bool:
+        """Whether some key may lack a value."""
+        raise NotImplementedError
+
     def all_keys(self) -> Iterable[Key]:
         """At least the keys that have a row, each once."""
         raise NotImplementedError
@@ -123,6 +128,11 @@ class KeyedRows(KeyedNode):
     def pending(self) -> bool:
         """Whether something happened to a row."""
         return self._source.pending
+
+    @property
+    def loose(self) -> bool:
+        """See `KeyedNode`."""
+        return self._source.loose
 
 
 class KeyedColumns(KeyedRows):

@@ -63,19 +63,21 @@ class KeyedJoin(KeyedNode):
         left, right = self._left.changed(), self._right.changed()
         if not self._same:
             right = [self._from_right(key) for key in right]
-        keys = dict.fromkeys(chain(left, right))
-        if self._loose_left or self._loose_right or any(UNBOUND in key for key in keys):
-            return self._with_loose(left, right, keys)
-        return keys
+        if self.loose:
+            return self._with_loose(left, right)
+        return {*left, *right} if left and right else left or right
 
-    def _with_loose(
-        self, left: Collection[Key], right: Collection[Key], keys: Iterable[Key]
-    ) -> Collection[Key]:
+    @property
+    def loose(self) -> bool:
+        """See `KeyedNode`."""
+        return self._left.loose or self._right.loose
+
+    def _with_loose(self, left: Collection[Key], right: Collection[Key]) -> Collection[Key]:
         """The changed keys of rows, where some keys lack a value."""
         loose_left, loose_right = self._loose_left, self._loose_right
         loose_left.update(key for key in left if UNBOUND in key)
         loose_right.update(key for key in right if UNBOUND in key)
-        found = dict.fromkeys(key for key in keys if UNBOUND not in key)
+        found = dict.fromkeys(key for key in chain(left, right) if UNBOUND not in key)
         # What is gone by now has met those that are gone too.
         lefts = dict.fromkeys(chain(self._left.all_keys(), left))
         rights = dict.fromkeys(chain(self._right_keys(), right))

@@ -292,9 +292,10 @@ class Plan:
         """Let the operators send what they held back."""
         for node in self.holding:
             node.flush()
-        while self.cyclic and any(node.pending for node in self.holding):
-            for node in self.holding:
-                node.flush()
+        if self.cyclic:
+            while any(node.pending for node in self.holding):
+                for node in self.holding:
+                    node.flush()
 
     def stop(self) -> None:
         """Let go of the windows and indexes."""

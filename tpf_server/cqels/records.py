@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from annotations.terms import Term
-from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.changes import TermId
 from tpf_server.cqels.dictionary import (
     DATE_TIME,
     DECIMAL,
@@ -67,7 +67,7 @@ class RecordFeed:
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._version = -1
         self._takers: list[WindowInput] | None = None
-        self._rows: Callable[[TermId, Sequence[Value]], tuple[Solution, ...]] = _unprepared
+        self._take: Callable[[TermId, Sequence[Value], int], None] = _unprepared
 
     def push(self, subject: str | int, values: Sequence[Value], timestamp: int) -> None:
         """A record arrives.
@@ -100,10 +100,7 @@ class RecordFeed:
             ]
             engine.arrive(stream, triples, timestamp)
             return
-        if len(values) != len(self._predicates):
-            raise ElementError(f"{len(values)} values for {len(self._predicates)} predicates")
-        rows = self._rows(number, values)
-        engine.arrive_record(stream, self._takers, number, rows, timestamp, len(values))
+        self._take(number, values, timestamp)
 
     def _prepare(self, values: Sequence[Value]) -> None:
         """Find out who takes which values, and make the code for values that look like these."""
@@ -114,17 +111,33 @@ class RecordFeed:
             return
         self._takers = [entry for entry, _ in shape]
         columns = [place for _, place in shape]
-        names: dict[str, Any] = {"value": self.value}
-        lines = ["def rows(subject, values):"]
+        names: dict[str, Any] = {
+            "value": self.value,
+            "begin": self._engine.begin_record,
+            "end": self._engine.end_arrival,
+            "stream": self._stream,
+            "wrong": self._wrong,
+        }
+        width = len(self._predicates)
+        lines = [
+            "def take(subject, values, at):",
+            f"    if len(values) != {width}:",
+            "        raise wrong(values)",
+        ]
+        # Every value is looked at before anything changes.
         for place in sorted({place for places in columns for place in places if place >= 0}):
             lines.append(f"    v = values[{place}]")
             lines += column_encoder(f"o{place}", values[place], self._dictionary, names)
-        made = []
-        for places in columns:
-            row = ", ".join("subject" if place < 0 else f"o{place}" for place in places)
-            made.append(f"({row},)")
-        lines.append(f"    return ({''.join(f'{each}, ' for each in made)})")
-        self._rows = compiled("\n".join(lines), "rows", names)
+        lines.append(f"    if begin(stream, at, {width}):")
+        for number, places in enumerate(columns):
+            names[f"arrive{number}"] = self._takers[number].arrive_star
+            row = "".join("subject, " if place < 0 else f"o{place}, " for place in places)
+            lines.append(f"        arrive{number}(at, subject, ({row}))")
+        lines.append("        end()")
+        self._take = compiled("\n".join(lines), "take", names)
+
+    def _wrong(self, values: Sequence[Value]) -> ElementError:
+        return ElementError(f"{len(values)} values for {len(self._predicates)} predicates")
 
     def value(self, value: Value) -> TermId:
         """The integer of a value."""
@@ -135,7 +148,7 @@ class RecordFeed:
         return self._encode(_text(value)) if found is None else found
 
 
-def _unprepared(_subject: TermId, _values: Sequence[Value]) -> tuple[Solution, ...]:
+def _unprepared(_subject: TermId, _values: Sequence[Value], _at: int) -> None:
     raise AssertionError("nobody said yet who takes which values")
 
 
@@ -178,7 +191,7 @@ def column_encoder(
     tag = scale << TAG_BITS | DECIMAL
     return [
         # Nought may have a sign, which its integer has not.
-        f"    if type(v) is Decimal and alike{scale}(v) and v:",
+        f"    if type(v) is Decimal and alike{scale}(v) and (v or not v.is_signed()):",
         f"        n = times(v, power{scale}).__trunc__()",
         f"        {target} = n << {SCALE_BITS + TAG_BITS} | {tag}",
         f"        if not -{MOST_UNSCALED} < n < {MOST_UNSCALED}:",

@@ -27,7 +27,6 @@ from tpf_server.cqels.streams import Stream
 from tpf_server.cqels.timestamps import milliseconds
 from tpf_server.cqels.window_registry import WindowRegistry
 from tpf_server.cqels.windows.matchers import EncodedTriple
-from tpf_server.cqels.windows.window_input import WindowInput
 
 _IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 
@@ -139,33 +138,31 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         else:
             self._tick(stream, triples, at)
 
-    def arrive_record(
-        self,
-        stream: Stream,
-        takers: Sequence[WindowInput],
-        subject: int,
-        rows: Sequence[Solution],
-        at: int,
-        triples: int,
-    ) -> None:
-        """An encoded record arrives, whose takers are known (see `Stream.shape`).
+    def begin_record(self, stream: Stream, at: int, triples: int) -> bool:
+        """An encoded record is about to arrive, whose takers are known (see `Stream.shape`).
 
         Args:
             stream: where.
-            takers: who take a row of it.
-            subject: its subject.
-            rows: one for each taker.
             at: its time.
             triples: how many triples it is.
+
+        Returns:
+            Whether it does: it does not come too late.
         """
-        if self.time is not None and at < self.time:
-            self.dropped += 1
-            return
-        self._begin(at)
+        time = self.time
+        if at != time:
+            if time is not None and at < time:
+                self.dropped += 1
+                return False
+            self._expire(at)
+        self.arrivals += 1
+        plans = self._plans
+        if plans.early or self._windows.sliding:
+            self._admit(at)
+        else:
+            plans.phase.inserting = True
         stream.record(at, triples)
-        for taker, row in zip(takers, rows):  # noqa: B905 (hot)
-            taker.arrive_star(at, subject, row)
-        self._end()
+        return True
 
     def advance(self, timestamp: int | datetime) -> None:
         """Time passes without an arrival: elements that waited are processed, windows expire.
@@ -198,7 +195,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             stream.expire_counted(len(triples))
         self._begin(at)
         stream.deliver(at, triples)
-        self._end()
+        self.end_arrival()
 
     def _begin(self, at: int) -> None:
         """What an arrival pushes out of the windows goes; then what waited for its time comes."""
@@ -207,12 +204,13 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._expire(at)
         self._admit(at)
 
-    def _end(self) -> None:
+    def end_arrival(self) -> None:
         """What the arrival derived is sent and emitted."""
         self._settle()
-        for delivery in self._plans.repeating:
+        plans = self._plans
+        for delivery in plans.repeating:
             delivery.rouse()
-        if self._plans.awake:
+        if plans.awake:
             self._emit()
         self._until_housekeeping -= 1
         if not self._until_housekeeping:
@@ -231,9 +229,10 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._windows.admit(at)
 
     def _settle(self) -> None:
-        for plan in self._plans.holding:
+        plans = self._plans
+        for plan in plans.holding:
             plan.flush()
-        self._plans.phase.inserting = False
+        plans.phase.inserting = False
 
     def _emit(self) -> None:
         for owner, solutions, removed in self._plans.emissions():

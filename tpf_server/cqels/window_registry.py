@@ -26,7 +26,7 @@ class WindowRegistry:
     def __init__(
         self, stream: Callable[[str], Stream], numbers: Iterator[int] | None = None
     ) -> None:
-        self.timed: list[tuple[deque[tuple[int, Any]], int, WindowInput]] = []
+        self.timed: list[tuple[deque[tuple[Any, ...]], int, WindowInput]] = []
         self.sliding: list[WindowInput] = []
         self._stream = stream
         self._numbers = itertools.count() if numbers is None else numbers

@@ -44,7 +44,11 @@ class WindowInput:
         used: whether any element came since it was made.
         consumers: who hears of rows.
         recent: some rows that came lately, to measure with.
+        arrive_star: takes an element that holds the whole star of its subject: its timestamp, the
+            subject and the row.
     """
+
+    arrive_star: Callable[[int, TermId, Solution], None]
 
     def __init__(self, window: Window, key: PatternKey, number: int) -> None:
         self.window = window
@@ -55,7 +59,8 @@ class WindowInput:
         self._leavers: list[Consumer] = []
         self.recent: deque[Solution] = deque(maxlen=32)
         self._bag: RowBag | None = None
-        self._log: deque[tuple[int, Any]] = deque()
+        # When it came, and the row; for a star when, of which subject, and the row or the objects.
+        self._log: deque[tuple[Any, ...]] = deque()
         self._waiting: deque[tuple[int, Any]] = deque()
         self._rows = 0
         self.keeps_log = not isinstance(window, All)
@@ -69,6 +74,7 @@ class WindowInput:
         else:
             self.matcher = StarMatcher(key)
             self._star = StarContent(self.matcher, self._changed)
+            self.arrive_star = self._star_sink(self._star)
 
     def connect(self, consumer: Consumer) -> None:
         """Let a join hear of rows."""
@@ -99,7 +105,7 @@ class WindowInput:
     def _present(self) -> Iterable[tuple[Solution, int]]:
         if self._star is not None:
             return self._star.rows()
-        return ((row, 1) for _, row in self._log)
+        return ((entry[1], 1) for entry in self._log)
 
     @property
     def slides(self) -> bool:
@@ -115,7 +121,7 @@ class WindowInput:
     def oldest(self) -> int | None:
         """The number (or time) of the oldest entry; ``None`` where there is none."""
         if self._log:
-            return self._log[0][0]
+            return int(self._log[0][0])
         return self._waiting[0][0] if self._waiting else None
 
     # ---------------------------------------------------------------------------- arrivals
@@ -157,38 +163,45 @@ class WindowInput:
         for consumer in self.consumers:
             consumer.route(row, 1)
 
-    def arrive_star(self, at: int, subject: TermId, row: Solution) -> None:
-        """Take an element that holds the whole star of its subject."""
-        self.used = True
-        star = self._star
-        assert star is not None
-        if self._slide is not None or subject in star.live:
-            self._enter(at, (subject, row))
-            return
-        # What most elements come to, without the steps in between.
-        star.live[subject] = row
-        if self.keeps_log:
-            self._log.append((at, (subject, row)))
-        else:
-            self._rows += 1
-        if self._bag is not None:
-            self._bag.change(row, 1)
-        self.recent.append(row)
-        for consumer in self.consumers:
-            consumer.route(row, 1)
+    def _star_sink(self, star: StarContent) -> Callable[[int, TermId, Solution], None]:
+        enter, remember, log = self._enter, self.recent.append, self._log.append
+        live, consumers, keeps_log = star.live, self.consumers, self.keeps_log
+        slides = self._slide is not None
+
+        def arrive_star(at: int, subject: TermId, row: Solution) -> None:
+            self.used = True
+            if slides or subject in live:
+                enter(at, (subject, row))
+                return
+            # What most elements come to, without the steps in between.
+            live[subject] = row
+            if keeps_log:
+                log((at, subject, row))
+            else:
+                self._rows += 1
+            bag = self._bag
+            if bag is not None:
+                bag.change(row, 1)
+            remember(row)
+            for consumer in consumers:
+                consumer.route(row, 1)
+
+        return arrive_star
 
     def _enter(self, at: int, item: Any) -> None:
         if self._slide is not None and (self._boundary is None or at > self._boundary):
             self._waiting.append((at, item))
             return
-        if self.keeps_log:
-            self._log.append((at, item))
-        self._insert(item)
+        self._insert(at, item)
 
-    def _insert(self, item: Any) -> None:
+    def _insert(self, at: int, item: Any) -> None:
         if self._star is None:
+            if self.keeps_log:
+                self._log.append((at, item))
             self._changed(item, 1)
         else:
+            if self.keeps_log:
+                self._log.append((at, *item))
             self._star.insert(*item)
 
     def _changed(self, row: Solution, count: int) -> None:
@@ -221,7 +234,7 @@ class WindowInput:
         if star is not None:
             live = star.live
             while log and log[0][0] < first:
-                subject, brought = log.popleft()[1]
+                _, subject, brought = log.popleft()
                 row = live[subject]
                 if type(row) is not tuple:
                     star.expire(subject, brought)
@@ -245,8 +258,8 @@ class WindowInput:
         return self._width
 
     @property
-    def log(self) -> deque[tuple[int, Any]]:
-        """What is in the window, oldest first."""
+    def log(self) -> deque[tuple[Any, ...]]:
+        """What is in the window, oldest first; each entry begins with its time (or number)."""
         return self._log
 
     def admit(self, now: int) -> None:
@@ -261,5 +274,4 @@ class WindowInput:
         while waiting and waiting[0][0] <= boundary:
             at, item = waiting.popleft()
             if at >= boundary - self._width:
-                self._log.append((at, item))
-                self._insert(item)
+                self._insert(at, item)
