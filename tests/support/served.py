@@ -1,4 +1,4 @@
-"""The real application in process, with real stores, a manual clock and a session that calls it."""
+"""The real application, real stores and a manual clock, and a session that asks it over HTTP."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -11,9 +11,9 @@ import requests
 from annotations.clock import ManualClock
 from annotations.labels import Fact, Label
 from annotations.terms import Quad, Term
+from tests.support.loopback import Loopback, LoopbackAdapter
 from tests.support.oracle import quad_of
 from tests.support.stores import static_store
-from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings, Settings
@@ -67,7 +67,7 @@ def parse(body: bytes, media_type: str) -> list[Quad]:
 
 
 class Served:
-    """A server in process.
+    """A server in this process, on a loopback port.
 
     Args:
         folder: where its stores are made.
@@ -104,11 +104,14 @@ class Served:
         self.session = requests.Session()
         self.requests: list[tuple[str, str]] = []
         """Method and path of every request of the session."""
-        self.session.mount(BASE, WsgiAdapter(self.app, self.requests))
+        self._server = Loopback(self.app)
+        self.port = self._server.port
+        self.session.mount(BASE, LoopbackAdapter(self.port, self.requests))
 
     def close(self) -> None:
         """Close the stores."""
         self.session.close()
+        self._server.close()
         self.dataset.close()
 
     def __enter__(self) -> "Served":

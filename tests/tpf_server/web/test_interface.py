@@ -1,4 +1,4 @@
-"""Each statement of the design about the fragment interface, over the real application."""
+"""Each statement of the design about the fragment interface, over HTTP."""
 
 import json
 import re
