@@ -70,10 +70,14 @@ class _Worker:
         app = create_app(
             settings, datasets, self._clock, metrics=self._metrics, service=self._service
         )
-        if settings.continuous and self._service is None:
-            self._start(app.extensions["tpf_server.continuous"])
-            # Its queries read these stores as long as the process lives.
-            return Made(app.wsgi_app, _nothing)
+        if settings.continuous:
+            from tpf_server.continuous.assembly import static_graphs
+
+            if self._service is None:
+                self._start(app.extensions["tpf_server.continuous"])
+            else:
+                # From now on its queries read these stores, so that the old ones may be closed.
+                self._service.exchange_static(static_graphs(settings, datasets))
 
         def close() -> None:
             for dataset in datasets:
@@ -88,10 +92,6 @@ class _Worker:
         Ticker(service, self._clock).start()
         close_on_signals(service)
         self._service = service
-
-
-def _nothing() -> None:
-    """Close nothing."""
 
 
 def factory() -> Reloading:

@@ -1,10 +1,10 @@
 """The service of a server: both engines, with its datasets and settings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from annotations.clock import Clock
-from annotations.terms import Term
+from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.service import ContinuousService
@@ -19,10 +19,7 @@ from tpf_server.settings import Settings
 def continuous_service(
     settings: Settings, datasets: Iterable[Dataset], clock: Clock
 ) -> ContinuousService:
-    """Both engines, with the static data of the datasets.
-
-    The static data of a query are the default graphs of all datasets together; ``GRAPH`` names one
-    dataset by its URL.
+    """Both engines, with the static data of the datasets (see `static_graphs`).
 
     Args:
         settings: the server's settings.
@@ -48,13 +45,9 @@ def continuous_service(
         eager=by_clock,
         skip_idle=not by_clock,
     )
-    for dataset in datasets:
-        if dataset.static is not None:
-            graph = StoreGraph(dataset.static)
-            name = Term(f"<{settings.base}{dataset.settings.name}>")
-            for static in (engine.static, periodic.static):
-                static.attach(graph)
-                static.attach(graph, name)
+    graphs = static_graphs(settings, datasets)
+    for static in (engine.static, periodic.static):
+        static.exchange(graphs)
     policies = Policies(
         time="clock" if by_clock else "elements",
         delay=settings.stream_delay,
@@ -68,3 +61,24 @@ def continuous_service(
     if settings.keep_queries:
         registrations = Registrations(Path(settings.data_dir) / "continuous.json")
     return ContinuousService(engine, periodic, clock, policies, registrations)
+
+
+def static_graphs(
+    settings: Settings, datasets: Iterable[Dataset]
+) -> Mapping[Term, Sequence[StoreGraph]]:
+    """The static data of queries, by the names of graphs.
+
+    Their default graph is the default graphs of all datasets together; ``GRAPH`` names one dataset
+    by its URL.
+
+    Args:
+        settings: the server's settings.
+        datasets: those with static quads count.
+    """
+    graphs: dict[Term, list[StoreGraph]] = {DEFAULT_GRAPH: []}
+    for dataset in datasets:
+        if dataset.static is not None:
+            graph = StoreGraph(dataset.static)
+            graphs[DEFAULT_GRAPH].append(graph)
+            graphs[Term(f"<{settings.base}{dataset.settings.name}>")] = [graph]
+    return graphs

@@ -1,7 +1,7 @@
 """Continuous queries for many callers at once: two engines, one lock, a log for each query."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from tpf_server.cqels.errors import (
     UnknownQueryError,
     UnknownStreamError,
 )
+from tpf_server.cqels.static_data import StoreGraph
 from tpf_server.cqels.timestamps import EPOCH, iso, milliseconds
 from tpf_server.csparql.engine import CsparqlEngine
 
@@ -217,6 +218,18 @@ class ContinuousService:
             until = self.now - max(policies.delay, policies.lateness)
             self._streams.advance(until)
             self._settle()
+
+    def exchange_static(self, graphs: Mapping[Term, Sequence[StoreGraph]]) -> None:
+        """Put other static data in the place of those that come from stores; queries see them.
+
+        Args:
+            graphs: of stores, by their names. Those of before are not read any more.
+        """
+        with self._lock:
+            if not self._closed:
+                self._engine.static.exchange(graphs)
+                self._periodic.static.exchange(graphs)
+                self._settle()
 
     # ----------------------------------------------------------------------------- queries
 

@@ -1,6 +1,6 @@
 """A query that runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tpf_server.cqels.delivery import Callback, Emission, Results
@@ -42,7 +42,7 @@ class RegisteredQuery:
         self.take = results.deliver if callback is None else callback
         self._close = close
 
-    def __iter__(self) -> Iterable[Emission]:
+    def __iter__(self) -> Iterator[Emission]:
         """The emissions that wait; each is given once."""
         return iter(self.results)
 

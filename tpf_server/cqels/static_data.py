@@ -1,6 +1,6 @@
 """The static data of an engine: a default graph and named graphs, from files or from stores."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -157,11 +157,16 @@ def _quad(triple: tuple[Term, Term, Term]) -> ox.Quad:
 
 
 class StoreGraph:
-    """A graph inside a static store that a loader wrote."""
+    """A graph inside a static store that a loader wrote.
+
+    Attributes:
+        version: differs wherever the content may differ.
+    """
 
     PAGE = 10_000
 
     def __init__(self, store: StaticStore, graph: Term = DEFAULT_GRAPH) -> None:
+        self.version = (store.version, graph)
         self._store = store
         self._graph = graph
 
@@ -209,6 +214,30 @@ class StaticData:
         parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
         parts.append(graph)
         self.changed(name)
+
+    def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> None:
+        """Put these in the place of all graphs of stores, and tell the listeners what changed.
+
+        Args:
+            stores: by the names of graphs.
+        """
+        changed = []
+        for name in {DEFAULT_GRAPH: None, **self._named, **stores}:
+            old = self.graphs(name)
+            kept = [each for each in old if not isinstance(each, StoreGraph)]
+            new = stores.get(name, ())
+            if [each.version for each in new] != [
+                each.version for each in old if isinstance(each, StoreGraph)
+            ]:
+                changed.append(name)
+            if name == DEFAULT_GRAPH:
+                self._default = [*kept, *new]
+            elif kept or new:
+                self._named[name] = [*kept, *new]
+            else:
+                del self._named[name]
+        for name in changed:
+            self.changed(name)
 
     def detach(self, name: Term) -> None:
         """Take everything from the graph of this name, and tell the listeners."""

@@ -13,6 +13,8 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 QUERY = """REGISTER QUERY count COMPUTED EVERY 100ms AS
 SELECT (COUNT(*) AS ?n) FROM STREAM <s> [RANGE 1s STEP 100ms] { ?a <urn:p> ?b }"""
 
+JOINED = "SELECT ?b { STREAM <s> [ALL] { ?x <urn:sees> ?a } ?a <urn:p> ?b }"
+
 
 def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
     (tmp_path / "data.nt").write_text("<urn:a> <urn:p> <urn:b> .\n")
@@ -33,7 +35,21 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
         # Nobody has pushed anything.
         lines = [each.iter_lines() for each in followers[:2]]
         assert [json.loads(next(each))["sequence"] for each in lines] == [1, 1]
+        joined = json.dumps({"query": JOINED, "name": "joined", "semantics": "paper"})
+        requests.post(
+            f"{server.url}queries",
+            joined,
+            headers=AUTH | {"Content-Type": "application/json"},
+            timeout=30,
+        )
+        requests.post(
+            f"{server.url}streams/s",
+            "<urn:x> <urn:sees> <urn:a> .\n<urn:x> <urn:sees> <urn:c> .",
+            headers=AUTH | {"Content-Type": "application/n-triples"},
+            timeout=30,
+        )
         # A reload changes what is published, and leaves queries and who follows them alone.
+        (tmp_path / "data.nt").write_text("<urn:a> <urn:p> <urn:b> .\n<urn:c> <urn:p> <urn:d> .\n")
         (tmp_path / "server.toml").write_text(f'title = "New"\n{config}')
         server.process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + 60
@@ -42,6 +58,17 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
             time.sleep(0.05)
         assert [json.loads(next(each))["sequence"] for each in lines] == [2, 2]
         assert requests.get(made.headers["Location"], timeout=30).status_code == 200
+        # They see the static data of now, and nothing else is new to them.
+        found = requests.get(
+            f"{server.url}queries/joined/results",
+            params={"follow": "false"},
+            headers={"Accept": "application/x-ndjson"},
+            timeout=30,
+        )
+        assert [json.loads(line)["added"] for line in found.text.splitlines()] == [
+            [{"b": "<urn:b>"}],
+            [{"b": "<urn:d>"}],
+        ]
         server.process.send_signal(signal.SIGTERM)
         for each in lines:
             *_, last = each

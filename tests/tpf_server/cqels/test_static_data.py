@@ -1,17 +1,20 @@
 """Graphs in memory: what goes in comes out, letter by letter."""
 
 from pathlib import Path
+from typing import cast
 
 import pyoxigraph as ox
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.terms import Term
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.ox_terms import text_of
-from tpf_server.cqels.static_data import MemoryGraph
+from tpf_server.cqels.semantics import PAPER, PAPER_DSTREAM
+from tpf_server.cqels.static_data import MemoryGraph, StoreGraph
 from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.store.protocols import StaticStore
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 A, P = Term("<urn:a>"), Term("<urn:p>")
@@ -54,6 +57,50 @@ def test_files_keep_their_letters(tmp_path: Path) -> None:
         f'"18.0"^^<{XSD}decimal>', f'"018"^^<{XSD}integer>', f'"1.50e0"^^<{XSD}double>',
         '"x"', '"y"@en', f'"07"^^<{XSD}byte>',
     }  # fmt: skip
+
+
+class _Held:
+    """A store of a version, with the objects of one subject and predicate."""
+
+    def __init__(self, version: str, *objects: str) -> None:
+        self.version = version
+        self._quads = [Quad(A, P, Term(each), DEFAULT_GRAPH) for each in objects]
+
+    def quads(self, pattern: QuadPattern, offset: int, limit: int) -> list[Quad]:
+        if pattern.predicate not in (P, "?.any1"):
+            return []
+        return self._quads[offset : offset + limit]
+
+    def count(self, pattern: QuadPattern) -> int:
+        return len(self.quads(pattern, 0, 1000))
+
+
+def test_stores_are_exchanged_for_others() -> None:
+    """What both have is neither gone nor new; stores of the same version are not read again."""
+    engine = Engine(semantics=PAPER)
+    text = "SELECT ?o { STREAM <s> [ALL] { ?e <urn:at> ?a } GRAPH <g> { ?a <urn:p> ?o } }"
+    added = engine.register(text)
+    gone = engine.register(text, semantics=PAPER_DSTREAM)
+    engine.push("s", ("<urn:e>", "<urn:at>", A), 1)
+    heard: list[str] = []
+    engine.static.on_change(heard.append)
+
+    def exchange(store: _Held) -> None:
+        graph = StoreGraph(cast("StaticStore", store))
+        engine.static.exchange({DEFAULT_GRAPH: [graph], engine.name("g"): [graph]})
+
+    engine.add([(A, P, '"kept"')], "g")
+    exchange(_Held("1", '"one"', '"both"'))
+    exchange(_Held("1"))
+    exchange(_Held("2", '"both"', '"two"'))
+    assert heard == ["<http://localhost/g>", *([DEFAULT_GRAPH, "<http://localhost/g>"] * 2)]
+    assert [sorted(row[0] for row in each.rows) for each in added] == [
+        ['"kept"'], ['"both"', '"one"'], ['"two"'],
+    ]  # fmt: skip
+    assert [list(each.rows) for each in gone] == [[('"one"',)]]
+    engine.static.exchange({})
+    assert engine.static.names == ("<http://localhost/g>",)
+    assert [sorted(row[0] for row in each.rows) for each in gone] == [['"both"', '"two"']]
 
 
 @pytest.mark.parametrize("value", ["18.0", "18", "1.8e1"])
