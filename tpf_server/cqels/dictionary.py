@@ -185,7 +185,7 @@ class InliningDictionary(TermDictionary):
     def __init__(self) -> None:
         super().__init__()
         self.now: int | None = None
-        self._numbers: dict[Term, TermId] = {}
+        self._numbers: dict[str, TermId] = {}
         self._last_used: dict[TermId, int] = {}
         self._next = 1
         self._prefixes: list[str] = []
@@ -238,10 +238,31 @@ class InliningDictionary(TermDictionary):
 
     def known(self, term: str) -> TermId | None:
         """The integer of a term that is in the table, marked as used; else ``None``."""
-        found = self._numbers.get(Term(term))
-        if found is not None and found in self._last_used and self.now is not None:
+        found = self._numbers.get(term)
+        if found in self._last_used and self.now is not None:
             self._last_used[found] = self.now
         return found
+
+    def known_triple(
+        self, subject: str, predicate: str, object_: str
+    ) -> tuple[TermId, TermId, TermId] | None:
+        """The integers of three terms, marked as used; ``None`` where one is not in the table."""
+        numbers = self._numbers
+        s = numbers.get(subject)
+        p = numbers.get(predicate)
+        o = numbers.get(object_)
+        if s is None or p is None or o is None:
+            return None
+        now = self.now
+        if now is not None:
+            last_used = self._last_used
+            if s in last_used:
+                last_used[s] = now
+            if p in last_used:
+                last_used[p] = now
+            if o in last_used:
+                last_used[o] = now
+        return s, p, o
 
     def decode(self, identifier: TermId) -> Term:
         """The term of an integer (never of `UNBOUND`)."""

@@ -82,10 +82,17 @@ class Stream:
     def deliver(self, at: int, triples: Sequence[EncodedTriple]) -> None:
         """Give an element to everybody who is interested, in the order of the inputs."""
         first = self.triples + 1
-        self.record(at, len(triples))
+        self.elements += 1
+        self.triples += len(triples)
+        if self.counting:
+            self._times.append((self.triples, at))
         if len(triples) == 1 and not self._stars:
+            # What most elements come to, without the steps in between.
             triple = triples[0]
-            entries = self._interested(triple)
+            if self._by_mask:
+                entries: Sequence[_Listener] = self._interested(triple)
+            else:
+                entries = self._only_predicates.get(triple[1], ())
             for entry, row_of, by_count in entries:
                 row = row_of(triple)
                 if row is not None:

@@ -76,8 +76,22 @@ def test_only_what_came_with_the_stream_and_has_passed_is_forgotten():
     dictionary.now = 20
     assert dictionary.encode(Term("<urn:used>")) == used
     assert dictionary.known("<urn:static>") == kept
+    assert dictionary.known_triple("<urn:used>", "<urn:static>", "<urn:new>") is None
     assert dictionary.forget_before(20) == 1
     assert forgotten == [old]
     assert dictionary.known("<urn:old>") is None
     assert dictionary.decode(used) == "<urn:used>"
     assert dictionary.encode(Term("<urn:old>")) not in (old, used, kept)
+
+
+def test_a_known_triple_counts_as_used():
+    dictionary = InliningDictionary()
+    static = dictionary.encode(Term("<urn:static>"))
+    dictionary.now = 10
+    passing = [dictionary.encode(Term(text)) for text in ("<urn:a>", "<urn:b>")]
+    dictionary.now = 20
+    found = dictionary.known_triple("<urn:a>", "<urn:static>", "<urn:b>")
+    assert found == (passing[0], static, passing[1])
+    assert dictionary.forget_before(20) == 0
+    assert dictionary.forget_before(21) == 2
+    assert dictionary.known_triple("<urn:a>", "<urn:static>", "<urn:b>") is None
