@@ -94,13 +94,13 @@ def test_stores_are_exchanged_for_others() -> None:
     exchange(_Held("1"))
     exchange(_Held("2", '"both"', '"two"'))
     assert heard == ["<http://localhost/g>", *([DEFAULT_GRAPH, "<http://localhost/g>"] * 2)]
-    assert [sorted(row[0] for row in each.rows) for each in added] == [
+    assert [sorted(str(row[0]) for row in each.rows) for each in added] == [
         ['"kept"'], ['"both"', '"one"'], ['"two"'],
     ]  # fmt: skip
     assert [list(each.rows) for each in gone] == [[('"one"',)]]
     engine.static.exchange({})
     assert engine.static.names == ("<http://localhost/g>",)
-    assert [sorted(row[0] for row in each.rows) for each in gone] == [['"both"', '"two"']]
+    assert [sorted(str(row[0]) for row in each.rows) for each in gone] == [['"both"', '"two"']]
 
 
 @pytest.mark.parametrize("value", ["18.0", "18", "1.8e1"])
