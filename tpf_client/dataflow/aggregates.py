@@ -7,6 +7,7 @@ MEDIAN is an extension.
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Protocol
 
 from tpf_client.dataflow.changes import UNBOUND, TermId
@@ -180,24 +181,20 @@ def accumulator(
         typed: the values of terms.
         median: makes those of MEDIAN.
     """
-
-    def make() -> Accumulator:
-        inner: Accumulator
-        match aggregate.name:
-            case "COUNT":
-                inner = Count(typed)
-            case "SUM" | "AVG":
-                inner = Sum(typed, average=aggregate.name == "AVG")
-            case "MIN" | "MAX":
-                return Extreme(typed, largest=aggregate.name == "MAX")
-            case "SAMPLE":
-                return Sample()
-            case "MEDIAN":
-                inner = median(typed)
-            case "GROUP_CONCAT":
-                inner = GroupConcat(typed, aggregate.separator)
-            case _:
-                raise ValueError(aggregate.name)
-        return Distinct(inner) if aggregate.distinct else inner
-
-    return make
+    make: Callable[[], Accumulator]
+    match aggregate.name:
+        case "COUNT":
+            make = partial(Count, typed)
+        case "SUM" | "AVG":
+            make = partial(Sum, typed, average=aggregate.name == "AVG")
+        case "MIN" | "MAX":
+            return partial(Extreme, typed, largest=aggregate.name == "MAX")
+        case "SAMPLE":
+            return Sample
+        case "MEDIAN":
+            make = partial(median, typed)
+        case "GROUP_CONCAT":
+            make = partial(GroupConcat, typed, aggregate.separator)
+        case _:
+            raise ValueError(aggregate.name)
+    return (lambda: Distinct(make())) if aggregate.distinct else make

@@ -126,8 +126,11 @@ class Matching(Node):
                 state.shown = count
                 state.had_partners = has_partners
             if not count:
-                bucket = self._left.get(state.key)
-                if bucket is not None and bucket.get(solution) is state:
-                    del bucket[solution]
-                    if not bucket:
-                        del self._left[state.key]
+                self._forget(solution, state)
+
+    def _forget(self, solution: Solution, state: State) -> None:
+        bucket = self._left.get(state.key)
+        if bucket is not None and bucket.get(solution) is state:
+            del bucket[solution]
+            if not bucket:
+                del self._left[state.key]

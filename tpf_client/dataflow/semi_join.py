@@ -57,11 +57,26 @@ class SemiJoin(Matching):
         super().__init__(left, right, how, schema, certain, pair)
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
-        """The left solution, where it is kept."""
+        """The left solution with its mark."""
+        assert self._mark is not None
         holds = has_partners != self._negated
+        return (*left, self._mark.true if holds else self._mark.false)
+
+    def flush(self) -> None:
+        """Send what changed about the left solutions that something happened to."""
         if self._mark is not None:
-            return (*left, self._mark.true if holds else self._mark.false)
-        return left if holds else None
+            super().flush()
+            return
+        touched, self._touched = self._touched, {}
+        emit, negated = self.emit, self._negated
+        for solution, state in touched.items():
+            count = state.count
+            kept = count if (state.partners > 0) != negated else 0
+            if kept != state.shown:
+                emit(solution, kept - state.shown)
+                state.shown = kept
+            if not count:
+                self._forget(solution, state)
 
 
 def plain_semi_join(

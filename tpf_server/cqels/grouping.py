@@ -165,6 +165,7 @@ class Groups:
         self.touched.clear()
         for group in drained:
             group.untouched = True
+            # Without keys there is always one group.
             if not group.total and group.key:
                 del self.by_key[group.key]
         return drained
