@@ -7,7 +7,7 @@ from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.ordered_aggregates import Entry, Median
 from tpf_client.sparql.expressions import operators
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_server.cqels.arithmetic import without_zeros
+from tpf_server.cqels.arithmetic_code import without_zeros
 from tpf_server.cqels.dictionary import (
     DECIMAL,
     INTEGER,
