@@ -24,7 +24,7 @@ from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.csparql.parser import parse as parse_csparql
 
-_NAME: Final = re.compile(r"[^/\s?#%]{1,200}")
+_NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
 
 
 class Hosting:

@@ -1,7 +1,7 @@
 """The leaves of a continuous query: joins of windows and static caches."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.changes import Schema
@@ -11,6 +11,7 @@ from tpf_client.sparql.expressions.compiler import Environment, is_volatile
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.delivery import wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.errors import UnsupportedContinuousQueryError
 from tpf_server.cqels.multiway_join import JoinCondition, JoinInput, MultiwayJoin
 from tpf_server.cqels.occurrences import basic_graph_patterns, counts_whole_rows, occurrences
 from tpf_server.cqels.parser import ContinuousQuery, WindowClause
@@ -22,6 +23,9 @@ from tpf_server.cqels.static_data import Dataset
 from tpf_server.cqels.windows.matchers import PatternKey, is_star, number_variables
 from tpf_server.cqels.windows.specification import Triples
 from tpf_server.cqels.windows.window_input import WindowInput
+
+_INPUTS: Final = 64
+"""Routes are functions with a loop for each input; Python indents 100 times."""
 
 
 class Windows(Protocol):
@@ -140,6 +144,10 @@ class ContinuousLeaves:
         instance = self._instance_input(inputs)
         if instance is not None:
             inputs.append(instance)
+        if len(inputs) > _INPUTS:
+            raise UnsupportedContinuousQueryError(
+                f"a join of {len(inputs)} windows and static parts; {_INPUTS} are allowed"
+            )
         # In the order of the result, so that often nothing need be projected.
         first = [name for name in wanted_variables(self._query.query) if name in outside]
         needed = tuple(dict.fromkeys((*first, *(name for name in here if name in outside))))

@@ -25,6 +25,8 @@ from tpf_server.cqels.row_index import Columns, RowBag, Statistics, columns_text
 Condition = Callable[[Solution], bool]
 # A route is changed only for a clear gain, because making one costs.
 _GAIN: Final = 1.5
+_LOOPS: Final = 16
+"""Python nests at most 20 loops in a function; then another one begins inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,8 @@ class MultiwayJoin(Node):
         waiting = list(self._conditions)
         copies = ["count"]
         indent = "    "
+        loops = 0
+        inner: list[str] = []
 
         def check(leave: str) -> None:
             for condition in list(waiting):
@@ -268,11 +272,18 @@ class MultiwayJoin(Node):
             targets = columns_text((numbers[name] for name in new), prefix="v")
             lines.append(f"{indent}for {targets}, times{step} in found{step}.items():")
             indent += "    "
+            loops += 1
             copies.append(f"times{step}")
             leave = "continue"
             check(leave)
+            if not loops % _LOOPS:
+                inner.append(f"{indent}inner{step}()")
+                lines.append(f"{indent}def inner{step}():")
+                indent += "    "
+                leave = "return"
         values = "".join(f"v{numbers[name]}, " for name in self.schema)
         lines.append(f"{indent}emit(({values}), {' * '.join(copies)})")
+        lines += reversed(inner)
         return compiled("\n".join(lines), "route", names)
 
 

@@ -157,9 +157,11 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def _evaluation(self, name: str, query: CsparqlQuery) -> Evaluation:
         self._check_graphs(query.query.dataset)
-        graph = optimised(operator_graph(query, self.static.names, self._knowledge()), self._rules)
         self.dictionary.now = None
         try:
+            graph = optimised(
+                operator_graph(query, self.static.names, self._knowledge()), self._rules
+            )
             return Evaluation(name, graph, self.static, self.dictionary, self._environment)
         except UnsupportedQueryError as error:
             raise UnsupportedContinuousQueryError(str(error)) from error

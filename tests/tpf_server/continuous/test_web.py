@@ -258,6 +258,23 @@ def test_what_is_refused(site):
     assert site.push("x" * 20_000).status_code == 413
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"query": "SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> \\"\\ud800\\" } }"}',
+        '{"query": "SELECT ?a { STREAM <s> [NOW] { ?a ?b ?c } }", "name": "\\ud800"}',
+        '{"query": "SELECT ?a { STREAM <s> [NOW] { ?a ?b ?c } }", "name": "a\\u0000b"}',
+        '{"query": 5}',
+        "[" * 5_000,
+        "5",
+    ],
+)
+def test_what_is_no_registration(site, body):
+    headers = TOKEN | {"Content-Type": "application/json"}
+    assert site.session.post(f"{ROOT}/queries", body, headers=headers).status_code == 400
+    assert site.session.get(f"{ROOT}/queries").json() == {"queries": []}
+
+
 def test_streams_are_made_by_put():
     site = Site(create_streams=False)
     assert site.register().status_code == 404

@@ -122,6 +122,21 @@ def test_streams_must_not_feed_themselves() -> None:
         engine.register(text.format("three", "rows"))
 
 
+@pytest.mark.parametrize(
+    ("inside", "says"),
+    [
+        ("SERVICE <urn:e> { ?s ?p ?o }", "cannot be asked from here"),
+        ("FILTER (" + "!" * 3000 + "true)", "nested too deeply"),
+        ("OPTIONAL { ?s <urn:q> ?c } " * 600, "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(inside: str, says: str) -> None:
+    engine = CsparqlEngine()
+    with pytest.raises(UnsupportedContinuousQueryError, match=says):
+        engine.register(f"SELECT ?s FROM STREAM <s> [RANGE 2ms TUMBLING] {{ ?s ?p ?o {inside} }}")
+    assert engine.queries == {}
+
+
 def test_limits() -> None:
     engine = CsparqlEngine(limits=Limits(queries=2, window_rows=3, backlog=2))
     small = engine.register(ALL, name="small")
