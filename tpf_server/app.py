@@ -14,7 +14,7 @@ from tpf_server.fragments.dataset import Dataset
 from tpf_server.reloading import Made, Reloading
 from tpf_server.settings import Configuration, Settings
 from tpf_server.web.metrics import Metrics
-from tpf_server.web.routes import routes
+from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
 from tpf_server.workers import WORKER_VARIABLE
 
@@ -40,6 +40,7 @@ def create_app(
         service: the continuous queries, where they are on; new ones by default.
     """
     app = Flask("tpf_server", static_folder=None)
+    app.url_rule_class = AnyMethod
     datasets = list(datasets)
     site = Site(settings, datasets, clock)
     app.extensions["tpf_server"] = site

@@ -5,7 +5,13 @@ import threading
 from flask import Request
 from werkzeug.exceptions import ClientDisconnected
 
-from tpf_server.errors import BodyError, BodyTooLargeError, BusyError, LengthRequiredError
+from tpf_server.errors import (
+    BodyError,
+    BodyTooLargeError,
+    BusyError,
+    LengthRequiredError,
+    MediaTypeError,
+)
 from tpf_server.workers import MOST_AT_ONCE
 
 
@@ -29,7 +35,9 @@ class BodyReader:
             BodyTooLargeError: the body is over the limit; none of it is read.
             BodyError: the body broke off.
             BusyError: too many bodies are arriving.
+            MediaTypeError: the body is compressed, or in another encoding of characters than UTF-8.
         """
+        _check_encoding(request)
         length = request.content_length
         if length is None:
             raise LengthRequiredError("a body needs its Content-Length; it cannot be chunked")
@@ -46,3 +54,13 @@ class BodyReader:
         if len(body) < length:
             raise BodyError(f"the body ended before its Content-Length of {length} bytes")
         return body
+
+
+def _check_encoding(request: Request) -> None:
+    coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if coding != "identity":
+        raise MediaTypeError(f"a body cannot be encoded ({coding}) here: send it as it is")
+    # All formats of RDF are UTF-8; read as that, another encoding could be taken for other text.
+    charset = request.mimetype_params.get("charset", "utf-8")
+    if charset.lower() not in ("utf-8", "us-ascii"):
+        raise MediaTypeError(f"a body is in UTF-8, not in {charset}")

@@ -17,7 +17,7 @@ from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import Settings
 from tpf_server.web.documents import rdf_answer
 from tpf_server.web.html import render
-from tpf_server.web.responses import READ_METHODS, answer, json_answer
+from tpf_server.web.responses import answer, json_answer
 
 PROBLEM = "application/problem+json"
 _RDF = {kind: Chosen(writer, kind) for writer in WRITERS for kind in writer.media_types}
@@ -39,14 +39,9 @@ class Problems:
         return self._answer(error.status, error.title, str(error), error.headers, request)
 
     def of_http(self, error: HTTPException, request: Request) -> Response:
-        """An error that the framework found: an unknown method, a broken request."""
+        """An error that the framework found: a broken request."""
         status = error.code or 500
-        headers = {"Allow": ", ".join(READ_METHODS)} if status == 405 else {}
-        title = HTTPStatus(status).phrase
-        detail = error.description or ""
-        if status == 405:
-            detail = f"{request.method} is not allowed here, only {headers['Allow']}"
-        return self._answer(status, title, detail, headers, request)
+        return self._answer(status, HTTPStatus(status).phrase, error.description or "", {}, request)
 
     def _answer(
         self, status: int, title: str, detail: str, headers: Mapping[str, str], request: Request

@@ -5,9 +5,11 @@ Other parts of the server (continuous queries) add rules of their own, which Fla
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Rule
 
 from tpf_server.errors import MethodError, NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Negotiator
@@ -25,9 +27,15 @@ from tpf_server.web.publish import publish_facts
 from tpf_server.web.responses import READ_METHODS, dress, json_answer, options, see_other
 from tpf_server.web.site import Site
 
-_METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 _FACTS = "/facts"
 _FACTS_METHODS = ("POST", "OPTIONS")
+
+
+class AnyMethod(Rule):
+    """A rule whose function says which methods the resource knows, whatever they are called."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{**options, "methods": None})
 
 
 def routes(app: Flask, site: Site, metrics: Metrics) -> None:
@@ -35,8 +43,11 @@ def routes(app: Flask, site: Site, metrics: Metrics) -> None:
     metrics.watch(app)
     negotiator = Negotiator((*WRITERS, HtmlWriter(site.settings.title)))
     router = Router(site, negotiator, metrics)
-    app.add_url_rule("/", "index", lambda: router.answer(""), methods=_METHODS)
-    app.add_url_rule("/<path:path>", "path", router.answer, methods=_METHODS)
+    for rule, name, answer in (
+        ("/", "index", lambda: router.answer("")),
+        ("/<path:path>", "path", router.answer),
+    ):
+        app.add_url_rule(rule, name, answer, provide_automatic_options=False)
     problems = Problems(site.settings)
     app.register_error_handler(ServerError, lambda error: problems.of_error(error, request))
     app.register_error_handler(HTTPException, lambda error: problems.of_http(error, request))

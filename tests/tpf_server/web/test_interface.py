@@ -431,16 +431,33 @@ def test_errors_are_problems_html_or_rdf_as_negotiated(served: Served) -> None:
     assert {problem.status_code, page.status_code, rdf.status_code} == {404}
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"])
-def test_a_wrong_method_is_405_with_allow(served: Served, method: str) -> None:
-    response = served.request(method, "trains")
-    assert response.status_code == 405
-    assert response.headers["Allow"] == "GET, HEAD, OPTIONS"
+READ, WRITE = "GET, HEAD, OPTIONS", "POST, OPTIONS"
+ALLOWED = {
+    "": READ, "trains": READ, "trains.nq": READ, "trains/plain": READ, "trains/rdf-1.2.nt": READ,
+    "trains/facts": WRITE, "api-doc": READ, "healthz": READ, "readyz": READ, "metrics": READ,
+    ".well-known/genid/trains/b": READ, f"trains/facts/graph/{'0' * 32}": READ,
+}  # fmt: skip
 
 
-def test_get_of_facts_is_405_with_allow(served: Served) -> None:
-    response = served.get("trains/facts")
-    assert (response.status_code, response.headers["Allow"]) == (405, "POST, OPTIONS")
+@pytest.mark.parametrize("path", ALLOWED)
+def test_a_wrong_method_is_405_with_allow(served: Served, path: str) -> None:
+    allowed = ALLOWED[path]
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"):
+        response = served.request(method, path)
+        if method in allowed:
+            assert response.status_code != 405
+        else:
+            assert (response.status_code, response.headers["Allow"]) == (405, allowed), method
+            if method != "HEAD":
+                assert response.json()["detail"] == f"{method} is not allowed here, only {allowed}"
+    options = served.request("OPTIONS", path)
+    assert (options.status_code, options.headers["Allow"]) == (204, allowed)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
+def test_an_unknown_path_is_404_by_any_method(served: Served, method: str) -> None:
+    for path in ("nothing", "trains/no-view", "nothing/facts", "trains.xyz"):
+        assert served.request(method, path).status_code == 404
 
 
 def test_forged_host_and_forwarded_headers_change_nothing(served: Served) -> None:

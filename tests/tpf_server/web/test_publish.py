@@ -1,5 +1,6 @@
 """Publishing: who may, in which forms, and that a bad body changes nothing."""
 
+import gzip
 from datetime import timedelta
 
 import pytest
@@ -143,6 +144,7 @@ def test_an_unknown_dataset_is_404(served: Served) -> None:
         ('{"@id": "x", "http://e/p": 1}', IN_A_MINUTE, "application/ld+json", 400, "'x'"),
         (LINE, IN_A_MINUTE, "image/png", 415, "image/png"),
         (LINE, IN_A_MINUTE, "", 415, "no Content-Type"),
+        (LINE.encode("latin-1"), IN_A_MINUTE, "text/turtle; charset=latin-1", 415, "latin-1"),
         (LINE, "", "application/n-quads", 422, "no label"),
         (LINE, "expiration=yesterday", "application/n-quads", 400, "yesterday"),
         (LINE, "expiration=2016-01-01T00:00:00", "application/n-quads", 400, "time zone"),
@@ -197,6 +199,19 @@ def test_a_body_that_is_too_long_or_of_no_length_is_refused_unread(
         assert sent < 1_000_000
         assert served.post(b" " * 1001, IN_A_MINUTE).status_code == 413
         assert served.post(LINE, IN_A_MINUTE).status_code == 201
+
+
+def test_a_compressed_body_is_refused(served: Served) -> None:
+    headers = {
+        "Authorization": f"Bearer {TOKEN}",
+        "Content-Type": "application/n-quads",
+        "Content-Encoding": "gzip",
+    }
+    body = gzip.compress(LINE.encode())
+    response = served.request("POST", f"trains/facts?{IN_A_MINUTE}", data=body, headers=headers)
+    assert response.status_code == 415
+    assert "gzip" in response.json()["detail"]
+    assert delays(served) == []
 
 
 @pytest.mark.parametrize(
