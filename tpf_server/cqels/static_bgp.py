@@ -4,7 +4,8 @@ Patterns are joined in the order of their counts, connected ones first. A patter
 per distinct binding, or, where that costs more than reading it whole, read once and hashed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.sparql.algebra import variables_of_quad
@@ -48,13 +49,18 @@ def _join(
     at = [schema.index(name) for name in shared]
     keys = {tuple(row[place] for place in at) for row in rows}
     partners: dict[Row, list[Row]] = {}
-    if shared and len(keys) * _LOOKUP_COST < count:
+    # Counts are estimates: where there is more than was thought, reading is given up.
+    worthwhile = len(keys) * _LOOKUP_COST if shared else None
+    read = None
+    if worthwhile is None or count <= worthwhile:
+        read = _read(_values(dataset, pattern, pattern, shared + new), worthwhile)
+    if read is None:
         for key in keys:
             bound = dict(zip(shared, key, strict=True))
             filled = QuadPattern(*(bound.get(Variable(t), t) for t in pattern))
-            partners[key] = _values(dataset, pattern, filled, new)
+            partners[key] = list(_values(dataset, pattern, filled, new))
     else:
-        for row in _values(dataset, pattern, pattern, shared + new):
+        for row in read:
             partners.setdefault(row[: len(shared)], []).append(row[len(shared) :])
     return schema + new, [
         row + partner
@@ -65,9 +71,17 @@ def _join(
 
 def _values(
     dataset: Dataset, pattern: QuadPattern, filled: QuadPattern, names: Iterable[Variable]
-) -> list[Row]:
+) -> Iterator[Row]:
     places = [pattern.index(name) for name in names]
-    return [tuple(quad[place] for place in places) for quad in dataset.match(filled)]
+    return (tuple([quad[place] for place in places]) for quad in dataset.match(filled))
+
+
+def _read(values: Iterator[Row], most: int | None) -> list[Row] | None:
+    """All values; ``None`` where there are more than `most`."""
+    if most is None:
+        return list(values)
+    read = list(islice(values, most + 1))
+    return None if len(read) > most else read
 
 
 def components(patterns: Sequence[QuadPattern]) -> list[list[QuadPattern]]:

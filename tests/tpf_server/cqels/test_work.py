@@ -2,14 +2,17 @@
 
 import gc
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from annotations.terms import Term
+from annotations.terms import QuadPattern, Term, Variable
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.row_index import RowBag
+from tpf_server.cqels.static_bgp import evaluate
+from tpf_server.cqels.static_data import Dataset, MemoryGraph, StaticData
 
 _PREFIX = "PREFIX : <urn:> "
 STATIC = (
@@ -134,3 +137,40 @@ def test_windows_that_no_row_asks_have_no_index() -> None:
     for at, triple in _detections(600)[9:]:
         engine.push("<urn:s>", triple, at)
     assert [*indexed, not window.bag.idle] == [False, True, False]
+
+
+class _CountingGraph(MemoryGraph):
+    """Counts the triples that are read."""
+
+    read = 0
+
+    def match(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> Iterator[tuple[Term, Term, Term]]:
+        for triple in super().match(subject, predicate, object_):
+            self.read += 1
+            yield triple
+
+
+def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
+    """Nine hundred papers of one author among twenty thousand: each paper is looked up."""
+    papers, others = 900, 20_000
+    by, name = Term("<urn:by>"), Term("<urn:name>")
+    graph = _CountingGraph()
+    graph.add((Term(f"<urn:paper{n}>"), by, Term("<urn:p0>")) for n in range(papers))
+    graph.add((Term(f"<urn:paper{n}>"), by, Term(f"<urn:q{n % 100}>")) for n in range(others))
+    graph.add([(Term("<urn:p0>"), name, Term('"0"'))])
+    data = StaticData()
+    data.attach(graph)
+    paper, author, mate = Variable("?paper"), Variable("?author"), Variable("?mate")
+    _, rows = evaluate(
+        Dataset(data),
+        [
+            QuadPattern(author, name, Term('"0"')),
+            QuadPattern(paper, by, author),
+            QuadPattern(paper, by, mate),
+        ],
+    )
+    assert len(rows) == 2 * papers
+    # The papers, the authors of each, and what was read until it turned out to be too much.
+    assert graph.read < 1 + papers + 2 * papers + 5 * papers
