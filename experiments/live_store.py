@@ -26,6 +26,7 @@ from annotations.labels import Expiration, Fact
 from annotations.methods.base import FactPattern
 from annotations.methods.names import identity
 from annotations.terms import Quad, Term
+from tpf_server.store.live_settings import LiveSettings
 from tpf_server.store.live_store import IndexedLiveStore, open_live_store
 
 _PREDICATES = tuple(Term(f"<http://example.org/p{n}>") for n in range(10))
@@ -64,9 +65,21 @@ def memory() -> dict[str, float]:
     }
 
 
-def _read(place: str, size: int, seed: int, pause: float, ready: Connection, done: Event) -> None:
+def _open(place: str, retention: float) -> IndexedLiveStore:
+    return open_live_store(place, LiveSettings(retention=timedelta(seconds=retention)))
+
+
+def _read(
+    place: str,
+    retention: float,
+    size: int,
+    seed: int,
+    pause: float,
+    ready: Connection,
+    done: Event,
+) -> None:
     """Read in turn in every way until told to stop; say what it cost."""
-    store = open_live_store(place)
+    store = _open(place, retention)
     dice = random.Random(seed)
     taken: dict[str, list[float]] = {}
     wrong: list[str] = []
@@ -122,11 +135,11 @@ def _read(place: str, size: int, seed: int, pause: float, ready: Connection, don
     store.close()
 
 
-def _minted(place: str, size: int, ready: Connection) -> None:
+def _minted(place: str, retention: float, size: int, ready: Connection) -> None:
     """Open the store, and ask for a minted name: what that costs a new worker."""
     before = memory()
     begun = time.perf_counter()
-    store = open_live_store(place)
+    store = _open(place, retention)
     opened = time.perf_counter() - begun
     after = memory()
     snapshot = store.snapshot(datetime.now(UTC))
@@ -205,19 +218,20 @@ def main(
     seconds: Annotated[float, typer.Option(help="how long to publish")] = 15,
     readers: Annotated[int, typer.Option(help="processes that read")] = 2,
     pause: Annotated[float, typer.Option(help="seconds between two reads of a process")] = 0.01,
+    retention: Annotated[float, typer.Option(help="seconds that replaced facts are kept")] = 300,
     place: Annotated[str, typer.Option(help="a new file, or postgresql://…")] = "",
 ) -> None:
     """Measure the live store; under 90 seconds as it stands. Prints JSON."""
     with tempfile.TemporaryDirectory(dir=".") as folder:
         place = place or str(Path(folder) / "live.sqlite")
-        store = open_live_store(place)
+        store = _open(place, retention)
         until = datetime.now(UTC) + timedelta(days=1)
         result: dict[str, Any] = {"load_seconds": round(load(store, facts, until), 1)}
         pipes, done = [], _SPAWN.Event()
         processes = []
         for seed in range(readers):
             ours, theirs = _SPAWN.Pipe()
-            arguments = (place, facts, seed, pause, theirs, done)
+            arguments = (place, retention, facts, seed, pause, theirs, done)
             processes.append(_SPAWN.Process(target=_read, args=arguments))
             processes[-1].start()
             pipes.append(ours)
@@ -232,7 +246,7 @@ def main(
             files = Path(folder).iterdir()
             result["files_mb"] = {f.name: round(f.stat().st_size / 1e6, 1) for f in files}
         store.close()
-        result["worker"] = _answer_of(_minted, place, facts)
+        result["worker"] = _answer_of(_minted, place, retention, facts)
         typer.echo(json.dumps(result, indent=2))
 
 

@@ -1,5 +1,6 @@
 """Retention: which rows a batch retires, and which old batches it drops from the ring."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 from tpf_server.errors import StoreError
@@ -13,6 +14,7 @@ _SLACK = 1024
 _IDLE = 4096
 """How many rows a batch without facts retires at most."""
 _RECOUNT = 64
+_READ_AT_ONCE = 4
 
 
 class Cleaner:
@@ -45,8 +47,8 @@ class Cleaner:
         old = (one.sequence for one in reversed(index.batches) if one.published <= since)
         last = next(old, index.floor.sequence)
         return (
-            index.superseded_until(last)
-            or index.is_due(since, self._history_until(now))
+            index.due.superseded_until(last)
+            or index.due.ended_until(since, self._history_until(now))
             or self._entries > 2 * index.rows.live_rows + _SLACK
         )
 
@@ -68,7 +70,7 @@ class Cleaner:
             oldest = max(oldest, batch.sequence)
         history = self._history_until(now)
         limit = max(_SLACK, 4 * len(effects.added)) if effects.added else _IDLE
-        retired = index.retirable(oldest, since, history, limit)
+        retired = index.due.take(oldest, since, history, limit)
         expired, ended = floor.expired, floor.history
         for row in retired:
             if rows.removed[row] == FOREVER:
@@ -80,7 +82,7 @@ class Cleaner:
             carried = self._carry(index, effects, oldest, set(retired))
         except StoreError:
             undo(index, effects)
-            index.keep_due(retired)
+            index.due.add_again(retired)
             raise
         floor = Floor(oldest, expired, ended)
         return Record(index.last + 1, now, effects.added, effects.removed, retired, carried, floor)
@@ -94,33 +96,43 @@ class Cleaner:
         if self._seldom:  # other processes write, too
             self._entries = self._log.entries()
         self._batches += 1
+        self._dropped = 0
         carried: list[Carried] = []
         excess = self._entries - 2 * rows.live_rows - _SLACK
+        if excess <= 0:
+            return carried
         wanted = 2 * len(effects.added) + 64
-        removed_now = set(effects.removed)
-        self._dropped = 0
-        after = 0
         looked_at, enough = 0, 4 * wanted + _SLACK
-        while excess > 0 and len(carried) < wanted and looked_at < enough:
-            head = [one for one in self._log.read(after, 4) if one.sequence < oldest]
-            if not head:
+        removed_now = set(effects.removed)
+        for record in self._batches_before(oldest):
+            lives = [(version, record.sequence) for version in record.added]
+            lives += [(version, added) for version, added, _ in record.carried]
+            for version, added in lives:
+                row = version.row
+                if row in retired or rows.added[row] != added:
+                    continue
+                removed = rows.removed[row]
+                if row in removed_now:
+                    removed = index.last + 1
+                carried.append(Carried(version, added, removed))
+            looked_at += record.entries
+            excess -= record.entries
+            self._entries -= record.entries
+            self._dropped = record.sequence
+            if excess <= 0 or len(carried) >= wanted or looked_at >= enough:
                 break
-            for record in head:
-                looked_at += record.entries
-                lives = [(version, record.sequence) for version in record.added]
-                lives += [(version, added) for version, added, _ in record.carried]
-                for version, added in lives:
-                    row = version.row
-                    if row in retired or rows.added[row] != added:
-                        continue
-                    removed = rows.removed[row]
-                    if row in removed_now:
-                        removed = index.last + 1
-                    carried.append(Carried(version, added, removed))
-                excess -= record.entries
-                self._entries -= record.entries
-                after = self._dropped = record.sequence
         return carried
+
+    def _batches_before(self, sequence: int) -> Iterator[Record]:
+        """The records of the oldest batches, decoded as they are needed: some are large."""
+        after, more = 0, True
+        while more:
+            more = False
+            for record in self._log.read(after, _READ_AT_ONCE):
+                if record.sequence >= sequence:
+                    return
+                yield record
+                after, more = record.sequence, True
 
     def clean(self, record: Record) -> None:
         """Drop what the record has made superfluous."""

@@ -4,7 +4,6 @@ Every process that follows the same log holds the same rows in the same slots. N
 the store holds a lock around it.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
@@ -18,6 +17,7 @@ from annotations.labels import Expiration, Fact, FactKey, Interval
 from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.methods.names import identity
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tpf_server.store.live_due import Due
 from tpf_server.store.live_log import FOREVER, NO_START, Floor, Record, Version
 from tpf_server.store.live_names import Names, token_bits
 from tpf_server.store.live_postings import Postings
@@ -25,7 +25,8 @@ from tpf_server.store.live_rows import ANY, EXPIRING, INTERVALS, Rows
 
 NAMED = -2
 """The graph of a pattern that matches all graphs but the default one."""
-_ROW = 0xFFFFFFFF
+_WORK, _WORK_AT_LEAST = 4, 64
+"""How many entries are looked at again with a batch: per entry of it, and at least."""
 _COLUMNS = ("subject_of", "predicate_of", "graph_of", "kind_of")
 _KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
 
@@ -62,11 +63,11 @@ class FactIndex:
     def __init__(self, key: FactKey, keep_history: bool = True) -> None:
         self.key: FactKey = key
         self.rows = Rows()
+        self.due = Due(self.rows, keep_history)
         self.last = 0
         self.floor = Floor()
         self.batches: deque[Batch] = deque()
         """The batches, oldest retained first."""
-        self._keep_history = keep_history
         self._slot_of_key: dict[int, int] = {}
         self._slots: set[int] = set()
         self._repeating: set[int] = set()
@@ -79,8 +80,6 @@ class FactIndex:
         self._free_slots: set[int] = set()
         self._next_row = 0
         self._next_slot = 0
-        self._superseded: deque[tuple[int, int]] = deque()
-        self._ends: tuple[list[int], list[int]] = ([], [])
         self._names = Names(self.rows)
 
     # Following the log
@@ -97,7 +96,7 @@ class FactIndex:
         for row in record.removed:
             if rows.row_in_use(row):
                 rows.removed[row] = sequence
-                self._superseded.append((sequence, row))
+                self.due.add(row)
                 touched(rows.slot[row], rows.object[row], -1)
         for row in record.retired:
             if rows.row_in_use(row):
@@ -110,8 +109,6 @@ class FactIndex:
         for version, added, removed in record.carried:
             if not rows.row_in_use(version.row):  # read for the first time
                 self._insert(version, added, removed)
-                if removed != FOREVER:
-                    self._superseded.append((removed, version.row))
                 touched(version.slot, rows.object[version.row], version.row)
         self.last = sequence
         self.floor = record.floor
@@ -121,6 +118,7 @@ class FactIndex:
         self.batches.append(Batch(sequence, record.published, changed))
         while self.batches[0].sequence < self.floor.sequence:
             self.batches.popleft()
+        self.due.tidy(_WORK * record.entries + _WORK_AT_LEAST)
 
     def _insert(self, version: Version, added: int, removed: int) -> None:
         rows, row, slot = self.rows, version.row, version.slot
@@ -139,8 +137,7 @@ class FactIndex:
         self._by_object.add(rows.object[row], slot)
         if rows.repeats(row):
             self._repeating.add(slot)
-        if removed == FOREVER and (version.start == NO_START or not self._keep_history):
-            heapq.heappush(self._ends[rows.kind_of[slot]], version.end << 32 | row)
+        self.due.add(row)
         self._names.add(row)
 
     def _retire(self, row: int) -> None:
@@ -203,16 +200,7 @@ class FactIndex:
             (version.row for version in record.added),
             {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
         )
-        self.keep_due(record.retired)
-
-    def keep_due(self, retired: Iterable[int]) -> None:
-        """Rows that `retirable` gave and no record retires: they stay due."""
-        for row in retired:
-            if self.rows.removed[row] == FOREVER:
-                kind = self.rows.kind_of[self.rows.slot[row]]
-                heapq.heappush(self._ends[kind], self.rows.end[row] << 32 | row)
-            else:
-                self._superseded.appendleft((self.rows.removed[row], row))
+        self.due.add_again(record.retired)
 
     def slot_of(self, quad: Quad, kind: int) -> int | None:
         """The slot of a fact's key, or ``None`` where it has no version."""
@@ -226,49 +214,6 @@ class FactIndex:
                 return None
             parts = parts << 32 | o
         return self._slot_of_key.get(parts << 1 | kind)
-
-    def retirable(self, sequence: int, expired: int, history: int, limit: int) -> list[int]:
-        """Rows that no snapshot can show any more; ask once per batch, which must retire them.
-
-        Args:
-            sequence: the oldest sequence number that stays readable.
-            expired: expiring versions that ended until this instant may go.
-            history: intervals that ended until this instant may go.
-            limit: how many at most.
-        """
-        rows, found = self.rows, list[int]()
-        while self._superseded and len(found) < limit:
-            removed, row = self._superseded[0]
-            if removed > sequence:
-                break
-            self._superseded.popleft()
-            if rows.removed[row] == removed and rows.row_in_use(row):
-                found.append(row)
-        for kind, until in ((EXPIRING, expired), (INTERVALS, history)):
-            ends = self._ends[kind]
-            while ends and len(found) < limit and ends[0] >> 32 <= until:
-                entry = heapq.heappop(ends)
-                if self._ends_at(entry & _ROW, entry >> 32):
-                    found.append(entry & _ROW)
-            if len(ends) > 2 * rows.live_rows + 1024:
-                ends[:] = [one for one in ends if self._ends_at(one & _ROW, one >> 32)]
-                heapq.heapify(ends)
-        return found
-
-    def superseded_until(self, sequence: int) -> bool:
-        """Whether versions wait that were replaced until this batch."""
-        return bool(self._superseded) and self._superseded[0][0] <= sequence
-
-    def is_due(self, expired: int, history: int) -> bool:
-        """Whether the next record might retire a version that ended until these instants."""
-        return any(
-            bool(ends) and ends[0] >> 32 <= until
-            for ends, until in zip(self._ends, (expired, history), strict=True)
-        )
-
-    def _ends_at(self, row: int, end: int) -> bool:
-        rows = self.rows
-        return rows.row_in_use(row) and rows.end[row] == end and rows.removed[row] == FOREVER
 
     # Looking up
 

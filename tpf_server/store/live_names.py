@@ -13,6 +13,8 @@ import numpy.typing as npt
 from tpf_server.store.live_rows import Rows
 
 _FEW = 1024
+_MERGED, _FORGOTTEN = 8, 2
+"""New rows are merged at the next lookup when they are this part; forgotten when they are that."""
 
 Array = npt.NDArray[Any]
 
@@ -35,14 +37,20 @@ class Names:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._forget()
+
+    def _forget(self) -> None:
         self._bits: Array | None = None
         self._sorted: Array = np.empty(0, np.int32)
         self._recent: dict[int, set[int]] = {}
         self._added = 0
 
     def add(self, row: int) -> None:
-        """A row is new. Costs nothing before the first lookup."""
+        """A row is new. Costs nothing before the first lookup, or long after the last one."""
         if self._bits is not None:
+            if self._added > max(_FEW, len(self._bits) // _FORGOTTEN):
+                self._forget()
+                return
             self._recent.setdefault(self._rows.token[row], set()).add(row)
             self._added += 1
 
@@ -50,7 +58,7 @@ class Names:
         """The rows whose token begins with these bits, and perhaps rows that had such a token."""
         if self._bits is None:
             self._merge(np.flatnonzero(self._rows.in_use()))
-        elif self._added > max(_FEW, len(self._bits) // 8):
+        elif self._added > max(_FEW, len(self._bits) // _MERGED):
             recent = [row for rows in self._recent.values() for row in rows]
             self._merge(np.array(recent, dtype=np.int32))
         assert self._bits is not None

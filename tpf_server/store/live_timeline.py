@@ -46,7 +46,7 @@ class Timeline:
         self._recent.append(row)
         self._recent_added.append(self._index.rows.added[row])
         if len(self._recent) > max(_FEW, len(self._sorted) // 4):
-            self._stale = True
+            self.stale = True
 
     def _build(self) -> None:
         rows = self._index.rows
@@ -66,11 +66,12 @@ class Timeline:
         self._by_end: tuple[Array, Array] | None = None
         self._recent: list[int] = []
         self._recent_added: list[int] = []
-        self._stale = False
+        self.stale = False
+        """Whether so many versions are new that it is built again when it is needed."""
 
     def valid(self, instant: int, sequence: int) -> Array:
         """The rows that are valid at an instant of a state, in the order of their slots."""
-        if self._stale:
+        if self.stale:
             self._build()
         rows = self._index.rows
         started = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
@@ -83,14 +84,14 @@ class Timeline:
 
     def coming(self, instant: int, sequence: int) -> Array:
         """The rows that start after an instant of a state, by start."""
-        if self._stale or self._recent:
+        if self.stale or self._recent:
             self._build()
         place = int(np.searchsorted(self._starts, np.int64(instant), side="right"))
         return self._exists(self._sorted[place:], sequence)
 
     def next_start(self, instant: int, sequence: int) -> int:
         """The earliest start after an instant of a state, or FOREVER."""
-        if self._stale:
+        if self.stale:
             self._build()
         starts = self._index.rows.numpy("start")[self._recent_rows(sequence)]
         starts = starts[starts > instant]
@@ -105,7 +106,7 @@ class Timeline:
 
     def labelled(self, start: int | None, end: int | None, sequence: int) -> Array:
         """The rows of a state whose label has this start and this end (``None``: any)."""
-        if self._stale:
+        if self.stale:
             self._build()
         rows = self._index.rows
         if start is not None:

@@ -103,6 +103,8 @@ class Views:
                 self._touched.setdefault(pattern, set()).add(slot)
                 if row >= 0 and view.timeline is not None:
                     view.timeline.add(row)
+                    if view.timeline.stale:
+                        view.timeline = None  # it grows no more, and is made again when needed
 
     def refresh(self) -> None:
         """The batch is complete: let the views look again at what it touched."""
