@@ -55,6 +55,7 @@ from tpf_server.web.problems import PROBLEM
 from tpf_server.web.responses import JSON, json_answer, options
 
 _METHODS: Final = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+_SCALARS: Final = re.compile(r"[^\ud800-\udfff]*")
 _OPTIONS: Final = frozenset({"name", "semantics", "into"})
 
 
@@ -237,6 +238,9 @@ class _Views:
         unknown = options.keys() - _OPTIONS
         if unknown or not all(isinstance(value, str) for value in options.values()):
             raise RequestError(f"unknown or malformed: {', '.join(sorted(unknown or options))}")
+        for value in (text, *options.values()):
+            if not _SCALARS.fullmatch(value):
+                raise RequestError(f"half of a surrogate pair is no character: {value!r}")
         hosted = self._service.register(text, **options)
         response = _json(self._service.explain(hosted.id), 201)
         response.headers["Location"] = self._url(hosted.id)
