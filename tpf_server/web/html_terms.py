@@ -80,7 +80,9 @@ class TermCells:
         return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
 
     def abbreviate(self, iri: str) -> str:
-        """The IRI as ``prefix:name`` where a prefix fits, else itself."""
+        """The IRI as ``prefix:name`` where a prefix fits; a path where it is ours; else itself."""
+        if iri.startswith(self._base):
+            return iri[len(self._base) - 1 :]
         if not iri.startswith(self._all_namespaces):
             return iri
         for namespace, prefix in self._namespaces:

@@ -105,7 +105,7 @@ def _badge(what: str, end: datetime, query: Query) -> Markup:
     shown = f"{end:%H:%M:%S} UTC" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M} UTC"
     if query.request.snapshot is not None:
         # A page of a past instant never changes, so nothing counts down on it.
-        return Markup('<time datetime="{}">{} {:%Y-%m-%d %H:%M:%S}</time>').format(
+        return Markup('<time datetime="{}">{} {:%Y-%m-%d %H:%M:%S} UTC</time>').format(
             format_instant(end), what, end
         )
     left = max(0, round((end - now).total_seconds()))

@@ -79,6 +79,29 @@ def test_counts_pages_and_time_badges(served: Served) -> None:
     assert "as of 2015-12-08T12:00:00Z" in served.get(pinned, "text/html").text
 
 
+def test_what_counts_down_is_not_read_aloud(served: Served) -> None:
+    """A region that tells its changes to who listens must not change every second."""
+    served.publish((quad("t1", "delay", '"5"'), Expiration(NOON + timedelta(seconds=8))))
+    text = served.get("trains", "text/html").text
+    (region,) = re.findall(r'role="status">(.*?)</span>', text, re.DOTALL)
+    assert "items 1–3 of 9" in region
+    assert "<time" not in region
+
+
+def test_terms_are_abbreviated(tmp_path: Path) -> None:
+    rows = [
+        quad("a", "b", '"1"^^<http://www.w3.org/2001/XMLSchema#integer>'),
+        quad("a", "b", "_:b"),
+        quad("a", "b", "<http://example.net/a>"),
+    ]
+    with Served(tmp_path, rows, settings={"prefixes": {"ex": "http://example.org/"}}) as served:
+        text = served.get("trains", "text/html").text
+        assert text.count('title="http://example.org/a">ex:a</a>') == 3
+        assert '<span class="kind">xsd:integer</span>' in text
+        assert re.search(rf'title="{BASE}(.well-known/genid/trains/\S+)">/\1</a>', text)
+        assert 'title="http://example.net/a">http://example.net/a</a>' in text
+
+
 def test_no_third_party_is_asked(served: Served) -> None:
     for path in ("", "trains", "nothing"):
         for tag, attributes in Elements(served.get(path, "text/html").text).found:
