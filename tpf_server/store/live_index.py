@@ -7,6 +7,7 @@ the store holds a lock around it.
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ NAMED = -2
 _WORK, _WORK_AT_LEAST = 4, 64
 """How many entries are looked at again with a batch: per entry of it, and at least."""
 _COLUMNS = ("subject_of", "predicate_of", "graph_of", "kind_of")
+_new_quad = tuple.__new__
 _KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
 
 
@@ -262,6 +264,14 @@ class FactIndex:
             not pattern.repeats or rows.repeats(row)
         )
 
+    def rows_with(self, predicates: Callable[[Term], bool]) -> npt.NDArray[np.int32]:
+        """The rows whose predicate is one of these."""
+        rows = self.rows
+        found = np.flatnonzero(rows.in_use()).astype(np.int32)
+        numbers = rows.numpy("predicate_of")[rows.numpy("slot")[found]]
+        wanted = [n for n in np.unique(numbers).tolist() if predicates(Term(rows.terms.text(n)))]
+        return found[np.isin(numbers, wanted)]
+
     def matching_rows(self, pattern: NumberPattern) -> npt.NDArray[np.int32]:
         """All rows that match, of every instant and state."""
         rows = self.rows
@@ -303,6 +313,16 @@ class FactIndex:
             Term(text(rows.object[row])),
             Term(text(rows.graph_of[slot])),
         )
+
+    def quads(self, rows: npt.NDArray[np.int32]) -> list[Quad]:
+        """The quads of the facts that rows hold: for many at once."""
+        columns = self.rows
+        slots = columns.numpy("slot")[rows]
+        numbers = [columns.numpy(name)[slots] for name in ("subject_of", "predicate_of")]
+        numbers += [columns.numpy("object")[rows], columns.numpy("graph_of")[slots]]
+        texts = [columns.terms.texts(column.tolist()) for column in numbers]
+        # What `Quad._make` does, without a Python frame per quad.
+        return list(map(_new_quad, repeat(Quad), zip(*texts, strict=True)))
 
     def fact(self, row: int) -> Fact:
         """The fact that a row holds."""

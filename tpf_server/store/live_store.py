@@ -120,16 +120,9 @@ class IndexedLiveStore:
         """
         with self._reading():
             self._watchers.append((predicates, seen))
-            rows = self._index.rows
-            for first in range(0, len(rows.added), _SEEN_AT_ONCE):
-                seen(
-                    [
-                        self._index.quad(row)
-                        for row in range(first, min(first + _SEEN_AT_ONCE, len(rows.added)))
-                        if rows.row_in_use(row)
-                        and predicates(Term(rows.terms.text(rows.predicate_of[rows.slot[row]])))
-                    ]
-                )
+            rows = self._index.rows_with(predicates)
+            for first in range(0, len(rows), _SEEN_AT_ONCE):
+                seen(self._index.quads(rows[first : first + _SEEN_AT_ONCE]))
 
     def _tell(self, record: Record) -> None:
         for predicates, seen in self._watchers:

@@ -1,6 +1,7 @@
 """Terms of a live store as small integers that are free again when nothing refers to them."""
 
 from array import array
+from collections.abc import Iterable, Iterator
 
 
 class TermTable:
@@ -25,6 +26,10 @@ class TermTable:
     def text(self, number: int) -> str:
         """The term of a number."""
         return self._texts[number]
+
+    def texts(self, numbers: Iterable[int]) -> Iterator[str]:
+        """The terms of many numbers."""
+        return map(self._texts.__getitem__, numbers)
 
     def acquire(self, text: str) -> int:
         """The number of a term, to which there is now one more reference."""
