@@ -159,15 +159,18 @@ class Groups:
 
         return push
 
-    def drained(self) -> list[GroupState]:
+    def drained(self) -> list[tuple[Solution, GroupState]]:
         """What was touched since this was last called; empty groups are forgotten."""
-        drained = self.touched[:]
-        self.touched.clear()
-        for group in drained:
+        drained = []
+        for group in self.touched:
+            key = group.key
+            assert key is not None, "nothing happens to groups that are not wanted"
             group.untouched = True
+            drained.append((key, group))
             # Without keys there is always one group.
-            if not group.total and group.key:
-                del self.by_key[group.key]
+            if not group.total and key:
+                del self.by_key[key]
+        self.touched.clear()
         return drained
 
 
@@ -210,7 +213,7 @@ class KeyedGroup(KeyedNode):
         """See `KeyedNode`."""
         if not self.groups.touched:
             return ()
-        return [group.key for group in self.groups.drained()]  # type: ignore[misc]
+        return [key for key, _ in self.groups.drained()]
 
     def all_keys(self) -> Iterable[Key]:
         """See `KeyedNode`."""
@@ -241,19 +244,18 @@ class EmittingGroup(Node):
     def flush(self) -> None:
         """Send what changed about the groups that something happened to."""
         groups, shown = self.groups, self._shown
-        for group in groups.drained():
-            assert group.key is not None
+        for key, group in groups.drained():
             count, group.fresh = group.fresh, 0
             now = (groups.row(group), count) if count and group.total > 0 else None
-            before = shown.get(group.key)
+            before = shown.get(key)
             if now == before:
                 continue
             if before is not None:
                 self.emit(before[0], -before[1])
             if now is None:
-                del shown[group.key]
+                del shown[key]
             else:
-                shown[group.key] = now
+                shown[key] = now
                 self.emit(*now)
 
 

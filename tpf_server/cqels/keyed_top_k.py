@@ -57,12 +57,14 @@ class KeyedTopK(Node):
             return
         row_of, entries, ordered = self._source.row, self._entries, self._sorted
         first, whole = self._first, self._whole
-        everything = self._all
-        last = None if everything else ordered[-1]
+        wanted = self._wanted
+        # Rows behind the last one that is kept in order cost no more than to see that.
+        last = None if self._all else ordered[-1]
         behind = None if last is None else last[0][0] if first is not whole else last[0]
-        new: list[Entry] = []
-        last_shown = self._last_shown()
+        # Rows behind the last one that is shown do not matter to the window.
+        last_shown = ordered[wanted - 1] if len(ordered) >= wanted else None
         matters = False
+        new: list[Entry] = []
         for key in changed:
             row = row_of(key)
             before = entries.get(key)
@@ -89,30 +91,29 @@ class KeyedTopK(Node):
         else:
             for entry in new:
                 insort(ordered, entry)
-        self._keep_reserve()
+        size = len(ordered)
+        if size > 2 * self.reserve:
+            self._shorten()
+        elif size < wanted and not self._all:
+            self._choose_anew()
         if matters:
             self._show()
 
-    def _last_shown(self) -> Entry | None:
-        """Entries behind this one do not matter to the window; ``None``: all do."""
-        last = self._wanted - 1
-        return self._sorted[last] if len(self._sorted) > last else None
-
-    def _keep_reserve(self) -> None:
+    def _shorten(self) -> None:
         ordered, reserve = self._sorted, self.reserve
-        if len(ordered) > 2 * reserve:
-            for entry in ordered[reserve:]:
-                del self._entries[entry[2]]
-            del ordered[reserve:]
-            self._all = False
-        elif not self._all and len(ordered) < self._wanted:
-            self.rebuilt += 1
-            row_of, whole = self._source.row, self._whole
-            rows = [(key, row_of(key)) for key in self._source.all_keys()]
-            entries = [(whole(row), row, key) for key, row in rows if row is not None]
-            ordered[:] = nsmallest(reserve, entries)
-            self._all = len(ordered) == len(entries)
-            self._entries = {entry[2]: entry for entry in ordered}
+        for entry in ordered[reserve:]:
+            del self._entries[entry[2]]
+        del ordered[reserve:]
+        self._all = False
+
+    def _choose_anew(self) -> None:
+        self.rebuilt += 1
+        ordered, row_of, whole = self._sorted, self._source.row, self._whole
+        rows = [(key, row_of(key)) for key in self._source.all_keys()]
+        entries = [(whole(row), row, key) for key, row in rows if row is not None]
+        ordered[:] = nsmallest(self.reserve, entries)
+        self._all = len(ordered) == len(entries)
+        self._entries = {entry[2]: entry for entry in ordered}
 
     def _show(self) -> None:
         now = [row for _, row, _ in self._sorted[self._offset : self._wanted]]
