@@ -378,6 +378,24 @@ KINDS = {
         "SELECT ?a { STREAM <urn:s> [RANGE 900ms] { ?a <urn:v> ?c }"
         " FILTER NOT EXISTS { STREAM <urn:s> [RANGE 300ms] { ?b <urn:v> ?d } FILTER (?d > ?c) } }"
     ),
+    "distinct": (
+        "SELECT DISTINCT ?b ?c { STREAM <urn:s> [RANGE 900ms SLIDE 300ms] { ?a <urn:p> ?b }"
+        " STREAM <urn:s> [RANGE 300ms] { ?a <urn:v> ?c } }"
+    ),
+    "minus": (
+        "SELECT ?a { STREAM <urn:s> [RANGE 900ms] { ?a <urn:p> ?b }"
+        " MINUS { STREAM <urn:s> [RANGE 300ms] { ?b <urn:p> ?a } } }"
+    ),
+    "path": "SELECT ?a ?b { STREAM <urn:s> [RANGE 300ms] { ?a <urn:p>+ ?b } }",
+    "union": (
+        "SELECT ?a (CONCAT(STR(?b), STR(?c)) AS ?d) {"
+        " { STREAM <urn:s> [RANGE 900ms] { ?a <urn:p> ?b } BIND (STR(?b) AS ?c) }"
+        " UNION { STREAM <urn:s> [TRIPLES 9] { ?a <urn:v> ?c } BIND (STR(?a) AS ?b) } }"
+    ),
+    "any predicate": (
+        "SELECT ?b (COUNT(DISTINCT ?a) AS ?n) (GROUP_CONCAT(?x) AS ?g)"
+        " { STREAM <urn:s> [RANGE 300ms] { ?a ?x ?b } } GROUP BY ?b HAVING (COUNT(?a) > 0)"
+    ),
     "last": "SELECT ?a ?b { STREAM <urn:s> [TRIPLES 20] { ?a <urn:p> ?b } OPTIONAL { ?b <urn:q> ?c } }",  # noqa: E501
 }
 
@@ -410,6 +428,64 @@ def test_an_hour_leaves_nothing_behind(kind, policy):
     assert max(terms) < 400
     objects = [each for _, each in held]
     assert objects[2] - objects[0] < 400
+
+
+def test_an_hour_of_streams_that_queries_make_leaves_nothing_behind():
+    """Elements that are made and read, by instances of one query that share a plan."""
+    engine = Engine()
+    emitted = Counter()
+    engine.register(
+        "CONSTRUCT { ?b <urn:made> ?a . _:new <urn:of> ?a }"
+        " { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }",
+        lambda each: emitted.update(made=1),
+        into="urn:made",
+    )
+    reader = (
+        "SELECT ?a ?x { STREAM <urn:made> [RANGE 90s] { <urn:group0> <urn:made> ?a }"
+        " STREAM <urn:made> [TRIPLES 5] { ?x <urn:of> ?a } }"
+    )
+    queries = [engine.register(reader.replace("group0", f"group{n}")) for n in range(10)]
+    assert len({id(each.plan) for each in queries}) == 2
+    held = []
+    for second in range(0, 3600, 4):
+        element = (f"<urn:subject{second}>", "<urn:p>", f"<urn:group{second // 4 % 10}>")
+        engine.push("urn:s", element, second * 1000)
+        for each in queries:
+            emitted["read"] += len(list(each))
+        if second in (1200, 2400, 3596):
+            engine.sweep()
+            gc.collect()
+            held.append((len(engine.dictionary), len(gc.get_objects())))
+    assert (emitted["made"], emitted["read"]) == (900, 900)
+    terms = [each for each, _ in held]
+    assert max(terms) - min(terms) <= 5
+    objects = [each for _, each in held]
+    assert objects[2] - objects[0] < 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_query_that_is_closed_leaves_nothing_behind(kind):
+    engine = Engine()
+    engine.add([("<urn:n1>", "<urn:q>", "<urn:n2>")])
+
+    def play(numbers):
+        for number in numbers:
+            queries = [
+                engine.register(text)
+                for text in (KINDS[kind], KINDS[kind].replace("?b", f"<urn:n{number % 3}>", 1))
+                if "<urn:n" not in text.split("{", 1)[0]
+            ]
+            engine.push("urn:s", triple(number % 7), number)
+            engine.push("urn:s", ("<urn:n1>", "<urn:v>", f'"{number % 5}"'), number)
+            for each in queries:
+                each.close()
+        engine.sweep()
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = play(range(20))
+    assert play(range(20, 80)) - before < 60
+    assert engine.stream("urn:s").inputs == []
 
 
 # -------------------------------------------------------------------------------- records
