@@ -146,12 +146,14 @@ class Engine(TickEngine):
         self._check_open()
         found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
-        self.dictionary.now = at if self.time is None or at > self.time else self.time
+        time, dictionary = self.time, self.dictionary
+        dictionary.now = at if time is None or at > time else time
         encode = self.encode
         try:
             if element and isinstance(element[0], str):
                 s, p, o = element
-                triples = [(encode(s), encode(p), encode(o))]
+                known = dictionary.known_triple(s, p, o)
+                triples = [known or (encode(s), encode(p), encode(o))]
             else:
                 triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
         except (TypeError, ValueError):

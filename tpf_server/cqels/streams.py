@@ -80,12 +80,11 @@ class Stream:
             entry.expire(self.triples + coming)
 
     def deliver(self, at: int, triples: Sequence[EncodedTriple]) -> None:
-        """Give an element to everybody who is interested, in the order of the inputs."""
-        first = self.triples + 1
-        self.elements += 1
-        self.triples += len(triples)
-        if self.counting:
-            self._times.append((self.triples, at))
+        """Give an element to everybody who is interested, in the order of the inputs.
+
+        It must have been counted already.
+        """
+        first = self.triples - len(triples) + 1
         if len(triples) == 1 and not self._stars:
             # What most elements come to, without the steps in between.
             triple = triples[0]
@@ -145,12 +144,9 @@ class Stream:
                 found[entry.number] = (entry, places)
         return [found[number] for number in sorted(found)]
 
-    def record(self, at: int, triples: int) -> None:
-        """Count an element that somebody else gives to the inputs."""
-        self.elements += 1
-        self.triples += triples
-        if self.counting:
-            self._times.append((self.triples, at))
+    def remember(self, at: int) -> None:
+        """Remember the time of an element that was counted, for windows that count triples."""
+        self._times.append((self.triples, at))
 
     def _call_stars(
         self,

@@ -130,16 +130,16 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def arrive(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
         """An encoded element arrives."""
-        if self.time is not None and at < self.time:
-            self.dropped += 1
-        elif self.reorders:
+        if self.reorders and (self.time is None or at >= self.time):
             for time, (where, element) in self._waiting.add(at, (stream, triples)):
                 self._tick(where, element, time)
         else:
             self._tick(stream, triples, at)
 
     def begin_record(self, stream: Stream, at: int, triples: int) -> bool:
-        """An encoded record is about to arrive, whose takers are known (see `Stream.shape`).
+        """An encoded element is about to arrive at the windows.
+
+        What it pushes out of them goes; then what waited for its time comes.
 
         Args:
             stream: where.
@@ -154,14 +154,23 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             if time is not None and at < time:
                 self.dropped += 1
                 return False
-            self._expire(at)
+            self.time = at
+            self.dictionary.now = at
+            for log, width, window in self._windows.timed:
+                if log and log[0][0] < at - width:
+                    window.expire(at)
         self.arrivals += 1
+        if stream.counting:
+            stream.expire_counted(triples)
+        stream.elements += 1
+        stream.triples += triples
+        if stream.counting:
+            stream.remember(at)
         plans = self._plans
         if plans.early or self._windows.sliding:
             self._admit(at)
         else:
             plans.phase.inserting = True
-        stream.record(at, triples)
         return True
 
     def advance(self, timestamp: int | datetime) -> None:
@@ -191,23 +200,16 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # -------------------------------------------------------------------------------- ticks
 
     def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
-        if stream.counting:
-            stream.expire_counted(len(triples))
-        self._begin(at)
-        stream.deliver(at, triples)
-        self.end_arrival()
-
-    def _begin(self, at: int) -> None:
-        """What an arrival pushes out of the windows goes; then what waited for its time comes."""
-        self.arrivals += 1
-        if at != self.time:
-            self._expire(at)
-        self._admit(at)
+        if self.begin_record(stream, at, len(triples)):
+            stream.deliver(at, triples)
+            self.end_arrival()
 
     def end_arrival(self) -> None:
         """What the arrival derived is sent and emitted."""
-        self._settle()
         plans = self._plans
+        for plan in plans.holding:
+            plan.flush()
+        plans.phase.inserting = False
         for delivery in plans.repeating:
             delivery.rouse()
         if plans.awake:

@@ -525,3 +525,20 @@ def test_records_are_graphs(trips):
             found.append([[(e.sequence, Counter(e.rows)) for e in each] for each in registered])
         assert found[0] == found[2]
         assert found[1] == found[2]
+
+
+@pytest.mark.parametrize("way", ["record", "graph"])
+def test_records_push_triples_out_of_windows_that_count(way):
+    engine = Engine()
+    query = engine.register(
+        "SELECT ?b ?x { STREAM <urn:s> [TRIPLES 2] { ?a <urn:q> ?b }"
+        " STREAM <urn:s> [NOW] { ?t <urn:x> ?x . ?t <urn:k> ?k } }"
+    )
+    feed = engine.record_feed("urn:s", ["urn:x", "urn:k"])
+    for at in (1, 2):
+        engine.push("urn:s", ("<urn:n1>", "<urn:q>", "<urn:n2>"), at)
+    if way == "record":
+        feed.push("<urn:t>", (1, 2), 3)
+    else:
+        engine.push("urn:s", [("<urn:t>", "<urn:x>", '"1"'), ("<urn:t>", "<urn:k>", '"2"')], 3)
+    assert rows(query) == []

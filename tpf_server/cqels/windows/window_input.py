@@ -44,10 +44,13 @@ class WindowInput:
         used: whether any element came since it was made.
         consumers: who hears of rows.
         recent: some rows that came lately, to measure with.
+        arrive_row: takes the row of a single triple: its timestamp (or number, see `arrive`) and
+            its row.
         arrive_star: takes an element that holds the whole star of its subject: its timestamp, the
             subject and the row.
     """
 
+    arrive_row: Callable[[int, Solution], None]
     arrive_star: Callable[[int, TermId, Solution], None]
 
     def __init__(self, window: Window, key: PatternKey, number: int) -> None:
@@ -71,6 +74,7 @@ class WindowInput:
         if len(key.patterns) == 1:
             self.matcher: TripleMatcher | StarMatcher = TripleMatcher(key)
             self._star: StarContent | None = None
+            self.arrive_row = self._row_sink()
         else:
             self.matcher = StarMatcher(key)
             self._star = StarContent(self.matcher, self._changed)
@@ -147,21 +151,28 @@ class WindowInput:
             if row is not None:
                 self._enter(at, row)
 
-    def arrive_row(self, at: int, row: Solution) -> None:
-        """Take the row of a single triple (the way most elements come; see `arrive`)."""
-        self.used = True
-        if self._slide is not None:
-            self._enter(at, row)
-            return
-        if self.keeps_log:
-            self._log.append((at, row))
-        else:
-            self._rows += 1
-        self.recent.append(row)
-        if self._bag is not None:
-            self._bag.change(row, 1)
-        for consumer in self.consumers:
-            consumer.route(row, 1)
+    def _row_sink(self) -> Callable[[int, Solution], None]:
+        enter, remember, log = self._enter, self.recent.append, self._log.append
+        consumers, keeps_log, slides = self.consumers, self.keeps_log, self._slide is not None
+
+        def arrive_row(at: int, row: Solution) -> None:
+            self.used = True
+            if slides:
+                enter(at, row)
+                return
+            # What most elements come to, without the steps in between.
+            if keeps_log:
+                log((at, row))
+            else:
+                self._rows += 1
+            bag = self._bag
+            if bag is not None and not bag.idle:
+                bag.change(row, 1)
+            remember(row)
+            for consumer in consumers:
+                consumer.route(row, 1)
+
+        return arrive_row
 
     def _star_sink(self, star: StarContent) -> Callable[[int, TermId, Solution], None]:
         enter, remember, log = self._enter, self.recent.append, self._log.append
@@ -180,7 +191,7 @@ class WindowInput:
             else:
                 self._rows += 1
             bag = self._bag
-            if bag is not None:
+            if bag is not None and not bag.idle:
                 bag.change(row, 1)
             remember(row)
             for consumer in consumers:
@@ -228,9 +239,8 @@ class WindowInput:
             first = now // self._slide * self._slide - self._width
         else:
             first = now - self._width
-        log = self._log
-        bag = self._bag
-        star = self._star
+        log, star, leavers = self._log, self._star, self._leavers
+        bag = None if self._bag is None or self._bag.idle else self._bag
         if star is not None:
             live = star.live
             while log and log[0][0] < first:
@@ -242,14 +252,14 @@ class WindowInput:
                 del live[subject]
                 if bag is not None:
                     bag.change(row, -1)
-                for consumer in self._leavers:
+                for consumer in leavers:
                     consumer.route(row, -1)
             return
         while log and log[0][0] < first:
             row = log.popleft()[1]
             if bag is not None:
                 bag.change(row, -1)
-            for consumer in self._leavers:
+            for consumer in leavers:
                 consumer.route(row, -1)
 
     @property
