@@ -10,26 +10,25 @@ Source: SPARQL 1.1 Query Language, section 18.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import NamedTuple
 
-from annotations.terms import Term, Variable, is_iri, is_variable
-from tpf_client.dataflow.aggregates import accumulator
-from tpf_client.dataflow.changes import UNBOUND, Solution, TermId, projection
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.dataset import restrict
 from tpf_client.dataflow.describe_builder import build_description
 from tpf_client.dataflow.distinct import Distinct
-from tpf_client.dataflow.each_endpoint import Defer, EachEndpoint, at_once
+from tpf_client.dataflow.each_endpoint import Defer, at_once
 from tpf_client.dataflow.exists_builder import attach_exists, conjuncts, first_exists
 from tpf_client.dataflow.extend import Extend
 from tpf_client.dataflow.filter import Filter
-from tpf_client.dataflow.group import Compute, Group
+from tpf_client.dataflow.group import Compute
+from tpf_client.dataflow.group_builder import build_group
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.join_order import in_good_order, operands
 from tpf_client.dataflow.left_join import LeftJoin
 from tpf_client.dataflow.minus import Minus
+from tpf_client.dataflow.modifiers_builder import Watch, build_modified
 from tpf_client.dataflow.node import (
     Condition,
-    CountingLeaves,
     Dataflow,
     FilteringLeaves,
     Leaves,
@@ -39,39 +38,16 @@ from tpf_client.dataflow.number import Number
 from tpf_client.dataflow.order import SortKey, TopK
 from tpf_client.dataflow.output import Output
 from tpf_client.dataflow.path_builder import build_path
-from tpf_client.dataflow.per_key import PerKey
 from tpf_client.dataflow.project import Project
-from tpf_client.dataflow.slice import Slice
+from tpf_client.dataflow.service_builder import build_service
 from tpf_client.dataflow.union import Union
 from tpf_client.dataflow.values import Values
-from tpf_client.errors import SourceError, UnsupportedQueryError
+from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Expression, Pattern, VariableRef
 from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
-from tpf_client.sparql.ordering import sort_key
 
 Services = Callable[[Term], Leaves]
-
-
-class Core(NamedTuple):
-    """What a query's answer is made from, before projection and the other solution modifiers.
-
-    Args:
-        pattern: the pattern.
-        node: its solutions, with all their variables.
-        variables: those that the answer shows.
-        distinct: whether the answer shows equal solutions once.
-        offset: how many solutions the answer leaves out.
-    """
-
-    pattern: Pattern
-    node: Node
-    variables: tuple[Variable, ...]
-    distinct: bool
-    offset: int
-
-
-Watch = Callable[[Core], None]
 
 
 def build_query(
@@ -128,7 +104,7 @@ class Builder:
         self.flow = flow
         self.environment = environment
         self.services = services
-        self._defer = defer
+        self.defer = defer
         self._numbers = numbers or count(1)
         self.dataset = algebra.Dataset()
         """What FROM says, for paths over several graphs."""
@@ -149,6 +125,12 @@ class Builder:
     def project(self, node: Node, names: Sequence[Variable]) -> Node:
         """A node reduced to some variables, in this order."""
         return node if node.schema == tuple(names) else self.flow.add(Project(node, names))
+
+    def elsewhere(self, leaves: Leaves) -> "Builder":
+        """A builder of patterns that other leaves answer, in the same dataflow."""
+        return Builder(
+            leaves, self.flow, self.environment, self.services, self.defer, self._numbers
+        )
 
     # These make the nodes that follow one another in a chain, of which nobody else uses one.
 
@@ -224,9 +206,9 @@ class Builder:
             case algebra.Minus(left, right, apart):
                 return self._minus(self.build(left, seed), right, apart)
             case algebra.Group():
-                return self._group(pattern, seed)
+                return self.grouped(pattern, seed)
             case algebra.Service():
-                return self._service(pattern, seed)
+                return self._correlated(build_service(self, pattern, seed or self.outer))
             case _:
                 return self._sub_select(pattern, seed)
 
@@ -364,72 +346,9 @@ class Builder:
         reduced = self.flow.add(Distinct(self.project(removed, shared)))
         return self.flow.add(Minus(left, reduced, apart))
 
-    def _group(self, pattern: algebra.Group, seed: Node | None) -> Node:
-        kept = [name for name, key in pattern.keys if key == VariableRef(name)]
-        node: Node = self.build(pattern.input, self.seed(seed, kept))
-        visible = tuple(name for name in node.schema if not name.startswith("?."))
-        keys: list[tuple[Variable, Compute]] = []
-        prepared: list[tuple[Variable, Expression | None, algebra.Aggregate]] = []
-        expressions: list[tuple[Variable, Expression]] = []
-        for name, expression in pattern.keys:
-            node, plain = self.without_exists(node, expression)
-            expressions.append((name, plain))
-        for name, aggregate in pattern.aggregates:
-            argument = aggregate.argument
-            if argument is not None:
-                node, argument = self.without_exists(node, argument)
-            elif aggregate.distinct:
-                # Equal as far as the query can see: hidden variables do not count.
-                numbers = self.flow.add(
-                    Number(self.flow.add(Distinct(self.project(node, visible))), self.fresh())
-                )
-                node = self.flow.add(HashJoin(node, numbers))
-                argument = VariableRef(numbers.schema[-1])
-            prepared.append((name, argument, aggregate))
-        compiler = self.compiler(node)
-        keys = [(name, compiler.binding(expression)) for name, expression in expressions]
-        aggregates = [
-            (
-                name,
-                _one if argument is None else compiler.binding(argument),
-                accumulator(aggregate, self.environment.typed),
-            )
-            for name, argument, aggregate in prepared
-        ]
-        return self.flow.add(Group(node, keys, aggregates))
-
-    def _service(self, pattern: algebra.Service, seed: Node | None) -> Node:
-        if self.services is None:
-            raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
-        seed = seed or self.outer
-        if not is_variable(pattern.endpoint):
-            return self._correlated(self._asked_there(Term(pattern.endpoint), pattern, seed))
-        name, names = Variable(pattern.endpoint), algebra.in_scope(pattern)
-        given = self.seed(seed, names)
-        if given is None or name not in given.schema:
-            raise UnsupportedQueryError(f"SERVICE {name}: nothing before it gives it a value")
-
-        def build(endpoint: TermId, entry: Node) -> Node:
-            term = self.flow.dictionary.decode(endpoint)
-            here = self.flow.add(Values((name,), [(endpoint,)]))
-            there = self._asked_there(term, pattern, entry)
-            return self.project(self.flow.add(HashJoin(here, there)), names)
-
-        return self._correlated(self.flow.add(EachEndpoint(given, name, names, build, self._defer)))
-
-    def _asked_there(self, endpoint: Term, pattern: algebra.Service, seed: Node | None) -> Node:
-        """The solutions of a service at one endpoint."""
-        silent = pattern.silent and (endpoint in pattern.failed or not is_iri(endpoint))
-        if not silent and not is_iri(endpoint):
-            raise SourceError(endpoint, "not the IRI of a service")
-        assert self.services is not None
-        leaves = self.leaves if silent else self.services(endpoint)
-        there = Builder(
-            leaves, self.flow, self.environment, self.services, self._defer, self._numbers
-        )
-        return there.build(algebra.EMPTY_GROUP if silent else pattern.pattern, seed)
-
-    # ------------------------------------------------------------------- solution modifiers
+    def grouped(self, pattern: algebra.Group, seed: Node | None) -> Node:
+        """The groups of a pattern's solutions, with their aggregates."""
+        return build_group(self, pattern, seed)
 
     def _sub_select(self, pattern: Pattern, seed: Node | None) -> Node:
         outer, self.outer = self.outer, None
@@ -446,88 +365,7 @@ class Builder:
             The node; the visible variables (its schema may have more, which the order needs); and
             the sorting key of its solutions, if there is an order.
         """
-        leaves = self.leaves
-        mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
-        node, variables, key = self._modified(pattern, seed, watch)
-        if isinstance(node, Slice) and node.monotone and isinstance(leaves, CountingLeaves):
-            leaves.limit(mark, lambda: node.satisfied)
-        return node, variables, key
-
-    def _modified(
-        self, pattern: Pattern, seed: Node | None, watch: Watch | None
-    ) -> tuple[Node, tuple[Variable, ...], SortKey | None]:
-        offset, limit, distinct = 0, None, False
-        by: tuple[Variable, ...] = ()
-        if isinstance(pattern, algebra.Slice):
-            offset, limit, by = pattern.offset, pattern.limit, pattern.by
-            pattern = pattern.input
-        if isinstance(pattern, (algebra.Distinct, algebra.Reduced)):
-            distinct = isinstance(pattern, algebra.Distinct)
-            pattern = pattern.input
-        sliced = bool(offset) or limit is not None
-        if isinstance(pattern, (algebra.Slice, algebra.Distinct, algebra.Reduced)):
-            node = self.build(pattern, None if sliced else seed)
-            return self._finished(node, node.schema, distinct, offset, limit, by)
-        variables = algebra.in_scope(pattern)
-        if isinstance(pattern, algebra.Project):
-            pattern = pattern.input
-        conditions: tuple[algebra.OrderCondition, ...] = ()
-        if isinstance(pattern, algebra.OrderBy):
-            conditions, pattern = pattern.conditions, pattern.input
-        node = self.build(pattern, None if sliced else self.seed(seed, variables))
-        if watch is not None:
-            watch(Core(pattern, node, variables, distinct, offset))
-        if not conditions:
-            return self._finished(node, variables, distinct, offset, limit, by)
-        prepared = []
-        for each in conditions:
-            node, expression = self.without_exists(node, each.expression)
-            if not isinstance(expression, VariableRef):
-                # Computed once per row, and kept with it: an order must not change its mind.
-                computed = self.fresh()
-                compute = self.compiler(node).binding(expression)
-                node = self.extended(node, computed, compute, volatile=is_volatile(expression))
-                expression = VariableRef(computed)
-            prepared.append(algebra.OrderCondition(expression, each.descending))
-        used = {name for each in prepared for name in algebra.variables_in(each.expression)}
-        hidden = tuple(name for name in node.schema if name in used and name not in variables)
-        node = self.reduced(node, (*variables, *hidden))
-        if distinct:
-            node = self.flow.add(Distinct(node))
-        key = sort_key(self.compiler(node), tuple(prepared))
-        if sliced or (distinct and hidden):
-            same = projection(node.schema, variables) if distinct and hidden else None
-            if by or same:
-
-                def first_ones(node: Node) -> Node:
-                    return TopK(node, key, offset, limit, same)
-
-                node = self.flow.add(PerKey(node, by, first_ones) if by else first_ones(node))
-            else:
-                node = self.first_ones(node, key, offset, limit)
-        return node, variables, key
-
-    def _finished(
-        self,
-        node: Node,
-        variables: tuple[Variable, ...],
-        distinct: bool,
-        offset: int,
-        limit: int | None,
-        by: tuple[Variable, ...],
-    ) -> tuple[Node, tuple[Variable, ...], None]:
-        node = self.reduced(node, variables)
-        if distinct:
-            node = self.flow.add(Distinct(node))
-        if by:
-            node = self.flow.add(PerKey(node, by, lambda each: Slice(each, offset, limit)))
-        elif offset or limit is not None:
-            node = self.flow.add(Slice(node, offset, limit))
-        return node, variables, None
-
-
-def _one(_solution: Solution) -> int:
-    return 1
+        return build_modified(self, pattern, seed, watch)
 
 
 def _replaced(expression: Expression, old: Expression, new: Expression) -> Expression:

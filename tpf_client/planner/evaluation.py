@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 
 from annotations.labels import Fact
 from annotations.terms import QuadPattern
-from tpf_client.dataflow.builder import Watch
 from tpf_client.dataflow.changes import TermDictionary
+from tpf_client.dataflow.modifiers_builder import Watch
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
 from tpf_client.fragments.form import Block

@@ -138,9 +138,10 @@ class PlanBuilder(Builder):
         """A compiler for expressions over the solutions of a node."""
         return ArithmeticCompiler(self.environment, node.schema, row)
 
-    def _group(self, pattern: algebra.Group, seed: Node | None) -> Node:
+    def grouped(self, pattern: algebra.Group, seed: Node | None) -> Node:
+        """The groups of a pattern's solutions, with their aggregates."""
         if not simple_group(pattern):
-            return super()._group(pattern, seed)
+            return super().grouped(pattern, seed)
         by_rows = self._emitting is not None and pattern == self._emitting
         return self._grouped(pattern, (), by_rows=by_rows)
 
