@@ -38,6 +38,9 @@ class Descending:
     def __lt__(self, other: "Descending") -> bool:
         return bool(other.key < self.key)
 
+    def __le__(self, other: "Descending") -> bool:
+        return not self.key < other.key
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Descending) and bool(self.key == other.key)
 
