@@ -1,11 +1,11 @@
 """From the changes of a dataflow's result to what a reader of a query gets."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from annotations.terms import Term, Variable
-from tpf_client.dataflow.changes import Schema, Solution, TermDictionary, projection
+from tpf_client.dataflow.changes import Solution
 from tpf_client.sparql.algebra import Query
 from tpf_server.cqels.errors import BacklogError, ContinuousError
 from tpf_server.cqels.semantics import Semantics
@@ -89,60 +89,6 @@ def wanted_variables(query: Query) -> tuple[Variable, ...]:
     return tuple(
         dict.fromkeys(Variable(term) for each in query.template for term in each if term[0] == "?")
     )
-
-
-class RowMaker:
-    """Makes rows of terms from solutions.
-
-    Args:
-        query: its form, variables and template.
-        schema: the variables of the solutions.
-        dictionary: the terms.
-    """
-
-    def __init__(self, query: Query, schema: Schema, dictionary: TermDictionary) -> None:
-        self._decode = dictionary.decode
-        self._template = query.template if query.form == "CONSTRUCT" else None
-        self._wanted = wanted_variables(query)
-        self._visible = projection(schema, self._wanted)
-        self._nodes = 0
-
-    def rows(self, solutions: Sequence[tuple[Solution, int]]) -> tuple[Row, ...]:
-        """The rows of solutions, in their order, repeated by their counts."""
-        visible, decode = self._visible, self._decode
-        make = None if self._template is None else self._constructed
-        result: list[Row] = []
-        for solution, count in solutions:
-            row = tuple([decode(value) if value else None for value in visible(solution)])
-            if make is not None:
-                for _ in range(count):
-                    result += make(row)
-            elif count == 1:
-                result.append(row)
-            else:
-                result += [row] * count
-        return tuple(result)
-
-    def _constructed(self, row: Row) -> list[Row]:
-        """The triples of the template with the values of a row; what is no triple is left out."""
-        assert self._template is not None
-        values: dict[str, Term | None] = dict(zip(self._wanted, row, strict=True))
-        triples: list[Row] = []
-        for pattern in self._template:
-            terms = tuple([values[t] if t[0] == "?" else self._own(t, values) for t in pattern])
-            subject, predicate, object_ = terms
-            if subject and predicate and object_ and subject[0] != '"' and predicate[0] == "<":
-                triples.append(terms)
-        return triples
-
-    def _own(self, place: str, values: dict[str, Term | None]) -> Term | None:
-        """A constant of the template; a blank node is a new one for each solution."""
-        if place[0] != "_":
-            return Term(place)
-        if place not in values:
-            self._nodes += 1
-            values[place] = Term(f"_:made{self._nodes}")
-        return values[place]
 
 
 class Phase:

@@ -244,6 +244,8 @@ class EmittingGroup(Node):
     def flush(self) -> None:
         """Send what changed about the groups that something happened to."""
         groups, shown = self.groups, self._shown
+        if not groups.touched:
+            return
         for key, group in groups.drained():
             count, group.fresh = group.fresh, 0
             now = (groups.row(group), count) if count and group.total > 0 else None

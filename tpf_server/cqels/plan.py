@@ -17,7 +17,7 @@ from tpf_client.dataflow.union import Union
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
-from tpf_server.cqels.delivery import Delivery, wanted_variables
+from tpf_server.cqels.delivery import Delivery
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.grouping import build_group, emitting_group, simple_group
 from tpf_server.cqels.keyed import (
@@ -201,8 +201,6 @@ class Plan:
         pattern: algebra.Pattern = query.query.pattern
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
-        elif query.query.form == "CONSTRUCT" and isinstance(pattern, algebra.Project):
-            pattern = algebra.Project(pattern.input, wanted_variables(query.query))
         node, _, self.order = builder.modified(pattern, None)
         self.schema = node.schema
         node.connect(delivery.push)
