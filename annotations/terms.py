@@ -9,7 +9,7 @@ Source: RDF 1.2 N-Triples, section 2 (grammar) and section 3 (canonical form).
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, NewType, TypeAlias
+from typing import Final, NamedTuple, NewType, TypeAlias
 
 from annotations.errors import TermError
 
@@ -235,6 +235,9 @@ def literal_parts(term: str) -> LiteralParts:
     raise TermError(f"not a literal: {term}")
 
 
+MAX_NESTING: Final = 100
+"""How deep triple terms may be nested."""
+
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<open><<\() | (?P<close>\)>>)
@@ -250,11 +253,11 @@ def triple_of_term(term: str) -> Triple:
     """The triple inside a triple term.
 
     Raises:
-        TermError: the term is not a triple term.
+        TermError: the term is not a triple term, or nested deeper than `MAX_NESTING`.
     """
     tokens = _tokens(term)
     if next(tokens, "") == "<<(":
-        triple = _read_triple(tokens, term)
+        triple = _read_triple(tokens, term, 1)
         if next(tokens, None) is None:
             return triple
     raise TermError(f"not a triple term: {term}")
@@ -270,12 +273,17 @@ def _tokens(text: str) -> Iterator[str]:
         position = match.end()
 
 
-def _read_triple(tokens: Iterator[str], whole: str) -> Triple:
+def _read_triple(tokens: Iterator[str], whole: str, depth: int) -> Triple:
+    if depth > MAX_NESTING:
+        raise TermError(f"triple terms are nested more than {MAX_NESTING} deep")
     terms: list[Term] = []
     for token in tokens:
         if token == ")>>":
             if len(terms) == 3:
                 return Triple(*terms)
             break
-        terms.append(triple_term(_read_triple(tokens, whole)) if token == "<<(" else Term(token))
+        if token == "<<(":
+            terms.append(triple_term(_read_triple(tokens, whole, depth + 1)))
+        else:
+            terms.append(Term(token))
     raise TermError(f"not a triple term: {whole}")

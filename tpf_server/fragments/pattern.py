@@ -18,6 +18,7 @@ from annotations.errors import TermError
 from annotations.methods.names import term_of_parameter
 from annotations.terms import (
     DEFAULT_GRAPH,
+    MAX_NESTING,
     QuadPattern,
     Term,
     TermOrVariable,
@@ -90,7 +91,7 @@ class PatternReader:
                 hint = f'; a text has quotation marks: "{text}"'
             raise TermSyntaxError(position, text, f"{error}{hint}") from None
 
-    def _term(self, text: str) -> Term:
+    def _term(self, text: str, depth: int = 0) -> Term:
         if text[0] == '"':
             # Prefixes are read in datatypes too.
             before, carets, datatype = text.rpartition("^^")
@@ -99,7 +100,9 @@ class PatternReader:
         elif text[0] not in "<_":
             text = self._expand(text)
         elif (compact := _COMPACT_TRIPLE.fullmatch(text)) is not None:
-            triple = Triple(*map(self._term, compact.groups()))
+            if depth == MAX_NESTING:
+                raise TermError(f"triple terms are nested more than {MAX_NESTING} deep")
+            triple = Triple(*[self._term(part, depth + 1) for part in compact.groups()])
             if not (is_iri(triple.subject) and is_iri(triple.predicate)):
                 raise TermError("the subject and predicate of a triple term are IRIs")
             return triple_term(triple)

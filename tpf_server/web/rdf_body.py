@@ -5,6 +5,7 @@ import pyoxigraph
 from annotations.terms import Quad, Term, Triple, triple_term
 from tpf_server.errors import BodyError, MediaTypeError
 from tpf_server.store.rdf_files import NOWHERE, relative_iri
+from tpf_server.web.nesting import check_nesting
 
 
 def parse_body(body: bytes, media_type: str) -> list[Quad]:
@@ -20,6 +21,7 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
             f"{media_type or 'no Content-Type'} is not a format of RDF that is read here; "
             "take application/n-quads, application/trig, text/turtle or application/ld+json"
         )
+    check_nesting(body, rdf_format)
     base = NOWHERE if rdf_format == pyoxigraph.RdfFormat.JSON_LD else None
     # Blank nodes of two bodies are different nodes.
     parsed = pyoxigraph.parse(body, format=rdf_format, base_iri=base, rename_blank_nodes=True)
