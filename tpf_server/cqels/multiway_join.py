@@ -6,8 +6,9 @@ The route of each input is a generated function of nested loops. Its order is ch
 comes the input with the fewest expected partners for what is bound so far, connected ones first,
 the smaller one where two are equal; conditions are checked as soon as their variables are bound.
 How many partners a row has is measured with the rows that arrived last, where they bind what is
-asked for, and otherwise taken as rows over distinct keys. `adapt` looks at the cardinalities as
-they are now and makes a new route where another order has become better.
+asked for, or with some rows of the input that does; otherwise taken as rows over distinct keys.
+`adapt` looks at the cardinalities as they are now and makes a new route where another order has
+become better.
 
 Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); paper 001, section 3.2
 (indexed buffers).
@@ -52,7 +53,7 @@ class JoinInput:
             `bag` before they are routed, and out of it before they are routed as gone.
         order: the inputs in the order in which `route` visits them.
         size: how many rows there are; must cost nothing.
-        recent: gives some rows that arrived lately.
+        recent: gives some rows, where rows come all the time those that came last.
         seldom: whether rows come or go so seldom that their route, and the indexes that it needs,
             are made when a row does, and given back afterwards.
     """
@@ -171,27 +172,24 @@ class MultiwayJoin(Node):
     # ------------------------------------------------------------------------------- order
 
     def _best_order(self, start: int, costs: "_Costs") -> tuple[int, ...]:
-        bound = set(self.inputs[start].variables)
         rest = [place for place in range(len(self.inputs)) if place != start]
-        order = []
+        route = [start]
         while rest:
-            following = min(rest, key=lambda place: costs.of(start, place, bound))
+            following = min(rest, key=lambda place: costs.of(route, place))
             rest.remove(following)
-            order.append(following)
-            bound |= set(self.inputs[following].variables)
-        return tuple(order)
+            route.append(following)
+        return tuple(route[1:])
 
     def _clearly_better(
         self, start: int, new: tuple[int, ...], old: tuple[int, ...], costs: "_Costs"
     ) -> bool:
-        bound = set(self.inputs[start].variables)
-        for one, other in zip(new, old, strict=True):
+        for step, (one, other) in enumerate(zip(new, old, strict=True)):
             if one != other:
-                here, there = costs.of(start, one, bound), costs.of(start, other, bound)
+                route = [start, *new[:step]]
+                here, there = costs.of(route, one), costs.of(route, other)
                 if here[0] != there[0] or here[1] * _GAIN < there[1]:
                     return True
                 return here[1] <= there[1] and here[2] * _GAIN < there[2]
-            bound |= set(self.inputs[one].variables)
         return False
 
     # ------------------------------------------------------------------------------ routes
@@ -295,26 +293,38 @@ class _Costs:
         self._statistics: dict[tuple[int, Columns], Statistics] = {}
         self._recent: dict[int, Sequence[Solution]] = {}
 
-    def of(self, start: int, place: int, bound: set[Variable]) -> tuple[bool, float, int]:
-        """Whether it is a cross product, the expected partners of a row, and all rows."""
+    def of(self, route: Sequence[int], place: int) -> tuple[bool, float, int]:
+        """What comes next, at `place`, costs a row that took this route.
+
+        Returns:
+            Whether it is a cross product, the expected partners of a row, and all rows.
+        """
         each = self._inputs[place]
         size = each.size()
-        columns = _bound_columns(each, bound)
+        columns = _bound_columns(each, {n for at in route for n in self._inputs[at].variables})
         if not columns or not size:
             return not columns, size, size
         statistics = self._statistics.get((place, columns))
         if statistics is None:
             statistics = self._statistics[place, columns] = each.bag.statistics(columns, size)
-        first = self._inputs[start]
-        names = [each.variables[column] for column in columns]
-        if start not in self._recent:
-            self._recent[start] = first.recent()
-        sample = self._recent[start]
-        if sample and all(name in first.variables for name in names):
-            at = [first.variables.index(name) for name in names]
-            keys = [row[at[0]] if len(at) == 1 else tuple([row[p] for p in at]) for row in sample]
+        keys = self._keys(route, [each.variables[column] for column in columns])
+        if keys:
             return False, statistics.partners(keys), size
         return False, size / statistics.distinct, size
+
+    def _keys(self, route: Sequence[int], names: Sequence[Variable]) -> Sequence[Any]:
+        """Values of these variables, from some rows of the first input that has them all."""
+        for place in route:
+            variables = self._inputs[place].variables
+            if all(name in variables for name in names):
+                if place not in self._recent:
+                    self._recent[place] = self._inputs[place].recent()
+                sample = self._recent[place]
+                at = [variables.index(name) for name in names]
+                if len(at) == 1:
+                    return [row[at[0]] for row in sample]
+                return [tuple([row[p] for p in at]) for row in sample]
+        return ()
 
 
 def _bound_columns(each: JoinInput, bound: set[Variable]) -> Columns:

@@ -6,6 +6,8 @@ Source: paper 000, section 4.3.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution, TermDictionary, TermId
@@ -13,6 +15,9 @@ from tpf_server.cqels.multiway_join import JoinCondition, JoinInput
 from tpf_server.cqels.row_index import RowBag
 from tpf_server.cqels.static_bgp import evaluate
 from tpf_server.cqels.static_data import Dataset
+
+# How many rows are shown to those who estimate.
+_SAMPLE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,15 @@ class StaticCache:
         self.schema: Schema = (*kept, INSTANCE) if self.per_instance else self._kept
         self.bag = RowBag(len(self.schema), self._present, keeps=True)
         self.size = 0
+        self._sample: Sequence[Solution] | None = None
         self._rows: dict[TermId, Counter[Solution]] = {}
         self.join_input = JoinInput(
-            self._label(), self.schema, lambda: self.bag, lambda: self.size, seldom=True
+            self._label(),
+            self.schema,
+            lambda: self.bag,
+            lambda: self.size,
+            self._some,
+            seldom=True,
         )
         self.graphs = frozenset(pattern.graph for pattern in patterns)
 
@@ -106,11 +117,19 @@ class StaticCache:
             if new[row] != old[row]
         ]
         self._rows[number] = new
+        self._sample = None
         for row, change in changes:
             self.size += change
             self.bag.change(row, change)
         for row, change in changes:
             self.join_input.route(row, change)
+
+    def _some(self) -> Sequence[Solution]:
+        """Some of the rows, from everywhere among them."""
+        if self._sample is None:
+            step = max(1, sum(map(len, self._rows.values())) // _SAMPLE)
+            self._sample = [row for row, _ in islice(self._present(), 0, None, step)]
+        return self._sample
 
     def _present(self) -> Iterable[tuple[Solution, int]]:
         for rows in self._rows.values():

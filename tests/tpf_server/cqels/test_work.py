@@ -139,6 +139,32 @@ def test_windows_that_no_row_asks_have_no_index() -> None:
     assert [*indexed, not window.bag.idle] == [False, True, False]
 
 
+def test_a_route_goes_where_the_rows_of_a_cache_find_least() -> None:
+    """Of ten friends nine never come; that is less to look at than twelve rooms nearby."""
+    engine = Engine()
+    graph = engine.static.memory()
+    for number in range(5):
+        knows, me = Term("<urn:knows>"), Term(f"<urn:p{number}>")
+        friends = [f"<urn:p{(number + 1) % 5}>", *(f"<urn:x{n + 9 * number}>" for n in range(9))]
+        graph.add((me, knows, Term(friend)) for friend in friends)
+    for room in range(3):
+        near = (Term(f"<urn:near{n}>") for n in range(12))
+        graph.add((Term(f"<urn:room{room}>"), Term("<urn:near>"), each) for each in near)
+    query = engine.register(
+        _PREFIX + "SELECT ?a ?b ?other { STREAM <urn:s> [NOW] { ?a :at ?room } ?a :knows ?b ."
+        " STREAM <urn:s> [RANGE 1h] { ?b :at ?where } ?room :near ?other }"
+    )
+    for at, (who, predicate, room_) in _detections(300):
+        engine.push("<urn:s>", (who.replace("m", "p"), predicate, room_), at)
+    inputs = query.explain()["joins"][0]["inputs"]
+    (route,) = [each["route"] for each in inputs if "NOW" in each["input"]]
+    assert [word for each in route for word in ("knows", "RANGE", "near") if word in each] == [
+        "knows",
+        "RANGE",
+        "near",
+    ]
+
+
 class _CountingGraph(MemoryGraph):
     """Counts the triples that are read."""
 
