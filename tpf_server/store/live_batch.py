@@ -105,7 +105,7 @@ class _Planner:
         self._rows = index.rows
         self._effects = effects
         self._now = now
-        self._slots = [index.slot_of(quad, EXPIRING), index.slot_of(quad, INTERVALS)]
+        self._slots = index.slots_of(quad)
         self._gone: set[int] = set()
 
     def plan(self, group: list[tuple[int, int, Fact]]) -> None:

@@ -204,18 +204,19 @@ class FactIndex:
         )
         self.due.add_again(record.retired)
 
-    def slot_of(self, quad: Quad, kind: int) -> int | None:
-        """The slot of a fact's key, or ``None`` where it has no version."""
+    def slots_of(self, quad: Quad) -> list[int | None]:
+        """The slots of a fact's key, one per kind; ``None`` where it has no version."""
         find = self.rows.terms.find
         s, p, o, g = map(find, quad)
         if s is None or p is None or g is None:
-            return None
+            return [None, None]
         parts = s << 64 | p << 32 | g
         if self.key == "triple":
             if o is None:
-                return None
+                return [None, None]
             parts = parts << 32 | o
-        return self._slot_of_key.get(parts << 1 | kind)
+        known = self._slot_of_key.get
+        return [known(parts << 1 | EXPIRING), known(parts << 1 | INTERVALS)]
 
     # Looking up
 
