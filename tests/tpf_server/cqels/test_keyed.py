@@ -16,7 +16,8 @@ from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.order import plain_top_k
 from tpf_client.dataflow.output import Output
 from tpf_client.dataflow.project import plain_project
-from tpf_server.cqels.grouping import Grouping, KeyedGroup
+from tpf_server.cqels.grouping import KeyedGroup
+from tpf_server.cqels.groups import Grouping
 from tpf_server.cqels.keyed import KeyedColumns, KeyedNode, keyed_extend, keyed_filter
 from tpf_server.cqels.keyed_join import KeyedJoin, joins_by_key
 from tpf_server.cqels.keyed_top_k import KeyedTopK
