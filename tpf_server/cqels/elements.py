@@ -25,7 +25,7 @@ import pyoxigraph as ox
 
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
-from annotations.terms import Term
+from annotations.terms import MAX_NESTING, Term
 from tpf_server.cqels.errors import ElementError
 from tpf_server.cqels.ox_terms import text_of
 from tpf_server.cqels.timestamps import EARLIEST, LATEST, milliseconds
@@ -34,6 +34,7 @@ Triples = tuple[tuple[Term, Term, Term], ...]
 
 _SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]*>')
 _NUMBER = re.compile(r"-?\d{1,18}")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SUBJECT = "<urn:x> <urn:x> "
 
 
@@ -54,11 +55,19 @@ def canonical(text: str) -> Term:
     """
     if _SIMPLE_IRI.fullmatch(text):
         return Term(text)
+    _check_nesting(text)
     try:
         (triple,) = ox.parse(f"{_SUBJECT}{text} .".encode(), format=ox.RdfFormat.N_TRIPLES)
     except (SyntaxError, ValueError):
         raise ElementError(f"not a term: {text!r}") from None
     return text_of(triple.object)
+
+
+def _check_nesting(text: str) -> None:
+    """See to it that a term or a statement can be parsed without harm to the process."""
+    # A triple term can only be the object of another one.
+    if text.count("<<(") > MAX_NESTING and _STRING.sub("", text).count("<<(") > MAX_NESTING:
+        raise ElementError(f"triple terms are nested more than {MAX_NESTING} deep")
 
 
 def instant(value: object) -> int:
@@ -148,6 +157,7 @@ def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> E
 
 
 def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
+    _check_nesting(text)
     try:
         (quad,) = ox.parse(text.encode(), format=ox.RdfFormat.N_QUADS)
     except (SyntaxError, ValueError):

@@ -5,6 +5,7 @@ import json
 import pyoxigraph as ox
 import pytest
 
+from annotations.terms import MAX_NESTING
 from tpf_server.cqels.elements import Element, canonical, instant, read_lines, read_ndjson, read_rdf
 from tpf_server.cqels.errors import ElementError
 
@@ -90,3 +91,15 @@ def test_malformed_lines_have_a_number(line: str) -> None:
     (error,) = read_ndjson(f"\n{line}")
     assert isinstance(error, ElementError)
     assert error.line == 2
+
+
+def test_a_term_that_is_nested_without_end_is_refused() -> None:
+    """The parser of RDF would end the process."""
+    for depth, taken in ((MAX_NESTING, True), (MAX_NESTING + 1, False), (30_000, False)):
+        term = "<<( <a:s> <a:p> " * depth + '"<<("' + " )>>" * depth
+        line = f"1\t<a:s>\t<a:p>\t{term}"
+        quad = f"1\t<a:s> <a:p> {term} ."
+        lines = [*read_lines([line]), *read_lines([quad])]
+        assert [isinstance(each, Element) for each in lines] == [taken, taken], lines
+    text = '"' + "<<(" * 200 + '"'
+    assert all(isinstance(each, Element) for each in read_lines([f"1\t<a:s>\t<a:p>\t{text}"]))
