@@ -143,7 +143,8 @@ class Engine(TickEngine):
             TimestampError: no instant.
             UnknownStreamError: see `stream`.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
         time, dictionary = self.time, self.dictionary
@@ -152,13 +153,15 @@ class Engine(TickEngine):
         try:
             if element and isinstance(element[0], str):
                 s, p, o = element
-                known = dictionary.known_triple(s, p, o)
-                triples = [known or (encode(s), encode(p), encode(o))]
+                triples = [dictionary.known_triple(s, p, o) or (encode(s), encode(p), encode(o))]
             else:
                 triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
         except (TypeError, ValueError):
             raise ElementError(f"neither a triple nor triples: {element!r}") from None
-        self.arrive(found, triples, at)
+        if self.reorders:
+            self.arrive(found, triples, at)
+        else:
+            self._tick(found, triples, at)
 
     def record_feed(
         self, stream: str, predicates: Sequence[str], subjects: str | None = None
