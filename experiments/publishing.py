@@ -84,14 +84,17 @@ def _summary(found: Sequence[Section]) -> str:
         "# Measured",
         "",
         f"{_day(found)}, {_machine(found)}, {found[0].facts['machine']['system']}, Python "
-        f"{found[0].facts['machine']['Python']}, commit {found[0].facts['versions']['commit']}. "
+        f"{found[0].facts['machine']['Python']}. "
         f"Written by `tpf-experiments publish`; everything that was measured is in "
         f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md).",
     ]
     for section in found:
-        load = f"Load of the machine at the start: {section.facts['load at the start']}"
-        load += "; quick: small sizes." if section.facts["quick"] else "."
-        lines += ["", f"## {section.name}", "", section.question, "", load, ""]
+        how = (
+            f"{section.facts['started'][:10]}, commit {section.facts['versions']['commit']}; "
+            f"load of the machine at the start: {section.facts['load at the start']}"
+        )
+        how += "; quick: small sizes." if section.facts["quick"] else "."
+        lines += ["", f"## {section.name}", "", section.question, "", how, ""]
         lines += [f"- {text}" for text in section.headlines]
         if section.problems:
             lines.append(f"- {len(section.problems)} measurements could not be made.")

@@ -35,6 +35,18 @@ def test_page_summary_figures_and_the_line_in_the_readme(tmp_path: Path) -> None
     assert readme.read_text() == text
 
 
+def test_each_experiment_says_when_and_of_which_commit_it_is(tmp_path: Path) -> None:
+    run(tmp_path / "results", Squares())
+    facts_file = tmp_path / "results" / Squares().name / FACTS
+    facts = json.loads(facts_file.read_text())
+    facts["started"] = "2025-04-03T02:01:00Z"
+    facts["versions"]["commit"] = "0123456789ab"
+    facts_file.write_text(json.dumps(facts))
+    publish(tmp_path / "results", [Squares()], tmp_path / "report")
+    summary = (tmp_path / "report/README.md").read_text()
+    assert "2025-04-03, commit 0123456789ab; load of the machine" in summary
+
+
 def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
     run(tmp_path / "results", Squares())
     facts_file = tmp_path / "results" / Squares().name / FACTS
