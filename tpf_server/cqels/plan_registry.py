@@ -76,7 +76,10 @@ class PlanRegistry:
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
         """
-        template = None if alone or not self._share else template_of(registered.query)
+        # Who emits everything emits at every arrival, also that there is nothing: of one plan it
+        # could not be told whose result has changed.
+        alone = alone or policy.relation == "rstream" or not self._share
+        template = None if alone else template_of(registered.query)
         if template is None:
             self._new_plan(registered, registered.query, policy, frozenset())
             return
