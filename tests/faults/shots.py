@@ -34,6 +34,17 @@ class Shot(NamedTuple):
     """What the parameters say, decoded: an error quotes one of them."""
 
 
+def request_bytes(shot: Shot) -> bytes:
+    """The request as it is sent, whether that is HTTP or not."""
+    target = quote_from_bytes(shot.path, safe="/%;").encode() + (b"?" + shot.query)[: 1 << 20]
+    head = b"%b %b HTTP/1.1\r\nConnection: close\r\n" % (shot.method.encode(), target)
+    if "Host" not in dict(shot.headers):
+        head += b"Host: server.test\r\n"
+    for name, value in shot.headers:
+        head += b"%b: %b\r\n" % (name.encode(), value.encode("latin-1"))
+    return head + b"\r\n" + shot.body
+
+
 class Answer(NamedTuple):
     """What came back."""
 
@@ -105,6 +116,7 @@ PIECES = (
     "http://server.test/trains/implicit-graph?subject=x&predicate=y&object=z",
     "<script>", "</script><img src=x onerror=alert(1)>", "' OR 1=1 --", "0", "-1", "1e9", "NaN",
     "2015-12-08T12:00:00Z", "𝟙", "١", "a" * 300, "<" * 50, '"' * 50, "(" * 50,
+    "<<( <x:s> <x:p> " * 150 + "<x:o>" + " )>>" * 150, "<<x:s x:p " * 150 + "x:o" + ">>" * 150,
 )  # fmt: skip
 NUMBERS = (
     "0", "1", "2", "-1", "+1", "01", "1.0", "1e3", "", " ", "١٢", "²", "x", "999999999", "10" * 20,
@@ -169,6 +181,10 @@ BODIES = (
     b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>',
     b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><x>&a;</x>',
     b"<x:s> <x:p> \"" + b"x" * 5000 + b"\" .", b"<x:g> { <x:s> <x:p> 1e400 }",
+    b"<x:s> <x:p> " + b"<<( <x:s> <x:p> " * 30_000 + b"<x:o>" + b" )>>" * 30_000 + b" .",
+    b'{"x:p":' * 5_000 + b'"x"' + b"}" * 5_000, b"<x:x>" * 5_000,
+    b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "'
+    + b"&a;" * 99 + b'"><!ENTITY c "' + b"&b;" * 99 + b'">]><x>' + b"&c;" * 999 + b"</x>",
     b'<x:s> <http://example.org/temporal#expiration> "x" .',
     b'<x:s> <x:p> <x:o> <x:g> . <x:g> <http://example.org/temporal#expiration> "2015-12-08" .',
     b'<x:s> <x:p> <x:o> <x:g> . <x:g> <http://example.org/temporal#expiration> '
@@ -236,7 +252,7 @@ class Gun:
         """Pages, snapshots, limits, bindings and instants."""
         pick = self._random
         pairs = [("predicate", f"{EX}stop")] if pick.random() < 0.5 else []
-        for name in pick.sample(("page", "limit", "snapshot", "values", "datetime", "x"), k=2):
+        for name in pick.sample(("page", "limit", "snapshot", "values", "at", "x"), k=2):
             if name in ("page", "limit"):
                 value = pick.choice(NUMBERS)
             elif name == "snapshot":

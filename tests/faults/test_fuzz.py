@@ -1,8 +1,10 @@
 """Fifty thousand requests that nobody should send: each gets a documented answer, and leaves
-nothing behind.
+nothing behind. Twenty thousand others are sent over HTTP.
 """
 
+import contextlib
 import gc
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -13,7 +15,7 @@ import psutil
 import pytest
 
 from annotations.labels import Expiration, Interval
-from tests.faults.shots import DOCUMENTED, Answer, Gun, Shot, fire
+from tests.faults.shots import DOCUMENTED, Answer, Gun, Shot, fire, request_bytes
 from tests.support.served import NOON, Served, parse, quad
 from tpf_server.store.live_settings import LiveSettings
 
@@ -102,3 +104,45 @@ def test_whatever_is_sent_is_answered_as_documented_and_leaves_nothing(
     assert after[1] - before[1] < _MOST_BYTES
     # The requests are mixed enough to reach what they aim at.
     assert reached <= seen.keys(), seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_sent_over_http_is_answered(server: Served, kind: str) -> None:
+    _, make, reached = KINDS[kind]
+    gun = Gun(20161208)
+    seen: Counter[int] = Counter()
+    for number in range(5_000):
+        shot = make(gun)
+        if number % 100 == 0:
+            server.clock.advance_to(server.clock.now() + timedelta(seconds=1))
+        status = _sent(server.port, shot)
+        assert status is None or status in DOCUMENTED | BEFORE_US, (shot, status)
+        seen[status or 0] += 1
+    # Most of them are HTTP, and reach the application.
+    assert seen[0] < 500, seen
+    assert reached <= seen.keys(), seen
+
+
+BEFORE_US = {414, 431, 501, 505}
+"""Statuses of the program that reads HTTP."""
+
+
+def _sent(port: int, shot: Shot) -> int | None:
+    """The status; ``None`` where the connection ends, because the request does so too early."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(request_bytes(shot))
+        named = dict(shot.headers)
+        length = named.get("Content-Length", "0")
+        ends_early = "Transfer-Encoding" in named or length != str(len(shot.body))
+        if ends_early:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while b"\r\n" not in answer and (piece := connection.recv(4096)):
+                answer = (answer + piece).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if not answer:
+            assert ends_early, shot
+            return None
+        return int(answer.split(b" ", 2)[1])
