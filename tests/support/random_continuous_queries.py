@@ -1,0 +1,139 @@
+"""Random continuous queries over two streams, and random elements for them."""
+
+from collections.abc import Sequence
+from random import Random
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+NODES = tuple(f"<urn:n{number}>" for number in range(4))
+NUMBERS = tuple(f'"{number}"^^<{XSD}integer>' for number in (0, 1, 2, 10))
+STATIC = """
+<urn:n0> <urn:near> <urn:n1> .
+<urn:n1> <urn:near> <urn:n2> .
+<urn:n2> <urn:near> <urn:n0> .
+<urn:n0> <urn:near> <urn:n2> .
+<urn:n1> <urn:kind> <urn:k1> .
+<urn:n2> <urn:kind> <urn:k1> .
+<urn:n0> <urn:in> <urn:n3> <urn:g1> .
+<urn:n1> <urn:in> <urn:n3> <urn:g2> .
+"""
+VARIABLES = ("?a", "?b", "?c", "?d")
+CONDITIONS = (
+    "{0} = {1}", "{0} != {1}", "{0} < {1}", "ISIRI({0}) || {1} > 1", "BOUND({0}) && !BOUND({1})",
+    "STR({0}) < STR({1})", "COALESCE({0}, 1) != COALESCE({1}, 2)",
+)  # fmt: skip
+
+Triple = tuple[str, str, str]
+
+
+class QueryWriter:
+    """Writes queries of everything that SPARQL has over windows and static data.
+
+    Args:
+        random: chooses.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._choose = random.choice
+        self._names = 0
+
+    def query(self, depth: int = 3) -> str:
+        """A query whose solutions have an order only where a limit needs one."""
+        body = self._group(depth)
+        match self._random.randrange(10):
+            case 0:
+                return f"SELECT DISTINCT ?a ?b WHERE {{ {body} }}"
+            case 1 | 2:
+                return (
+                    "SELECT ?a (COUNT(?b) AS ?k) (MIN(?c) AS ?l) (SUM(?d) AS ?m)"
+                    f" WHERE {{ {body} }} GROUP BY ?a HAVING (COUNT(*) > {self._choose([0, 1])})"
+                )
+            case 3 | 4:
+                order = "?a ?b DESC(?c) ?d"
+                limit = self._choose([1, 2, 3])
+                return f"SELECT ?a ?b ?c ?d WHERE {{ {body} }} ORDER BY {order} LIMIT {limit}"
+            case _:
+                return f"SELECT ?a ?b ?c ?d WHERE {{ {body} }}"
+
+    def _window(self) -> str:
+        width, slide = self._random.randint(0, 6), self._random.randint(1, 4)
+        return self._choose(
+            ["NOW", "ALL", f"RANGE {width}ms", f"RANGE {width}ms SLIDE {slide}ms",
+             f"TRIPLES {slide}"]
+        )  # fmt: skip
+
+    def _triple(self) -> str:
+        predicate = self._choose(["<urn:p>", "<urn:p>", "<urn:q>", "<urn:v>"])
+        subject = self._choose([*VARIABLES, *NODES[:2]])
+        constants = NUMBERS if predicate == "<urn:v>" else NODES
+        object_ = self._choose(VARIABLES if self._random.random() < 0.8 else constants)
+        return f"{subject} {predicate} {object_}"
+
+    def _stream(self) -> str:
+        triples = dict.fromkeys(self._triple() for _ in range(self._choose([1, 1, 2])))
+        stream = self._choose(["<urn:s1>", "<urn:s2>"])
+        return f"STREAM {stream} [{self._window()}] {{ {' . '.join(triples)} }}"
+
+    def _static(self) -> str:
+        one, other = self._choose([*VARIABLES, *NODES[:2]]), self._choose(VARIABLES)
+        return self._choose(
+            [f"{one} <urn:near> {other} .", f"{one} <urn:kind> {other} .",
+             f"{one} <urn:near>+ {other} .", f"GRAPH <urn:g1> {{ {one} <urn:in> {other} }}"]
+        )  # fmt: skip
+
+    def _group(self, depth: int) -> str:
+        first = self._stream() if self._random.random() < 0.7 else self._static()
+        return " ".join(
+            [first, *(self._element(depth - 1) for _ in range(self._choose([0, 1, 2])))]
+        )
+
+    def _element(self, depth: int) -> str:
+        if depth <= 0:
+            return self._stream()
+        one, other = self._choose(VARIABLES), self._choose(VARIABLES)
+        self._names += 1
+        name = f"?n{self._names}"
+        match self._random.randrange(12):
+            case 0 | 1:
+                return self._stream()
+            case 2:
+                return self._static()
+            case 3:
+                return f"OPTIONAL {{ {self._group(depth - 1)} }}"
+            case 4:
+                return f"{{ {self._group(depth - 1)} }} UNION {{ {self._group(depth - 1)} }}"
+            case 5:
+                return f"MINUS {{ {self._group(depth - 1)} }}"
+            case 6 | 7:
+                return f"FILTER ({self._choose(CONDITIONS).format(one, other)})"
+            case 8:
+                kind = self._choose(["EXISTS", "NOT EXISTS"])
+                return f"FILTER {kind} {{ {self._group(depth - 1)} }}"
+            case 9:
+                return f"BIND ({one} AS {name})"
+            case 10:
+                inner = self._group(depth - 1)
+                return f"{{ SELECT {one} (COUNT(*) AS {name}) {{ {inner} }} GROUP BY {one} }}"
+            case _:
+                names = " ".join(sorted({one, other}))
+                return f"{{ SELECT DISTINCT {names} {{ {self._group(depth - 1)} }} }}"
+
+
+def random_elements(random: Random, count: int) -> list[tuple[str, int, tuple[Triple, ...]]]:
+    """Elements: stream, milliseconds since the one before, triples."""
+    return [
+        (
+            random.choice(["urn:s1", "urn:s1", "urn:s2"]),
+            random.randint(0, 3),
+            tuple(dict.fromkeys(_triple(random) for _ in range(random.randint(1, 3)))),
+        )
+        for _ in range(count)
+    ]
+
+
+def _triple(random: Random) -> Triple:
+    objects: Sequence[str] = NODES
+    predicate = random.choice(["<urn:p>", "<urn:q>", "<urn:v>"])
+    if predicate == "<urn:v>":
+        objects = NUMBERS
+    return random.choice(NODES), predicate, random.choice(objects)
