@@ -79,6 +79,7 @@ class RowBag:
         source: gives the rows that are there now, with their counts, where somebody else holds them
             anyway: then an index is filled from it, and without a wanted index nothing is kept.
         keeps: whether an index that nobody wants any more stays: for rows that seldom change.
+        prepare: is called when `maintenance` gives other code than before.
 
     Attributes:
         width: the number of columns.
@@ -93,11 +94,13 @@ class RowBag:
         source: Callable[[], Iterable[tuple[Solution, int]]] | None = None,
         *,
         keeps: bool = False,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         self.width = width
         self._all: Columns = tuple(range(width))
         self._source = source
         self._keeps = keeps
+        self._prepare = prepare
         self._tables: dict[Columns, Table] = {} if source is not None else {self._all: {}}
         self._users: dict[Columns, int] = {}
         self.change: Callable[[Solution, int], None] = _unindexed
@@ -188,17 +191,23 @@ class RowBag:
 
     def _generate(self) -> None:
         self.idle = not self._tables
-        if self.idle:
-            self.change = _unindexed
-            return
         names: dict[str, Any] = {}
-        lines = ["def change(row, count):"]
-        if self.width:
-            lines.append(f"    {', '.join(f'r{c}' for c in self._all)}, = row")
+        lines = ["def change(row, count):", *[f"    {line}" for line in self.maintenance(names)]]
+        self.change = _unindexed if self.idle else compiled("\n".join(lines), "change", names)
+        if self._prepare is not None:
+            self._prepare()
+
+    def maintenance(self, names: dict[str, Any]) -> list[str]:
+        """The code of `change`, for those who have a row often enough to spare the call.
+
+        Args:
+            names: gets what the code sees beside the variables ``row`` and ``count``.
+        """
+        lines = [f"{', '.join(f'r{c}' for c in self._all)}, = row"] if self.width else []
         for number, columns in enumerate(self._tables):
             names[f"t{number}"] = self._tables[columns]
-            lines += self._indexing(f"t{number}", columns, self.rest(columns), "    ")
-        self.change = compiled("\n".join(lines), "change", names)
+            lines += self._indexing(f"t{number}", columns, self.rest(columns), "")
+        return lines if self._tables else []
 
     def _indexing(self, table: str, columns: Columns, rest: Columns, indent: str) -> list[str]:
         """The lines that bring `count` copies of the row ``r0, r1, …`` into a table."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_server.cqels.row_index import RowBag
+from tpf_server.cqels.row_index import RowBag, compiled
 from tpf_server.cqels.windows.matchers import (
     EncodedTriple,
     PatternKey,
@@ -51,6 +51,7 @@ class WindowInput:
     """
 
     arrive_row: Callable[[int, Solution], None]
+    _leave: Callable[[int], None]
     arrive_star: Callable[[int, TermId, Solution], None]
 
     def __init__(self, window: Window, key: PatternKey, number: int) -> None:
@@ -74,7 +75,7 @@ class WindowInput:
         if len(key.patterns) == 1:
             self.matcher: TripleMatcher | StarMatcher = TripleMatcher(key)
             self._star: StarContent | None = None
-            self.arrive_row = self._row_sink()
+            self._prepare()
         else:
             self.matcher = StarMatcher(key)
             self._star = StarContent(self.matcher, self._changed)
@@ -100,10 +101,11 @@ class WindowInput:
         """
         if self._bag is None:
             if self.keeps_log:
-                self._bag = RowBag(self.matcher.width, self._present)
+                self._bag = RowBag(self.matcher.width, self._present, prepare=self._prepare)
             else:
                 assert not self.used, "an input that is in use gets no new kind of consumer"
-                self._bag = RowBag(self.matcher.width)
+                self._bag = RowBag(self.matcher.width, prepare=self._prepare)
+            self._prepare()
         return self._bag
 
     def _present(self) -> Iterable[tuple[Solution, int]]:
@@ -151,28 +153,42 @@ class WindowInput:
             if row is not None:
                 self._enter(at, row)
 
-    def _row_sink(self) -> Callable[[int, Solution], None]:
-        enter, remember, log = self._enter, self.recent.append, self._log.append
-        consumers, keeps_log, slides = self.consumers, self.keeps_log, self._slide is not None
-
-        def arrive_row(at: int, row: Solution) -> None:
-            self.used = True
-            if slides:
-                enter(at, row)
-                return
-            # What most elements come to, without the steps in between.
-            if keeps_log:
-                log((at, row))
-            else:
-                self._rows += 1
-            bag = self._bag
-            if bag is not None and not bag.idle:
-                bag.change(row, 1)
-            remember(row)
-            for consumer in consumers:
-                consumer.route(row, 1)
-
-        return arrive_row
+    def _prepare(self) -> None:
+        """Make the code by which rows of single triples come and go, with the indexes of now."""
+        if self._star is not None:
+            return
+        names: dict[str, Any] = {
+            "window": self,
+            "enter": self._enter,
+            "log": self._log,
+            "remember": self.recent.append,
+            "consumers": self.consumers,
+            "leavers": self._leavers,
+        }
+        indexing = [] if self._bag is None else self._bag.maintenance(names)
+        if self._slide is not None:
+            come = ["enter(at, row)"]
+        else:
+            come = [
+                "log.append((at, row))" if self.keeps_log else "window._rows += 1",
+                "count = 1",
+                *indexing,
+                "remember(row)",
+                "for consumer in consumers:",
+                "    consumer.route(row, 1)",
+            ]
+        go = [
+            "row = log.popleft()[1]",
+            *indexing,
+            "for consumer in leavers:",
+            "    consumer.route(row, -1)",
+        ]
+        lines = ["def arrive_row(at, row):", "    window.used = True"]
+        lines += [f"    {line}" for line in come]
+        self.arrive_row = compiled("\n".join(lines), "arrive_row", names)
+        lines = ["def leave(first):", "    count = -1", "    while log and log[0][0] < first:"]
+        lines += [f"        {line}" for line in go]
+        self._leave = compiled("\n".join(lines), "leave", names)
 
     def _star_sink(self, star: StarContent) -> Callable[[int, TermId, Solution], None]:
         enter, remember, log = self._enter, self.recent.append, self._log.append
@@ -239,24 +255,19 @@ class WindowInput:
             first = now // self._slide * self._slide - self._width
         else:
             first = now - self._width
-        log, star, leavers = self._log, self._star, self._leavers
-        bag = None if self._bag is None or self._bag.idle else self._bag
-        if star is not None:
-            live = star.live
-            while log and log[0][0] < first:
-                _, subject, brought = log.popleft()
-                row = live[subject]
-                if type(row) is not tuple:
-                    star.expire(subject, brought)
-                    continue
-                del live[subject]
-                if bag is not None:
-                    bag.change(row, -1)
-                for consumer in leavers:
-                    consumer.route(row, -1)
+        star = self._star
+        if star is None:
+            self._leave(first)
             return
+        log, live, leavers = self._log, star.live, self._leavers
+        bag = None if self._bag is None or self._bag.idle else self._bag
         while log and log[0][0] < first:
-            row = log.popleft()[1]
+            _, subject, brought = log.popleft()
+            row = live[subject]
+            if type(row) is not tuple:
+                star.expire(subject, brought)
+                continue
+            del live[subject]
             if bag is not None:
                 bag.change(row, -1)
             for consumer in leavers:
