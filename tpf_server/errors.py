@@ -13,6 +13,7 @@ ServerError                 500
 │   ├── BodyTooLargeError   413  a body over the limit
 │   ├── MediaTypeError      415  a body in a format that the server does not read
 │   └── BusyError           503  too many bodies are arriving; try again
+├── UnreadyError            503  a store does not answer
 ├── StoreError              500
 │   ├── StoreFormatError    500  a store that is refused at opening
 │   │   ├── NoStoreError        500  there is no store at this path
@@ -157,6 +158,13 @@ class BusyError(RequestError):
     def headers(self) -> Mapping[str, str]:
         """Seconds after which to try again."""
         return {"Retry-After": "1"}
+
+
+class UnreadyError(ServerError):
+    """A store does not answer: others should not ask this server now."""
+
+    status = 503
+    title = "Not ready"
 
 
 class StoreError(ServerError):

@@ -20,14 +20,19 @@ from tpf_server.settings import describe
 COMMAND = [sys.executable, "-c", "from tpf_server.cli import main; main()"]
 
 
+def environment() -> dict[str, str]:
+    """The environment of a server: nothing of this one's settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
+    return kept | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
 @contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """A server on a free port: its URL and its process, which is ended afterwards."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--port", "0"],
         cwd=folder,
-        env=environment | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=environment(),
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -3,6 +3,7 @@
 from flask import Response
 
 from annotations.terms import QuadPattern, Variable
+from tpf_server.errors import StoreError, UnreadyError
 from tpf_server.web.responses import answer
 from tpf_server.web.site import Site
 
@@ -18,13 +19,16 @@ def ready(site: Site) -> Response:
     """Every store can be asked.
 
     Raises:
-        StoreError: a store cannot.
+        UnreadyError: a store cannot.
     """
-    for dataset in site.datasets.values():
-        if dataset.static is not None:
-            dataset.static.count(_ANY)
-        if dataset.live is not None:
-            dataset.live.snapshot(site.clock.now())
+    for name, dataset in site.datasets.items():
+        try:
+            if dataset.static is not None:
+                dataset.static.count(_ANY)
+            if dataset.live is not None:
+                dataset.live.snapshot(site.clock.now())
+        except StoreError as error:
+            raise UnreadyError(f"dataset {name}: {error}") from None
     return _uncached("ready\n")
 
 

@@ -1,0 +1,142 @@
+"""What supervisors see of a running server: readiness, metrics, its log, its end."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+from click.testing import CliRunner
+
+from tests.support.running_server import STOP_SECONDS, TOKEN, RunningServer
+from tests.support.served import Served
+from tests.support.stores import CREATED
+from tests.tpf_server.conftest import STATIC
+from tests.tpf_server.test_cli import COMMAND, environment
+from tpf_server.cli import main
+from tpf_server.store.indexing import index_files
+
+LINE = "<http://example.org/a> <http://example.org/p> <x:o> .\n"
+BODY = b'<x:s> <x:p> "1" .\n'
+
+
+@contextmanager
+def logged(folder: Path, *arguments: str) -> Iterator[tuple[str, Path]]:
+    """A server whose standard error is a file."""
+    log = folder / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [*COMMAND, *arguments, "--port", "0"], cwd=folder, env=environment(), stderr=file
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while not (ready := re.search(r"tpf-server: (http://\S+)", log.read_text())):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield ready[1], log
+    finally:
+        process.terminate()
+        process.wait(STOP_SECONDS)
+
+
+def test_the_access_log_has_a_line_per_request(tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text(LINE)
+    with logged(tmp_path, "a.nt", "--access-log") as (url, log):
+        requests.get(f"{url}a?page=0", timeout=30)
+        requests.head(f"{url}a", timeout=30)
+    lines = [line for line in log.read_text().splitlines() if "readyz" not in line]
+    assert sum('"GET /a HTTP/1.1" 400' in line for line in lines) == 1
+    assert sum('"HEAD /a HTTP/1.1" 200' in line for line in lines) == 1
+
+
+def test_metrics_are_summed_over_the_workers(tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text(LINE)
+    with RunningServer(tmp_path, '[datasets.a]\nsource = "a.nt"\n', "--workers", "2") as server:
+        for _ in range(20):
+            # Another connection each time, perhaps to another worker.
+            assert requests.get(f"{server.url}a", timeout=30).status_code == 200
+        assert requests.get(f"{server.url}nothing", timeout=30).status_code == 404
+        for _ in range(5):
+            text = requests.get(f"{server.url}metrics", timeout=30).text
+            assert 'tpf_requests_total{method="GET",status="404"} 1.0' in text
+            count = re.search(r'tpf_requests_total{method="GET",status="200"} (\d+)', text)
+            # The first one asked whether the server is ready.
+            assert count is not None
+            assert int(count[1]) >= 20
+            assert re.search(r"^tpf_request_seconds_bucket", text, re.MULTILINE)
+
+
+def test_requests_under_way_are_finished_before_the_end(tmp_path: Path) -> None:
+    with RunningServer(tmp_path, "[datasets.trains]\nlive = true\n") as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+            connection.sendall(
+                b"POST /trains/facts?expiration=2999-01-01T00:00:00Z HTTP/1.1\r\nHost: x\r\n"
+                b"Authorization: Bearer %b\r\nContent-Type: text/turtle\r\n"
+                b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (TOKEN.encode(), len(BODY))
+            )
+            # Now it is under way: the application reads the body.
+            assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            connection.sendall(BODY[:5])
+            server.process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + 30
+            while _accepts(server.port):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert server.process.poll() is None
+            connection.sendall(BODY[5:])
+            assert connection.recv(4096).startswith(b"HTTP/1.1 201 ")
+        assert server.process.wait(STOP_SECONDS) == 0
+    with RunningServer(tmp_path, "[datasets.trains]\nlive = true\n") as server:
+        assert BODY in requests.get(f"{server.url}trains.nt", timeout=30).content
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_server_whose_stores_do_not_answer_is_not_ready(tmp_path: Path) -> None:
+    with Served(tmp_path, STATIC) as served:
+        assert served.get("readyz").status_code == 200
+        assert served.dataset.static is not None
+        served.dataset.static.close()
+        response = served.get("readyz")
+        assert response.status_code == 503
+        assert "trains" in response.json()["detail"]
+        assert response.headers["Cache-Control"] == "no-store"
+        # The process lives.
+        assert served.get("healthz").status_code == 200
+
+
+@pytest.mark.parametrize("damage", ["cut short", "altered", "half-written"])
+def test_a_damaged_store_is_refused_at_the_start_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    source, store = tmp_path / "a.nt", tmp_path / "a.store"
+    source.write_text(LINE * 3)
+    index_files([source], store, created=CREATED)
+    monkeypatch.chdir(tmp_path)
+    if damage == "half-written":
+        (store / "manifest.json").unlink()
+        damaged = store
+    else:
+        damaged = max(store.glob("*/*.npy"), key=lambda file: file.stat().st_size)
+        data = damaged.read_bytes()
+        written = damaged.stat().st_mtime_ns
+        damaged.write_bytes(data[:-1] if damage == "cut short" else data[:-1] + b"\xff")
+        # A file system may not tell two instants apart that are this close.
+        os.utime(damaged, ns=(written + 10**9, written + 10**9))
+    result = CliRunner().invoke(main, ["a.store"])
+    assert result.exit_code == 1
+    assert damaged.name in result.output
+    assert "Traceback" not in result.output
+    assert len(result.output.splitlines()) == 1
