@@ -291,6 +291,23 @@ def test_a_change_of_static_data_is_seen_at_once():
     assert rows(query) == []
 
 
+def test_instances_see_changes_of_the_static_data_of_their_constants():
+    engine = Engine()
+    text = "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?b <urn:near> <urn:n%d> }"
+    queries = [engine.register(text % number) for number in range(4)]
+    assert len({id(each.plan) for each in queries}) == 2
+    near = [("<urn:n0>", "<urn:near>", f"<urn:n{number}>") for number in range(4)]
+    for present, change in (
+        ((), lambda: None),
+        ((1, 2), lambda: engine.add([near[1], near[2]])),
+        ((2, 3), lambda: (engine.add([near[3]]), engine.remove([near[1]]))),
+        ((3,), queries[2].close),
+    ):
+        change()
+        engine.push("urn:s", triple(5), engine.arrivals)
+        assert [n for n, query in enumerate(queries) if rows(query)] == list(present)
+
+
 def test_by_difference_a_change_of_static_data_changes_the_result():
     engine = Engine()
     text = "SELECT ?a ?c { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } ?b <urn:q> ?c }"
