@@ -131,3 +131,25 @@ def test_an_integer_of_nothing_has_no_text(number: int) -> None:
     dictionary = InliningDictionary()
     with pytest.raises(KeyError):
         dictionary.decode(number)
+
+
+def test_constructions_that_differ_in_a_constant_share_a_plan() -> None:
+    """Each makes its own triples, whether the constant is in the stream or in the static data."""
+    for pattern in (
+        "{ STREAM <urn:s> [NOW] { <urn:a%d> <urn:p> ?b } ?b <urn:q> ?c }",
+        "{ STREAM <urn:s> [NOW] { ?a <urn:p> ?b } ?a <urn:q> <urn:c%d> }",
+    ):
+        engine = Engine()
+        graph = engine.static.memory()
+        graph.add([(Term("<urn:b>"), Term("<urn:q>"), Term("<urn:c0>"))])
+        graph.add((Term(f"<urn:a{i}>"), Term("<urn:q>"), Term(f"<urn:c{i}>")) for i in range(3))
+        queries = [
+            engine.register(f"CONSTRUCT {{ <urn:k> <urn:x> ?b }} WHERE {pattern % i}")
+            for i in range(3)
+        ]
+        assert len({id(query.plan) for query in queries}) == 2
+        for i in range(3):
+            engine.push("<urn:s>", (f"<urn:a{i}>", "<urn:p>", "<urn:b>"), 3)
+        row = ("<urn:k>", "<urn:x>", "<urn:b>")
+        for i, query in enumerate(queries, 1):
+            assert [(each.sequence, each.rows) for each in query.results] == [(i, (row,))]
