@@ -38,11 +38,14 @@ _STATUSES = {
     405: ("Method not allowed", "The Allow header says which methods are."),
     406: ("Not acceptable", "None of the formats that the client accepts can be made."),
     410: ("Snapshot expired", "The page is no longer kept; start again at the first one."),
+    411: ("Length required", "The body does not say how long it is."),
     413: ("Body too large", "The body is over the server's limit."),
     415: ("Unsupported media type", "The body is in no format of RDF that the server reads."),
     422: ("Facts refused", "A fact has no label, has ended or overlaps another; nothing changed."),
+    503: ("Busy", "Too many bodies are arriving; Retry-After says when to try again."),
 }
-_READ, _PUBLISH = (304, 400, 404, 406, 410), (400, 401, 403, 413, 415, 422)
+_READ = (304, 400, 404, 406, 410)
+_PUBLISH = (400, 401, 403, 411, 413, 415, 422, 503)
 # The library keeps the address of the document in a global variable.
 _one_at_a_time = threading.Lock()
 

@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from datetime import timedelta
+from pathlib import Path
 from urllib.parse import quote, unquote
 
 import pytest
@@ -174,6 +175,20 @@ def test_a_page_past_the_end_is_empty_with_previous(served: Served) -> None:
     assert page.objects(HYDRA + "previous") == [BASE + "trains?page=3"]
 
 
+def test_a_larger_page_by_limit_up_to_the_servers(tmp_path: Path) -> None:
+    rows = [quad(f"s{number}", "p", "o") for number in range(30)]
+    sizes = {"page_size": 3, "max_page_size": 20}
+    with Served(tmp_path, rows, settings=sizes) as served:
+        for limit, size in ((1, 1), (7, 7), (20, 20), (21, 20), (10**9, 20)):
+            page = served.page(f"trains?limit={limit}")
+            assert (len(page.data), page.objects(HYDRA + "itemsPerPage")) == (size, [str(size)])
+            assert page.objects(HYDRA + "next") == [f"{BASE}trains?limit={size}&page=2"]
+            assert page.total == 30
+        assert served.page("trains").objects(TMP + "maximum") == ["20", "50"]
+        for nonsense in ("0", "-1", "x", "", "1e3"):
+            assert served.get(f"trains?limit={nonsense}").status_code == 400
+
+
 @pytest.mark.parametrize("page", ["0", "abc", "-1", ""])
 def test_page_0_and_abc_are_400(served: Served, page: str) -> None:
     assert served.get(f"trains?page={page}").status_code == 400
@@ -223,10 +238,17 @@ def test_formats_are_parsed_by_rdflib_too(served: Served, suffix: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # rdflib warns of its own parsers
         dataset.parse(data=response.content, format=names[suffix])
-    subject = rdflib.URIRef("http://example.org/t1")
-    predicate = rdflib.URIRef("http://example.org/delay")
-    (found,) = {value for _, _, value, _ in dataset.quads((subject, predicate, None, None))}
-    assert found == rdflib.Literal('5 "min"\n')
+        seen = parse(dataset.serialize(format="nquads").encode(), "application/n-quads")
+    expected = {*STATIC, quad("t1", "delay", '"5 \\"min\\"\\n"')}
+    metadata = f"<{BASE}trains.{suffix}?limit=100#metadata>"
+    ours = parse(response.content, FORMATS[suffix])
+    assert len(seen) == len(ours)
+    if suffix in ("ttl", "nt"):
+        assert {row.graph for row in seen} == {""}
+        assert {row.triple for row in expected} <= {shown(row).triple for row in seen}
+    else:
+        assert {shown(row) for row in seen if row.graph != metadata} == expected
+        assert {row.graph for row in seen} == {row.graph for row in expected} | {metadata}
 
 
 def test_negotiation_honours_q_values_and_says_vary(served: Served) -> None:
