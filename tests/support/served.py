@@ -91,7 +91,8 @@ class Served:
         start: datetime = NOON,
     ) -> None:
         self.clock = ManualClock(start)
-        self.settings = Settings(base_url=BASE, **{"publish_token": TOKEN, **(settings or {})})
+        own = {"base_url": BASE, "publish_token": TOKEN}
+        self.settings = Settings(**{**own, **(settings or {})})
         self.live: IndexedLiveStore | None = None
         if live:
             self.live = open_live_store(folder / "live.sqlite", keeping or LiveSettings())

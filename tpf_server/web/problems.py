@@ -15,6 +15,7 @@ from tpf_server.fragments.metadata import integer
 from tpf_server.fragments.negotiation import Chosen
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import Settings
+from tpf_server.web.addresses import base_of
 from tpf_server.web.documents import rdf_answer
 from tpf_server.web.html import render
 from tpf_server.web.responses import answer, json_answer
@@ -50,7 +51,8 @@ class Problems:
         accepted = parse_accept_header(request.headers.get("Accept") or "*/*", MIMEAccept)
         kind = accepted.best_match(_OFFERS, PROBLEM)
         if kind == "text/html":
-            response = answer(self._html(problem), "text/html; charset=utf-8", status)
+            page = self._html(problem, base_of(request.environ, self._settings))
+            response = answer(page, "text/html; charset=utf-8", status)
         elif kind in _RDF and kind != "application/json":
             response = rdf_answer(_triples(status, title, detail), _RDF[kind], status)
         else:
@@ -60,12 +62,12 @@ class Problems:
         response.headers["Vary"] = "Accept"
         return response
 
-    def _html(self, problem: Mapping[str, object]) -> str:
+    def _html(self, problem: Mapping[str, object], base: str) -> str:
         return render(
             "problem.html",
             title=f"{problem['title']} – {self._settings.title}",
             site_title=self._settings.title,
-            base=self._settings.base,
+            base=base,
             problem=problem,
         )
 

@@ -57,12 +57,30 @@ def test_compression_can_be_off(tmp_path: Path) -> None:
         assert "Content-Encoding" not in headers
 
 
+def test_the_url_that_clients_see_is_a_setting(tmp_path: Path) -> None:
+    base = "https://data.test/ld/"
+    with Served(tmp_path, STATIC, settings={"base_url": base[:-1]}) as served:
+        text = served.get("trains?page=1", "application/n-quads").text
+        assert f"<{base}trains?page=1#metadata>" in text
+        assert f'"{base}trains{{?subject,' in text
+        assert f"<{base}.well-known/genid/trains/" in text
+        assert "127.0.0.1" not in text
+        for path in ("trains", "", "nothing"):
+            response = served.get(path, "text/html")
+            assert f"<{base}api-doc>" in response.headers["Link"]
+            assert f'href="{base}' in response.text
+
+
 def test_a_trusted_proxy_says_how_clients_know_us(tmp_path: Path) -> None:
     with Served(tmp_path, STATIC, settings={"trust_forwarded": True}) as served:
         forwarded = {"X_Forwarded_Host": "data.test", "X_Forwarded_Proto": "https"}
         text = served.get("trains", "application/n-quads", **forwarded).text
         assert "<https://data.test/trains#metadata>" in text
         assert BASE not in text
+        for path in ("trains", "", "nothing"):
+            response = served.get(path, "text/html", **forwarded)
+            assert 'href="https://data.test/"' in response.text
+            assert "https://data.test/api-doc" in response.headers["Link"]
         for bad in ("evil.test/x", "a b", '"', "x\\y"):
             text = served.get("trains", "application/n-quads", X_Forwarded_Host=bad).text
             assert f"<{BASE}trains#metadata>" in text

@@ -70,6 +70,39 @@ def test_repeated_variables_are_honoured_in_live_facts(served: Served) -> None:
     assert page.data == [quad("t2", "same", "t2")]
 
 
+SYNTAXES = {
+    "<http://example.org/o>": ["http://example.org/o", "<http://example.org/o>", "ex:o"],
+    '"x"': ['"x"', '"x"^^http://www.w3.org/2001/XMLSchema#string'],
+    '"x"@en': ['"x"@en', '"x"@EN'],
+    '"42"^^<http://www.w3.org/2001/XMLSchema#integer>': [
+        '"42"^^http://www.w3.org/2001/XMLSchema#integer',
+        '"42"^^<http://www.w3.org/2001/XMLSchema#integer>',
+        '"42"^^xsd:integer',
+    ],
+    '"say \\"hi\\" \\\\ a+b%20c&d=e#f\\n"': ['"say "hi" \\ a+b%20c&d=e#f\n"'],
+    '"🚂"': ['"🚂"'],
+    "<http://example.org/\u00e9?a=b&c#d>": ["http://example.org/\u00e9?a=b&c#d"],
+    '<<( <http://example.org/s> <http://example.org/p> "1" )>>': [
+        '<<( <http://example.org/s> <http://example.org/p> "1" )>>',
+        '<<ex:s ex:p "1">>',
+    ],
+}
+
+
+def test_all_term_syntaxes(tmp_path: Path) -> None:
+    rows = [quad("s", "p", term) for term in SYNTAXES]
+    prefixes = {"ex": "http://example.org/", "xsd": "http://www.w3.org/2001/XMLSchema#"}
+    with Served(tmp_path, rows, settings={"prefixes": prefixes}) as served:
+        for nothing in ("trains", "trains?object=", "trains?object=?v", "trains?object=%3Fv"):
+            assert served.page(nothing).total == len(SYNTAXES)
+        for term, texts in SYNTAXES.items():
+            for text in texts:
+                # All that can be encoded, and only what must be.
+                for safe in ("", ":/?@!$'()*,;"):
+                    page = served.page(f"trains?object={quote(text, safe=safe)}")
+                    assert [row.object for row in page.data] == [term], text
+
+
 @pytest.mark.parametrize("parameter", ["_:b", "nonsense", '"open'])
 def test_malformed_terms_are_400_and_quote_the_term(served: Served, parameter: str) -> None:
     response = served.get(f"trains?subject={quote(parameter)}")
@@ -482,17 +515,27 @@ def test_an_unknown_path_is_404_by_any_method(served: Served, method: str) -> No
         assert served.request(method, path).status_code == 404
 
 
-def test_forged_host_and_forwarded_headers_change_nothing(served: Served) -> None:
-    honest = served.get("trains?page=1").text
+@pytest.mark.parametrize(
+    "path", ["trains?page=1", "", "api-doc", "nothing", "trains?at=2015-12-08T11:00:00Z"]
+)
+@pytest.mark.parametrize("accept", ["*/*", "text/html", "application/n-quads"])
+def test_forged_host_and_forwarded_headers_change_nothing(
+    served: Served, path: str, accept: str
+) -> None:
+    honest = served.get(path, accept)
     forged = served.get(
-        "trains?page=1",
+        path,
+        accept,
         Host="evil.test",
         Forwarded="host=evil.test;proto=https",
         X_Forwarded_Host="evil.test",
         X_Forwarded_Proto="https",
         X_Forwarded_Prefix="/evil",
+        X_Forwarded_For="10.0.0.1",
+        X_Original_URL="/evil",
     )
-    assert forged.text == honest
+    assert forged.content == honest.content
+    assert forged.headers == honest.headers
 
 
 def test_the_index_lists_the_datasets(served: Served) -> None:
