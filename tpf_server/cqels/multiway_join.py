@@ -24,7 +24,8 @@ from tpf_client.dataflow.node import Node
 from tpf_server.cqels.row_index import Columns, RowBag, Statistics, columns_text, compiled
 
 Condition = Callable[[Solution], bool]
-# A route is changed only for a clear gain, because making one costs.
+# A route is changed only for a clear gain, and only if the next look says the same, because making
+# one costs and what is measured is a sample.
 _GAIN: Final = 1.5
 _LOOPS: Final = 16
 """Python nests at most 20 loops in a function; then another one begins inside."""
@@ -52,6 +53,7 @@ class JoinInput:
         route: takes a row and how many copies came (positive) or went (negative). Rows must be in
             `bag` before they are routed, and out of it before they are routed as gone.
         order: the inputs in the order in which `route` visits them.
+        candidate: another order that was better when routes were last looked at.
         size: how many rows there are; must cost nothing.
         recent: gives some rows, where rows come all the time those that came last.
         seldom: whether rows come or go so seldom that their route, and the indexes that it needs,
@@ -73,6 +75,7 @@ class JoinInput:
         self.takes_expired = True
         self.route: Callable[[Solution, int], None] = _unbuilt
         self.order: tuple[int, ...] = ()
+        self.candidate: tuple[int, ...] = ()
         self.wanted: list[tuple[int, Columns]] = []
         self.size = size
         self.recent = recent
@@ -147,10 +150,12 @@ class MultiwayJoin(Node):
             if each.seldom:
                 continue
             order = self._best_order(place, costs)
-            if order != each.order and self._clearly_better(place, order, each.order, costs):
+            better = order != each.order and self._clearly_better(place, order, each.order, costs)
+            if better and order == each.candidate:
                 self._reroute(place, order)
                 self.rerouted += 1
                 changed = True
+            each.candidate = order if better else ()
         return changed
 
     def explain(self) -> list[dict[str, Any]]:
