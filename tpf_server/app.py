@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from flask import Flask
 
 from annotations.clock import Clock, SystemClock
-from tpf_server.datasets import open_datasets
+from tpf_server.datasets import DatasetOpener
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.reloading import Made, Reloading
 from tpf_server.settings import Configuration, Settings
@@ -61,13 +61,14 @@ class _Worker:
 
     def __init__(self) -> None:
         self._clock = SystemClock()
+        self._opener = DatasetOpener()
         self._metrics = Metrics()
         self._service: ContinuousService | None = None
 
     def make(self, configuration: Configuration) -> Made:
         """The application of some settings, with stores of its own."""
         settings = configuration.server
-        datasets = open_datasets(configuration)
+        datasets = self._opener.open(configuration)
         app = create_app(
             settings, datasets, self._clock, metrics=self._metrics, service=self._service
         )

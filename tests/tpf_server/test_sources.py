@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores import CREATED
-from tpf_server.datasets import open_one
+from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import CorruptStoreError, StoreError
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 from tpf_server.sources import check_sources
@@ -51,7 +51,7 @@ def test_it_takes_nothing_that_opens_stores(store: Path) -> None:
 
 def test_live_facts_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = configuration(tmp_path, live=True)
-    open_one(wanted.datasets[0], wanted.server).close()
+    DatasetOpener().open_one(wanted.datasets[0], wanted.server).close()
 
     def read(*_: object) -> None:
         raise AssertionError("the log is read")

@@ -41,6 +41,8 @@ class Dataset:
 
     def close(self) -> None:
         """Close both stores."""
+        if self.overlap is not None:
+            self.overlap.close()
         for store in (self.static, self.live):
             if store is not None:
                 store.close()

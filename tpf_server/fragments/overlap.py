@@ -28,7 +28,8 @@ class Overlap:
         self._live = live
         self._predicates: dict[Term, bool] = {}
         self._quads: dict[Quad, None] = {}
-        live.watch(self._is_static_predicate, self._see)
+        self.close = live.watch(self._is_static_predicate, self._see)
+        """Watch no more."""
 
     def _is_static_predicate(self, predicate: Term) -> bool:
         known = self._predicates.get(predicate)

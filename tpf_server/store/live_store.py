@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
+from typing import Self
 
 from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact
@@ -62,7 +63,7 @@ class IndexedLiveStore:
         self._settings = settings
         self._publishing = threading.Lock()
         self._lock = threading.Lock()
-        self._closed = False
+        self._holders = 1
         self._retire_from = 0
         self._watchers: list[tuple[Callable[[Term], bool], Callable[[Sequence[Quad]], None]]] = []
         self._cleaner = Cleaner(log, settings)
@@ -78,7 +79,7 @@ class IndexedLiveStore:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         with self._lock:
-            if self._closed:
+            if not self._holders:
                 raise StoreClosedError("the live store has been closed")
             yield
 
@@ -108,7 +109,7 @@ class IndexedLiveStore:
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
-    ) -> None:
+    ) -> Callable[[], None]:
         """Call `seen` with the quads of the facts that are there, and of those that come.
 
         It may be called with a quad more than once, and from any thread; it must not call the
@@ -117,12 +118,23 @@ class IndexedLiveStore:
         Args:
             predicates: only facts with these predicates are of interest.
             seen: what to call, with many quads at once.
+
+        Returns:
+            what to call when `seen` is not to be called any more.
         """
+        watcher = (predicates, seen)
+
+        def end() -> None:
+            with self._lock:
+                if watcher in self._watchers:
+                    self._watchers.remove(watcher)
+
         with self._reading():
-            self._watchers.append((predicates, seen))
             rows = self._index.rows_with(predicates)
             for first in range(0, len(rows), _SEEN_AT_ONCE):
                 seen(self._index.quads(rows[first : first + _SEEN_AT_ONCE]))
+            self._watchers.append(watcher)
+        return end
 
     def _tell(self, record: Record) -> None:
         for predicates, seen in self._watchers:
@@ -290,12 +302,23 @@ class IndexedLiveStore:
                 self._unwatched.grown(self._index.rows.live_rows)
         return receipt
 
+    def share(self) -> Self:
+        """The same store for one more holder, who closes it as well.
+
+        Raises:
+            StoreClosedError: it has been closed.
+        """
+        with self._reading():
+            self._holders += 1
+        return self
+
     def close(self) -> None:
-        """Let go of the log. Whoever still reads gets a `StoreClosedError`."""
+        """Let go of the log, if nobody else holds the store. Then it raises `StoreClosedError`."""
         with self._publishing, self._lock:
-            if not self._closed:
-                self._closed = True
-                self._log.close()
+            if self._holders:
+                self._holders -= 1
+                if not self._holders:
+                    self._log.close()
 
 
 def _instant(micros: int) -> datetime | None:

@@ -114,7 +114,7 @@ class LiveStore(Protocol):
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
-    ) -> None:
+    ) -> Callable[[], None]:
         """Call `seen` with the quads of the facts that are there, and of those that come.
 
         It may be called with a quad more than once, and from any thread; it must not call the
@@ -123,6 +123,9 @@ class LiveStore(Protocol):
         Args:
             predicates: only facts with these predicates are of interest.
             seen: what to call, with many quads at once.
+
+        Returns:
+            what to call when `seen` is not to be called any more.
         """
 
     def close(self) -> None:

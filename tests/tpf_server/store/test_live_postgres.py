@@ -14,7 +14,7 @@ from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
 from tests.support.peers import POSTGRES
 from tests.support.postgres import Address, PostgresServer
-from tpf_server.datasets import open_one
+from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import StoreError
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live_store import IndexedLiveStore
@@ -247,7 +247,7 @@ def test_a_dataset_keeps_its_facts_in_a_database(address: Address, tmp_path: Pat
     server = Settings(data_dir=str(tmp_path / "data"))
     trains = DatasetSettings(name=f"trains-{address.name}", live=address.place)
     for number in range(2):
-        dataset = open_one(trains, server)
+        dataset = DatasetOpener().open_one(trains, server)
         assert dataset.live is not None
         assert dataset.live.count(ALL, dataset.live.snapshot(START)) == 5 * number
         dataset.live.publish(batch("a", number), START)
