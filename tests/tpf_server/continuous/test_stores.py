@@ -1,0 +1,100 @@
+"""Static data from stores that the loaders wrote, the way Spark writes them."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from annotations.clock import ManualClock
+from annotations.terms import Term
+from loaders.rdf.build import load_rdf_spark
+from tpf_server.continuous.assembly import continuous_service, static_graphs
+from tpf_server.continuous.cli import app
+from tpf_server.cqels.elements import Element
+from tpf_server.datasets import DatasetOpener
+from tpf_server.settings import Configuration, DatasetSettings, Settings
+
+NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
+ROOMS = "<urn:hall> <urn:near> <urn:cafe> .\n<urn:cafe> <urn:near> <urn:hall> .\n"
+PEOPLE = '<urn:ann> <urn:name> "Ann" .\n<urn:bob> <urn:name> "Bob"@en .\n'
+TEXT = """SELECT ?name ?next {{ STREAM <s> [NOW] {{ ?who <urn:at> ?room }}
+?who <urn:name> ?name . GRAPH <{rooms}> {{ ?room <urn:near> ?next }} }}"""
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Path:
+    for name, text in (("rooms", ROOMS), ("people", PEOPLE)):
+        write(tmp_path, name, text)
+    return tmp_path
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    file = folder / f"{name}.nt"
+    file.write_text(text)
+    load_rdf_spark([file], folder / f"{name}.store", None, created=NOON)
+
+
+def test_the_command_reads_stores_as_files(stores: Path) -> None:
+    (stores / "stream.tsv").write_text(
+        "1\t<urn:ann>\t<urn:at>\t<urn:hall>\n2\t<urn:bob>\t<urn:at>\t<urn:cafe>\n"
+        "3\t<urn:eve>\t<urn:at>\t<urn:hall>\n"
+    )
+    outputs = []
+    for kind in ("store", "nt"):
+        result = CliRunner().invoke(
+            app,
+            [
+                "run", TEXT.format(rooms="http://g/"),
+                "--static", str(stores / f"people.{kind}"),
+                "--graph", f"http://g/={stores / f'rooms.{kind}'}",
+                "--stream", f"http://localhost/s={stores / 'stream.tsv'}",
+            ],
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        outputs.append(result.output.splitlines())
+    assert outputs[0] == ['1\t0\t"Ann" <urn:cafe>', '2\t0\t"Bob"@en <urn:hall>']
+    assert outputs[1] == outputs[0]
+
+
+def test_queries_of_a_server_see_its_datasets(stores: Path) -> None:
+    """All of them as the default graph, and each by its URL; and those that take their place."""
+    configuration = Configuration(
+        Settings(base_url="http://server.test/", data_dir=str(stores), stream_time="elements"),
+        tuple(
+            DatasetSettings(name=name, source=str(stores / f"{name}.store"), live=False)
+            for name in ("rooms", "people")
+        ),
+    )
+    opened = DatasetOpener().open(configuration)
+    service = continuous_service(configuration.server, opened, ManualClock(NOON))
+    log = service.register(TEXT.format(rooms="http://server.test/rooms")).log
+    everything = "SELECT ?o { STREAM <s> [NOW] { ?who <urn:at> ?room } ?room <urn:near> ?o }"
+    merged = service.register(everything).log
+    elsewhere = everything.replace(
+        "?room <urn:near> ?o", "GRAPH <http://server.test/people> { ?room <urn:near> ?o }"
+    )
+    nothing = service.register(elsewhere).log
+
+    def push(at: int, who: str, room: str) -> None:
+        triple = (Term(f"<urn:{who}>"), Term("<urn:at>"), Term(f"<urn:{room}>"))
+        service.push("s", [Element(at, (triple,), 1)])
+
+    push(1, "ann", "hall")
+    write(stores, "rooms", "<urn:hall> <urn:near> <urn:roof> .\n")
+    anew = DatasetOpener().open(configuration)
+    service.exchange_static(static_graphs(configuration.server, anew))
+    for dataset in opened:
+        dataset.close()
+    push(2, "bob", "hall")
+    push(3, "bob", "cafe")
+    for found, expected in (
+        (log, [('"Ann"', "<urn:cafe>"), ('"Bob"@en', "<urn:roof>")]),
+        (merged, [("<urn:cafe>",), ("<urn:roof>",)]),
+        (nothing, []),
+    ):
+        emissions = found.read(found.oldest - 1, 0.0) or []
+        assert [row for _, each in emissions for row in each.rows] == expected
+    service.close()
+    for dataset in anew:
+        dataset.close()
