@@ -6,11 +6,13 @@ challenge asks for (the best first; ties by cell, so that the order is total).
 
 import csv
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, NamedTuple
+
+import pyarrow as pa
 
 STREAM = "http://localhost/Taxi"
 VOCABULARY = "http://example.org/taxi#"
@@ -97,3 +99,35 @@ def read_trips(path: Path, count: int | None = None) -> Iterator[Trip]:
             )
             numbers = [Decimal(row[place]) for place in (6, 7, 8, 9, 11, 14)]
             yield Trip(int(dropoff.timestamp() * 1000), f'"{row[0]}"', pickup, dropoff, *numbers)
+
+
+_INSTANT = pa.timestamp("us", "UTC")
+_DEGREES = pa.decimal128(9, 6)
+_DOLLARS = pa.decimal128(9, 2)
+_COLUMNS = pa.schema(
+    zip(
+        FIELDS,
+        (pa.string(), _INSTANT, _INSTANT, *[_DEGREES] * 4, _DOLLARS, _DOLLARS),
+        strict=True,
+    )
+)
+
+
+class Batch(NamedTuple):
+    """Trips as columns: what `RecordFeed.push_batch` takes."""
+
+    subjects: pa.Array
+    values: pa.RecordBatch
+    timestamps: pa.Array
+
+
+def batches(trips: Sequence[Trip], size: int) -> Iterator[Batch]:
+    """Trips in batches; their subjects are their numbers."""
+    for first in range(0, len(trips), size):
+        some = trips[first : first + size]
+        rows = [dict(zip(FIELDS, trip[1:], strict=True)) for trip in some]
+        yield Batch(
+            pa.array(range(first, first + len(some))),
+            pa.RecordBatch.from_pylist(rows, _COLUMNS),
+            pa.array([trip.at for trip in some]),
+        )

@@ -162,7 +162,7 @@ class _Texts(dict[TermId, Term]):
             return Term(f'"{_text_of_decimal(identifier)}{_DECIMAL}')
         if tag == DATE_TIME:
             instant = _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
-            return Term(f'"{instant:%Y-%m-%dT%H:%M:%S}Z{_DATE_TIME}')
+            return Term(f'"{instant.replace(tzinfo=None).isoformat()}Z{_DATE_TIME}')
         if tag == SERIAL:
             rest = identifier >> TAG_BITS
             prefix = self._prefixes[rest & ((1 << _PREFIX_BITS) - 1)]

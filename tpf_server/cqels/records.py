@@ -5,38 +5,21 @@ them, and which of the values, is found out once for all, and only those values 
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from decimal import Context, Decimal
-from typing import TYPE_CHECKING, Any, Final
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
-from annotations.terms import Term
+import pyarrow as pa
+
 from tpf_client.dataflow.changes import TermId
-from tpf_server.cqels.dictionary import (
-    DATE_TIME,
-    DECIMAL,
-    INTEGER,
-    MOST_INTEGER,
-    MOST_SCALE,
-    MOST_UNSCALED,
-    SCALE_BITS,
-    TAG_BITS,
-    InliningDictionary,
-    inline_instant,
-    inline_integer,
-)
 from tpf_server.cqels.errors import ElementError
+from tpf_server.cqels.record_columns import encoded_column, milliseconds_of
+from tpf_server.cqels.record_values import Value, column_encoder, inlined_value, term_text
 from tpf_server.cqels.row_index import compiled
-from tpf_server.cqels.timestamps import EPOCH
 from tpf_server.cqels.windows.window_input import WindowInput
 
 if TYPE_CHECKING:
     from tpf_server.cqels.engine import Engine
     from tpf_server.cqels.streams import Stream
-
-# No number that is inlined has as many digits.
-_EXACT: Final = Context(prec=100)
-_XSD = "http://www.w3.org/2001/XMLSchema#"
-Value = str | int | Decimal | datetime
 
 
 class RecordFeed:
@@ -67,6 +50,7 @@ class RecordFeed:
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._version = -1
         self._takers: list[WindowInput] | None = None
+        self._deliverer: tuple[int, Callable[..., int]] | None = None
         self._take: Callable[[TermId, Sequence[Value], int], None] = _unprepared
 
     def push(self, subject: str | int, values: Sequence[Value], timestamp: int) -> None:
@@ -94,6 +78,7 @@ class RecordFeed:
         else:
             number = self._dictionary.serial(self._code, subject)
         if self._takers is None or engine.reorders or stream.counting:
+            self._check(len(values))
             triples = [
                 (number, predicate, self.value(value))
                 for predicate, value in zip(self._predicates, values, strict=True)
@@ -102,8 +87,95 @@ class RecordFeed:
             return
         self._take(number, values, timestamp)
 
+    def push_batch(self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array) -> None:
+        """Many records arrive, one after the other, as if each were pushed by itself.
+
+        Args:
+            subjects: their numbers, or IRIs and blank nodes as terms.
+            values: a column for each predicate, in their order: terms (N-Triples), integers,
+                decimals, or instants with a time zone.
+            timestamps: milliseconds since 1970, or instants with a time zone.
+
+        Raises:
+            ElementError: a value is missing or cannot be a term, or the columns do not fit. Then
+                nothing of the batch has arrived.
+        """
+        self._check(values.num_columns)
+        if not len(subjects) == values.num_rows == len(timestamps):
+            raise ElementError(
+                f"{len(subjects)} subjects, {values.num_rows} rows of values and "
+                f"{len(timestamps)} timestamps"
+            )
+        if not values.num_rows:
+            return
+        times = milliseconds_of(timestamps)
+        latest = max(times)
+        if self._engine.time is None or latest > self._engine.time:
+            self._dictionary.now = latest
+        columns = [
+            encoded_column(name, column, self.value, self._encode)
+            for name, column in zip(values.schema.names, values.columns, strict=True)
+        ]
+        # The subject comes last, so that its place, -1, is the place in this list too.
+        columns.append(self._subjects(subjects))
+        done = 0
+        while done < len(times):
+            done += self._deliver([each[done:] for each in columns], times[done:])
+
+    def _subjects(self, subjects: pa.Array) -> list[TermId]:
+        if not pa.types.is_integer(subjects.type) or subjects.null_count:
+            return encoded_column("the subject", subjects, self._encode, self._encode)
+        numbers = subjects.to_pylist()
+        if self._code is None:
+            return [self._encode(f"<{self._prefix}{number}>") for number in numbers]
+        serial, code = self._dictionary.serial, self._code
+        return [serial(code, number) for number in numbers]
+
+    def _deliver(self, columns: Sequence[Sequence[TermId]], times: Sequence[int]) -> int:
+        """Records arrive as long as the same windows take them; returns how many did."""
+        engine, stream = self._engine, self._stream
+        shape = stream.shape(self._predicates)
+        if shape is None or engine.reorders or stream.counting:
+            *values, subjects = columns
+            for subject, at, *objects in zip(subjects, times, *values, strict=True):
+                triples = zip(repeat(subject), self._predicates, objects)
+                engine.arrive(stream, list(triples), at)
+            return len(times)
+        if self._deliverer is None or self._deliverer[0] != stream.version:
+            takers = [taker for taker, _ in shape]
+            self._deliverer = stream.version, self._deliverer_to(takers)
+        version, deliver = self._deliverer
+        rows = [zip(*[columns[place] for place in places], strict=True) for _, places in shape]
+        return deliver(columns[-1], times, rows, version)
+
+    def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
+        """The loop over records whose rows these windows take."""
+        names = {
+            "begin": self._engine.begin_record,
+            "end": self._engine.end_arrival,
+            "stream": self._stream,
+        }
+        for number, taker in enumerate(takers):
+            names[f"arrive{number}"] = taker.arrive_star
+        numbers = range(len(takers))
+        lines = [
+            "def deliver(subjects, times, rows, version):",
+            "    done = 0",
+            f"    for subject, at, {''.join(f'row{number}, ' for number in numbers)}"
+            "in zip(subjects, times, *rows):",
+            "        done += 1",
+            f"        if begin(stream, at, {len(self._predicates)}):",
+            *(f"            arrive{number}(at, subject, row{number})" for number in numbers),
+            "            end()",
+            "            if stream.version != version:",
+            "                break",
+            "    return done",
+        ]
+        return compiled("\n".join(lines), "deliver", names)
+
     def _prepare(self, values: Sequence[Value]) -> None:
         """Find out who takes which values, and make the code for values that look like these."""
+        self._check(len(values))
         self._version = self._stream.version
         shape = self._stream.shape(self._predicates)
         if shape is None:
@@ -116,13 +188,13 @@ class RecordFeed:
             "begin": self._engine.begin_record,
             "end": self._engine.end_arrival,
             "stream": self._stream,
-            "wrong": self._wrong,
+            "check": self._check,
         }
         width = len(self._predicates)
         lines = [
             "def take(subject, values, at):",
             f"    if len(values) != {width}:",
-            "        raise wrong(values)",
+            "        check(len(values))",
         ]
         # Every value is looked at before anything changes.
         for place in sorted({place for places in columns for place in places if place >= 0}):
@@ -136,100 +208,15 @@ class RecordFeed:
         lines.append("        end()")
         self._take = compiled("\n".join(lines), "take", names)
 
-    def _wrong(self, values: Sequence[Value]) -> ElementError:
-        return ElementError(f"{len(values)} values for {len(self._predicates)} predicates")
+    def _check(self, columns: int) -> None:
+        if columns != len(self._predicates):
+            raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
 
     def value(self, value: Value) -> TermId:
         """The integer of a value."""
-        encoder = _ENCODERS.get(type(value))
-        if encoder is None:
-            return self._encode(value)  # type: ignore[arg-type]
-        found = encoder(value)
-        return self._encode(_text(value)) if found is None else found
+        found = inlined_value(value)
+        return self._encode(term_text(value)) if found is None else found
 
 
 def _unprepared(_subject: TermId, _values: Sequence[Value], _at: int) -> None:
     raise AssertionError("nobody said yet who takes which values")
-
-
-def column_encoder(
-    target: str, example: Value, dictionary: InliningDictionary, names: dict[str, Any]
-) -> list[str]:
-    """Statements that encode `v`, fast where it looks like an example.
-
-    Args:
-        target: the name of the result.
-        example: another value of the same column.
-        dictionary: the integers of terms.
-        names: takes up what the statements refer to; `value` encodes whatever there is.
-    """
-    careful = f"        {target} = value(v)"
-    kind = type(example)
-    if kind is int:
-        inside = f"type(v) is int and {-MOST_INTEGER} < v < {MOST_INTEGER}"
-        return [f"    {target} = v << {TAG_BITS} | {INTEGER} if {inside} else value(v)"]
-    if kind is str:
-        names["known"] = dictionary.known
-        return [f"    {target} = type(v) is str and known(v) or value(v)"]
-    if isinstance(example, datetime):
-        names.update(datetime=datetime, epoch=EPOCH)
-        return [
-            "    d = v - epoch if type(v) is datetime and v.tzinfo is not None else None",
-            "    if d is None or d.microseconds:",
-            careful,
-            "    else:",
-            "        seconds = d.days * 86400 + d.seconds",
-            f"        {target} = seconds * 1000000 << {TAG_BITS} | {DATE_TIME}",
-        ]
-    scale = -int(example.as_tuple().exponent) if isinstance(example, Decimal) else -1
-    if not 0 <= scale <= MOST_SCALE:
-        return [f"    {target} = value(v)"]
-    names["Decimal"] = Decimal
-    names[f"alike{scale}"] = Decimal((0, (1,), -scale)).same_quantum
-    names[f"power{scale}"] = Decimal(10**scale)
-    names["times"] = _EXACT.multiply
-    tag = scale << TAG_BITS | DECIMAL
-    return [
-        # Nought may have a sign, which its integer has not.
-        f"    if type(v) is Decimal and alike{scale}(v) and (v or not v.is_signed()):",
-        f"        n = times(v, power{scale}).__trunc__()",
-        f"        {target} = n << {SCALE_BITS + TAG_BITS} | {tag}",
-        f"        if not -{MOST_UNSCALED} < n < {MOST_UNSCALED}:",
-        f"    {careful}",
-        "    else:",
-        careful,
-    ]
-
-
-def _decimal(value: Decimal) -> TermId | None:
-    text = str(value)
-    whole, _, fraction = text.partition(".")
-    if len(text) > 17 or "E" in text or not (whole and text.isascii() and whole[-1].isdigit()):
-        return None
-    unscaled = int(whole + fraction)
-    if not unscaled and text[0] == "-":
-        return None
-    return ((unscaled << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
-
-
-def _instant(value: datetime) -> TermId | None:
-    if value.tzinfo is None:
-        raise ElementError(f"without a time zone: {value}")
-    return inline_instant(value)
-
-
-def _text(value: Value) -> Term:
-    if isinstance(value, datetime):
-        text = f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
-        return Term(f'"{text}Z"^^<{_XSD}dateTime>')
-    kind = "integer" if isinstance(value, int) else "decimal"
-    return Term(
-        f'"{value:f}"^^<{_XSD}{kind}>' if kind == "decimal" else f'"{value}"^^<{_XSD}{kind}>'
-    )
-
-
-_ENCODERS: dict[type, Callable[[Any], TermId | None]] = {
-    int: inline_integer,
-    Decimal: _decimal,
-    datetime: _instant,
-}

@@ -15,6 +15,7 @@ from experiments.taxi_queries import (
     PREDICATES,
     STREAM,
     SUBJECTS,
+    batches,
     frequent_routes,
     profitable_areas,
     read_trips,
@@ -89,6 +90,20 @@ def play(text, trips):
     for number, trip in enumerate(trips):
         feed.push(number, trip[1:], trip.at)
     return [Counter(map(values, emissions.get(n, ()))) for n in range(1, len(trips) + 1)]
+
+
+@pytest.mark.parametrize("query", [frequent_routes, profitable_areas])
+def test_trips_in_batches_are_the_same_trips(trips, query):
+    some = trips if ALL else trips[:1500]
+    engine = Engine(semantics=PAPER)
+    emissions = {}
+    engine.register(query(10), lambda each: emissions.__setitem__(each.sequence, each.rows))
+    feed = engine.record_feed(STREAM, PREDICATES, SUBJECTS)
+    for batch in batches(some, 400):
+        feed.push_batch(*batch)
+    batched = [Counter(map(values, emissions.get(n, ()))) for n in range(1, len(some) + 1)]
+    assert batched == play(query(10), some)
+    assert sum(map(bool, batched)) > 20
 
 
 def windows(trips, derived, width):
