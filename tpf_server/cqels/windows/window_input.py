@@ -46,12 +46,13 @@ class WindowInput:
         recent: some rows that came lately, to measure with.
         arrive_row: takes the row of a single triple: its timestamp (or number, see `arrive`) and
             its row.
+        expire: lets go what the window at an instant (or at the number of the last triple) lacks.
         arrive_star: takes an element that holds the whole star of its subject: its timestamp, the
             subject and the row.
     """
 
     arrive_row: Callable[[int, Solution], None]
-    _leave: Callable[[int], None]
+    expire: Callable[[int], None]
     arrive_star: Callable[[int, TermId, Solution], None]
 
     def __init__(self, window: Window, key: PatternKey, number: int) -> None:
@@ -80,6 +81,7 @@ class WindowInput:
             self.matcher = StarMatcher(key)
             self._star = StarContent(self.matcher, self._changed)
             self.arrive_star = self._star_sink(self._star)
+            self.expire = self._expire_star
 
     def connect(self, consumer: Consumer) -> None:
         """Let a join hear of rows."""
@@ -186,9 +188,14 @@ class WindowInput:
         lines = ["def arrive_row(at, row):", "    window.used = True"]
         lines += [f"    {line}" for line in come]
         self.arrive_row = compiled("\n".join(lines), "arrive_row", names)
-        lines = ["def leave(first):", "    count = -1", "    while log and log[0][0] < first:"]
-        lines += [f"        {line}" for line in go]
-        self._leave = compiled("\n".join(lines), "leave", names)
+        first = f"now - {self._width}"
+        if self.by_count:
+            first = f"now - {self.by_count - 1}"
+        elif self._slide is not None:
+            first = f"now // {self._slide} * {self._slide} - {self._width}"
+        lines = ["def expire(now):", f"    first = {first}", "    count = -1"]
+        lines += ["    while log and log[0][0] < first:", *(f"        {line}" for line in go)]
+        self.expire = compiled("\n".join(lines), "expire", names)
 
     def _star_sink(self, star: StarContent) -> Callable[[int, TermId, Solution], None]:
         enter, remember, log = self._enter, self.recent.append, self._log.append
@@ -245,20 +252,12 @@ class WindowInput:
 
     # -------------------------------------------------------------------------------- time
 
-    def expire(self, now: int) -> None:
-        """Let go what the window at `now` (a time, or the number of the last triple) lacks."""
-        if not self.keeps_log:
-            return
-        if self.by_count:
-            first = now - self.by_count + 1
-        elif self._slide is not None:
-            first = now // self._slide * self._slide - self._width
-        else:
-            first = now - self._width
+    def _expire_star(self, now: int) -> None:
         star = self._star
-        if star is None:
-            self._leave(first)
-            return
+        assert star is not None
+        first = now - self._width
+        if self._slide is not None:
+            first = now // self._slide * self._slide - self._width
         log, live, leavers = self._log, star.live, self._leavers
         bag = None if self._bag is None or self._bag.idle else self._bag
         while log and log[0][0] < first:
