@@ -14,6 +14,7 @@ import io
 import select
 import socket
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from typing import Any
 
@@ -95,16 +96,17 @@ class LoopbackAdapter(HTTPAdapter):
         url = request.url or ""
         _, _, host_and_path = url.partition("://")
         host, slash, path = host_and_path.partition("/")
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=_SECONDS)
-        connection.putrequest(method, slash + path, skip_host=True, skip_accept_encoding=True)
-        headers = {"Host": host, **request.headers}
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        connection.endheaders()
-        _send_body(connection, request.body)
-        answer = connection.getresponse()
-        body = answer.read()
-        connection.close()
+        with closing(HTTPConnection("127.0.0.1", self._port, timeout=_SECONDS)) as connection:
+            connection.putrequest(method, slash + path, skip_host=True, skip_accept_encoding=True)
+            headers = {"Host": host, **request.headers}
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            # A server that has had enough answers, and reads no more.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                _send_body(connection, request.body)
+            answer = connection.getresponse()
+            body = answer.read()
         raw = HTTPResponse(
             body=io.BytesIO(body),
             headers=HTTPHeaderDict(answer.getheaders()),

@@ -196,7 +196,7 @@ def test_a_body_that_is_too_long_or_of_no_length_is_refused_unread(
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/n-quads"},
         )
         assert chunked.status_code == 411
-        assert sent < 1_000_000
+        assert sent < 50_000_000  # what buffers on the way hold
         assert served.post(b" " * 1001, IN_A_MINUTE).status_code == 413
         assert served.post(LINE, IN_A_MINUTE).status_code == 201
 
