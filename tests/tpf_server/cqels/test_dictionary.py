@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.terms import Term
-from tpf_server.cqels.dictionary import INTEGER, TAG, InliningDictionary
+from tpf_server.cqels.dictionary import DECIMAL, INTEGER, TAG, InliningDictionary
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
@@ -45,6 +45,8 @@ def test_every_term_comes_back(many):
     assert [dictionary.encode(term) for term in many] == numbers
     assert len(set(numbers)) == len(set(many))
     assert 0 not in numbers
+    for number in numbers:
+        assert number.bit_length() <= (103 if number & TAG == DECIMAL else 63)
 
 
 def test_small_values_need_no_table():
