@@ -6,6 +6,7 @@ subjects, in this graph (and, where it is given, with this object) carries this 
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 from annotations.instants import instant_term
@@ -15,6 +16,8 @@ from annotations.terms import DEFAULT_GRAPH, Quad, Term, Triple
 from tpf_server.fragments.view import Rows
 
 _Spot: TypeAlias = tuple[Term, Term, Term]
+# Many labels share their instants.
+_instant_term = lru_cache(maxsize=4096)(instant_term)
 
 
 def label_triples(page: Rows, vocabulary: Vocabulary) -> list[Triple]:
@@ -64,10 +67,10 @@ def _node(
     vocabulary: Vocabulary,
 ) -> Iterator[Triple]:
     if label.start is None:
-        yield Triple(node, vocabulary.expiration, instant_term(label.end))
+        yield Triple(node, vocabulary.expiration, _instant_term(label.end))
     else:
-        yield Triple(node, vocabulary.initial, instant_term(label.start))
-        yield Triple(node, vocabulary.final, instant_term(label.end))
+        yield Triple(node, vocabulary.initial, _instant_term(label.start))
+        yield Triple(node, vocabulary.final, _instant_term(label.end))
     yield Triple(node, vocabulary["predicate"], predicate)
     says_subject = vocabulary["subject"]
     for subject in subjects:

@@ -206,14 +206,15 @@ class _PartFacts:
         self.part = part
         self._live = live
         self._snapshot = snapshot
-        self._filtered: list[Fact] | None = None
+        self._known: Sequence[Fact] | None = None
+        """All of them, once they have been looked at."""
         if part.residual is None:
             self.count = live.count(part.facts, snapshot)
         else:
             # Few facts repeat a term, and the store finds those alone; which positions agree is
             # looked at here.
-            self._filtered = [fact for fact in self._all() if part.residual(fact)]
-            self.count = len(self._filtered)
+            self._known = [fact for fact in self._all() if part.residual(fact)]
+            self.count = len(self._known)
 
     def _all(self) -> Iterable[Fact]:
         offset = 0
@@ -225,21 +226,24 @@ class _PartFacts:
             offset += _CHUNK
 
     def facts(self, offset: int, limit: int) -> Sequence[Fact]:
-        if self._filtered is not None:
-            return self._filtered[offset : offset + limit]
-        return self._live.facts(self.part.facts, self._snapshot, offset, limit)
+        if self._known is not None:
+            return self._known[offset : offset + limit]
+        facts = self._live.facts(self.part.facts, self._snapshot, offset, limit)
+        if len(facts) == self.count:
+            self._known = facts
+        return facts
 
     def carries(self, kind: Labelling) -> bool:
-        if self._filtered is not None:
-            return any(fact.label and fact.label.labelling == kind for fact in self._filtered)
+        if self._known is not None:
+            return any(fact.label and fact.label.labelling == kind for fact in self._known)
         wanted = self.part.facts.labelling
         if wanted is not None:
             return wanted == kind and self.count > 0
         return self._live.count(self.part.facts._replace(labelling=kind), self._snapshot) > 0
 
     def earliest_end(self) -> datetime | None:
-        if self._filtered is not None:
-            return min((fact.label.end for fact in self._filtered if fact.label), default=None)
+        if self._known is not None:
+            return min((fact.label.end for fact in self._known if fact.label), default=None)
         return self._live.earliest_end(self.part.facts, self._snapshot)
 
 
