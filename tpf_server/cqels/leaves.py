@@ -12,7 +12,8 @@ from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.delivery import wanted_variables
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.errors import UnsupportedContinuousQueryError
-from tpf_server.cqels.multiway_join import JoinCondition, JoinInput, MultiwayJoin
+from tpf_server.cqels.join_input import JoinCondition, JoinInput
+from tpf_server.cqels.multiway_join import MultiwayJoin
 from tpf_server.cqels.occurrences import basic_graph_patterns, counts_whole_rows, occurrences
 from tpf_server.cqels.parser import ContinuousQuery, WindowClause
 from tpf_server.cqels.row_index import RowBag

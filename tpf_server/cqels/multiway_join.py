@@ -15,85 +15,20 @@ Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); pap
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.node import Node
-from tpf_server.cqels.row_index import Columns, RowBag, Statistics, columns_text, compiled
+from tpf_server.cqels.join_input import JoinCondition, JoinInput
+from tpf_server.cqels.route_costs import RouteCosts
+from tpf_server.cqels.row_index import columns_text, compiled
 
-Condition = Callable[[Solution], bool]
 # A route is changed only for a clear gain, and only if the next look says the same, because making
 # one costs and what is measured is a sample.
 _GAIN: Final = 1.5
 _LOOPS: Final = 16
 """Python nests at most 20 loops in a function; then another one begins inside."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinCondition:
-    """A condition on a joined row.
-
-    Args:
-        variables: what it needs.
-        check: takes the values of exactly these variables, in this order.
-    """
-
-    variables: tuple[Variable, ...]
-    check: Condition
-
-
-class JoinInput:
-    """One input of a join: its variables, its rows, and the route of rows that arrive at it.
-
-    Attributes:
-        label: what it is, for people.
-        takes_expired: whether rows that go must be routed too.
-        route: takes a row and how many copies came (positive) or went (negative). Rows must be in
-            `bag` before they are routed, and out of it before they are routed as gone.
-        order: the inputs in the order in which `route` visits them.
-        candidate: another order that was better when routes were last looked at.
-        size: how many rows there are; must cost nothing.
-        recent: gives some rows, where rows come all the time those that came last.
-        seldom: whether rows come or go so seldom that their route, and the indexes that it needs,
-            are made when a row does, and given back afterwards.
-    """
-
-    def __init__(
-        self,
-        label: str,
-        variables: Schema,
-        bag: Callable[[], RowBag],
-        size: Callable[[], int],
-        recent: Callable[[], Sequence[Solution]] = tuple,
-        *,
-        seldom: bool = False,
-    ) -> None:
-        self.label = label
-        self.variables = variables
-        self.takes_expired = True
-        self.route: Callable[[Solution, int], None] = _unbuilt
-        self.order: tuple[int, ...] = ()
-        self.candidate: tuple[int, ...] = ()
-        self.wanted: list[tuple[int, Columns]] = []
-        self.size = size
-        self.recent = recent
-        self.seldom = seldom
-        self._bag = bag
-
-    @property
-    def bag(self) -> RowBag:
-        """The rows that are there."""
-        return self._bag()
-
-    def hold(self) -> None:
-        """Have rows kept from now on, because a route may come to probe them."""
-        self._bag()
-
-
-def _unbuilt(_row: Solution, _count: int) -> None:
-    raise AssertionError("rows arrived before the join was started")
 
 
 class MultiwayJoin(Node):
@@ -123,7 +58,7 @@ class MultiwayJoin(Node):
 
     def start(self) -> None:
         """Make the first routes; to be called when all sinks are connected."""
-        costs = _Costs(self.inputs)
+        costs = RouteCosts(self.inputs)
         for place, each in enumerate(self.inputs):
             if len(self.inputs) > 1:
                 each.hold()
@@ -145,7 +80,7 @@ class MultiwayJoin(Node):
                 self._rest(place)
         if len(self.inputs) < 3:
             return changed
-        costs = _Costs(self.inputs)
+        costs = RouteCosts(self.inputs)
         for place, each in enumerate(self.inputs):
             if each.seldom:
                 continue
@@ -160,7 +95,7 @@ class MultiwayJoin(Node):
 
     def explain(self) -> list[dict[str, Any]]:
         """The inputs with their present cardinalities and routes."""
-        costs = _Costs(self.inputs)
+        costs = RouteCosts(self.inputs)
         return [
             {
                 "input": each.label,
@@ -176,7 +111,7 @@ class MultiwayJoin(Node):
 
     # ------------------------------------------------------------------------------- order
 
-    def _best_order(self, start: int, costs: "_Costs") -> tuple[int, ...]:
+    def _best_order(self, start: int, costs: RouteCosts) -> tuple[int, ...]:
         rest = [place for place in range(len(self.inputs)) if place != start]
         route = [start]
         while rest:
@@ -186,7 +121,7 @@ class MultiwayJoin(Node):
         return tuple(route[1:])
 
     def _clearly_better(
-        self, start: int, new: tuple[int, ...], old: tuple[int, ...], costs: "_Costs"
+        self, start: int, new: tuple[int, ...], old: tuple[int, ...], costs: RouteCosts
     ) -> bool:
         for step, (one, other) in enumerate(zip(new, old, strict=True)):
             if one != other:
@@ -211,7 +146,7 @@ class MultiwayJoin(Node):
 
         def route(row: Solution, count: int) -> None:
             if all(size() for size in others):
-                self._reroute(start, self._best_order(start, _Costs(self.inputs)))
+                self._reroute(start, self._best_order(start, RouteCosts(self.inputs)))
                 each.route(row, count)
 
         each.route = route
@@ -258,7 +193,7 @@ class MultiwayJoin(Node):
         leave = "return"
         for step, place in enumerate(order):
             other = self.inputs[place]
-            columns = _bound_columns(other, set(numbers))
+            columns = other.columns_of(numbers)
             rest = other.bag.rest(columns)
             each.wanted.append((place, columns))
             names[f"get{step}"] = other.bag.want(columns).get
@@ -288,49 +223,3 @@ class MultiwayJoin(Node):
         lines.append(f"{indent}emit(({values}), {' * '.join(copies)})")
         lines += reversed(inner)
         return compiled("\n".join(lines), "route", names)
-
-
-class _Costs:
-    """What the next step of a route costs, by the rows as they are now."""
-
-    def __init__(self, inputs: Sequence[JoinInput]) -> None:
-        self._inputs = inputs
-        self._statistics: dict[tuple[int, Columns], Statistics] = {}
-        self._recent: dict[int, Sequence[Solution]] = {}
-
-    def of(self, route: Sequence[int], place: int) -> tuple[bool, float, int]:
-        """What comes next, at `place`, costs a row that took this route.
-
-        Returns:
-            Whether it is a cross product, the expected partners of a row, and all rows.
-        """
-        each = self._inputs[place]
-        size = each.size()
-        columns = _bound_columns(each, {n for at in route for n in self._inputs[at].variables})
-        if not columns or not size:
-            return not columns, size, size
-        statistics = self._statistics.get((place, columns))
-        if statistics is None:
-            statistics = self._statistics[place, columns] = each.bag.statistics(columns, size)
-        keys = self._keys(route, [each.variables[column] for column in columns])
-        if keys:
-            return False, statistics.partners(keys), size
-        return False, size / statistics.distinct, size
-
-    def _keys(self, route: Sequence[int], names: Sequence[Variable]) -> Sequence[Any]:
-        """Values of these variables, from some rows of the first input that has them all."""
-        for place in route:
-            variables = self._inputs[place].variables
-            if all(name in variables for name in names):
-                if place not in self._recent:
-                    self._recent[place] = self._inputs[place].recent()
-                sample = self._recent[place]
-                at = [variables.index(name) for name in names]
-                if len(at) == 1:
-                    return [row[at[0]] for row in sample]
-                return [tuple([row[p] for p in at]) for row in sample]
-        return ()
-
-
-def _bound_columns(each: JoinInput, bound: set[Variable]) -> Columns:
-    return tuple(place for place, name in enumerate(each.variables) if name in bound)

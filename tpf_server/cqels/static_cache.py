@@ -11,7 +11,7 @@ from typing import Final
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution, TermDictionary, TermId
-from tpf_server.cqels.multiway_join import JoinCondition, JoinInput
+from tpf_server.cqels.join_input import JoinCondition, JoinInput
 from tpf_server.cqels.row_index import RowBag
 from tpf_server.cqels.static_bgp import evaluate
 from tpf_server.cqels.static_data import Dataset
