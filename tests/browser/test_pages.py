@@ -115,7 +115,7 @@ def test_pages_ask_nobody_else_and_complain_about_nothing(
 
 
 @CHROMIUM.needed
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("path", PAGES)
 def test_nothing_is_wider_than_the_screen(
     server: RunningServer, browser: Browser, path: str, width: int
