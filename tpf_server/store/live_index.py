@@ -5,7 +5,7 @@ the store holds a lock around it.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import NamedTuple
@@ -29,7 +29,7 @@ NAMED = -2
 _WORK, _WORK_AT_LEAST = 4, 64
 """How many entries are looked at again with a batch: per entry of it, and at least."""
 _COLUMNS = ("subject_of", "predicate_of", "graph_of", "kind_of")
-_new_quad = tuple.__new__
+_new_tuple = tuple.__new__
 _KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
 
 
@@ -304,30 +304,27 @@ class FactIndex:
                 found.setdefault(self.rows.slot[row], set()).add(row)
         return found
 
-    def quad(self, row: int) -> Quad:
-        """The quad of the fact that a row holds."""
-        rows, slot = self.rows, self.rows.slot[row]
-        text = rows.terms.text
-        return Quad(
-            Term(text(rows.subject_of[slot])),
-            Term(text(rows.predicate_of[slot])),
-            Term(text(rows.object[row])),
-            Term(text(rows.graph_of[slot])),
+    def quads(self, rows: Sequence[int]) -> list[Quad]:
+        """The quads of the facts that rows hold: for many at once, without a frame for each."""
+        columns, texts = self.rows, self.rows.terms.texts
+        slots = list(map(columns.slot.__getitem__, rows))
+        terms = (
+            texts(map(columns.subject_of.__getitem__, slots)),
+            texts(map(columns.predicate_of.__getitem__, slots)),
+            texts(map(columns.object.__getitem__, rows)),
+            texts(map(columns.graph_of.__getitem__, slots)),
         )
+        return list(map(_new_tuple, repeat(Quad), zip(*terms, strict=True)))
 
-    def quads(self, rows: npt.NDArray[np.int32]) -> list[Quad]:
-        """The quads of the facts that rows hold: for many at once."""
-        columns = self.rows
-        slots = columns.numpy("slot")[rows]
-        numbers = [columns.numpy(name)[slots] for name in ("subject_of", "predicate_of")]
-        numbers += [columns.numpy("object")[rows], columns.numpy("graph_of")[slots]]
-        texts = [columns.terms.texts(column.tolist()) for column in numbers]
-        # What `Quad._make` does, without a Python frame per quad.
-        return list(map(_new_quad, repeat(Quad), zip(*texts, strict=True)))
+    def facts(self, rows: Sequence[int]) -> list[Fact]:
+        """The facts that rows hold."""
+        starts = map(self.rows.start.__getitem__, rows)
+        labels = map(label_of, starts, map(self.rows.end.__getitem__, rows))
+        return list(map(_new_tuple, repeat(Fact), zip(self.quads(rows), labels, strict=True)))
 
     def fact(self, row: int) -> Fact:
         """The fact that a row holds."""
-        return Fact(self.quad(row), label_of(self.rows.start[row], self.rows.end[row]))
+        return self.facts((row,))[0]
 
 
 @lru_cache(maxsize=65536)

@@ -85,7 +85,7 @@ class Reader:
         rows: Sequence[int]
         if _has_instants(pattern):
             rows = self._labelled(pattern, snapshot).valid[offset : offset + limit].tolist()
-            return [self._index.fact(row) for row in rows]
+            return self._index.facts(rows)
         numbers = self._many(pattern)
         if numbers is None:
             ordered = sorted(self._rows(pattern, snapshot), key=self._index.rows.slot.__getitem__)
@@ -96,7 +96,7 @@ class Reader:
                 rows = self._answer(numbers, snapshot)[offset : offset + limit].tolist()
             else:
                 rows = view.page(snapshot, touched, offset, limit)
-        return [self._index.fact(row) for row in rows]
+        return self._index.facts(rows)
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """The earliest end of the matching facts that are valid, or FOREVER."""

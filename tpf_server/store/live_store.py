@@ -130,7 +130,7 @@ class IndexedLiveStore:
                     self._watchers.remove(watcher)
 
         with self._reading():
-            rows = self._index.rows_with(predicates)
+            rows = self._index.rows_with(predicates).tolist()
             for first in range(0, len(rows), _SEEN_AT_ONCE):
                 seen(self._index.quads(rows[first : first + _SEEN_AT_ONCE]))
             self._watchers.append(watcher)
