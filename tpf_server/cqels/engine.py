@@ -96,9 +96,12 @@ class Engine(TickEngine):
         registered = RegisteredQuery(
             name, query, callback, Results(self.limits.backlog), self._close_query
         )
-        if into is not None:
-            self._feeds.add(registered, self.stream(into).name, self.queries)
         policy = semantics or self.semantics
+        if into is not None:
+            if policy.relation == "rstream":
+                # Each element that it makes would be an arrival at which it emits everything.
+                raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")
+            self._feeds.add(registered, self.stream(into).name, self.queries)
         self.dictionary.now = None
         try:
             self._plans.add(registered, policy, alone=into is not None)

@@ -22,7 +22,7 @@ from tpf_server.cqels.errors import (
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
-from tpf_server.cqels.semantics import PAPER, PAPER_DSTREAM, SEMANTICS
+from tpf_server.cqels.semantics import PAPER, PAPER_DSTREAM, PAPER_RSTREAM, SEMANTICS
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 PAIRS = "SELECT ?a ?c { STREAM <urn:s> [RANGE 4ms] { ?a <urn:p> ?b } STREAM <urn:s> [NOW] { ?c <urn:p> ?b } }"  # noqa: E501
@@ -272,6 +272,9 @@ def test_a_query_cannot_feed_itself():
         engine.register(second, into="urn:s")
     with pytest.raises(UnsupportedContinuousQueryError):
         engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }", into="urn:u")
+    # What it makes would be an arrival, at which it would make everything again.
+    with pytest.raises(UnsupportedContinuousQueryError, match="paper-rstream cannot feed"):
+        engine.register(first, into="urn:v", semantics=PAPER_RSTREAM)
 
 
 # ---------------------------------------------------------------------------- static data
