@@ -160,11 +160,12 @@ class _Specialised:
             lines += unpacked(writer.names[name], self._places[name], format_)
         results = []
         for expression in self._expressions:
-            result, tag, scale = writer.write(expression)
             if self._truth:
-                results.append(f"True if {result} else False")
+                results.append(f"True if {writer.write(expression)[0]} else False")
+            elif isinstance(expression, Call) and expression.name == "/":
+                results.append(writer.quotient_identifier(expression.arguments))
             else:
-                results.append(writer.identifier(result, tag, scale))
+                results.append(writer.identifier(*writer.write(expression)))
         lines += writer.lines
         whole = f"({', '.join(results)},)" if self._several else results[0]
         lines.append(f"    return {whole}")

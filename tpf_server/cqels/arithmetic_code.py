@@ -4,7 +4,7 @@ What a number means is known when the code is written: its tag, and for decimals
 are behind the point (see `dictionary`). So there are no values, only their unscaled integers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from annotations.terms import Term, Variable
@@ -118,9 +118,12 @@ class CodeWriter:
             raise UnsupportedFormatError
         return text, tag, format_ >> TAG_BITS if tag == DECIMAL else 0
 
-    def _keep(self, text: str) -> str:
+    def _fresh(self) -> str:
         self._temporaries += 1
-        name = f"t{self._temporaries}"
+        return f"t{self._temporaries}"
+
+    def _keep(self, text: str) -> str:
+        name = self._fresh()
         self.lines.append(f"    {name} = {text}")
         return name
 
@@ -129,9 +132,31 @@ class CodeWriter:
         if tag == BOOLEAN:
             return f"({1 << TAG_BITS | BOOLEAN} if {value} else {BOOLEAN})"
         value = self._keep(value)
+        places = self._keep(str(scale)) if scale else None
+        return self._packed(value, tag, places)
+
+    def quotient_identifier(self, operands: Sequence[Expression]) -> str:
+        """The text of the identifier of a quotient, most of which have few digits."""
+        values = [self.write(each) for each in operands]
+        (left, left_tag, left_scale), (right, right_tag, right_scale) = values
+        if left_scale < right_scale or not {left_tag, right_tag} <= {INTEGER, DECIMAL}:
+            return self.identifier(*self._call("/", values))
+        value, rest = self._fresh(), self._fresh()
+        before, self.lines = self.lines, []
+        whole, _, scale = self._quotient(left, left_scale, right, right_scale)
+        endless, self.lines = self.lines, before
+        self.lines += [
+            f"    {value}, {rest} = divmod({left}, {right}) if {right} else (0, 1)",
+            f"    if {rest}:",
+            *(f"    {line}" for line in endless),
+            f"        {value} = {whole}",
+        ]
+        places = self._keep(f"{scale} if {rest} else {left_scale - right_scale}")
+        return self._packed(value, DECIMAL, places)
+
+    def _packed(self, value: str, tag: int, places: str | None) -> str:
         most = MOST_INTEGER if tag == INTEGER else MOST_UNSCALED
-        if scale:
-            places = self._keep(str(scale))
+        if places is not None:
             self.lines += [
                 f"    if not {value} % 10:",
                 f"        {value}, {places} = without_zeros({value}, {places})",
@@ -139,7 +164,7 @@ class CodeWriter:
         self.lines += [f"    if not -{most} < {value} < {most}:", "        return slow(row)"]
         if tag == INTEGER:
             return f"{value} << {TAG_BITS} | {INTEGER}"
-        if not scale:
+        if places is None:
             return f"{value} << {_SHIFT} | {DECIMAL}"
         return f"({value} << {SCALE_BITS} | {places}) << {TAG_BITS} | {DECIMAL}"
 

@@ -52,9 +52,7 @@ class KeyedGroup(KeyedNode):
 
     def changed(self) -> Collection[Key]:
         """See `KeyedNode`."""
-        if not self.groups.touched:
-            return ()
-        return [key for key, _ in self.groups.drained()]
+        return self.groups.drained() if self.groups.touched else ()
 
     def all_keys(self) -> Iterable[Key]:
         """See `KeyedNode`."""
@@ -87,7 +85,9 @@ class EmittingGroup(Node):
         groups, shown = self.groups, self._shown
         if not groups.touched:
             return
-        for key, group in groups.drained():
+        for group in groups.touched:
+            key = group.key
+            assert key is not None
             count, group.fresh = group.fresh, 0
             now = (groups.row(group), count) if count and group.total > 0 else None
             before = shown.get(key)
@@ -100,6 +100,7 @@ class EmittingGroup(Node):
             else:
                 shown[key] = now
                 self.emit(*now)
+        groups.drained()
 
 
 def _anything(_key: Solution) -> bool:

@@ -152,19 +152,19 @@ class Groups:
 
         return push
 
-    def drained(self) -> list[tuple[Solution, GroupState]]:
-        """What was touched since this was last called; empty groups are forgotten."""
-        drained = []
+    def drained(self) -> list[Solution]:
+        """The keys of what was touched since this was last called; empty groups are forgotten."""
+        keys = []
         for group in self.touched:
             key = group.key
             assert key is not None, "nothing happens to groups that are not wanted"
             group.untouched = True
-            drained.append((key, group))
+            keys.append(key)
             # Without keys there is always one group.
             if not group.total and key:
                 del self.by_key[key]
         self.touched.clear()
-        return drained
+        return keys
 
 
 def _row_maker(whole: Sequence[bool]) -> Callable[[GroupState], Solution]:
