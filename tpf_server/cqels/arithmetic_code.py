@@ -259,12 +259,15 @@ def without_zeros(value: int, places: int) -> tuple[int, int]:
     """An unscaled decimal and its scale without zeros at its end."""
     if not value:
         return 0, 0
-    for step in (16, 8, 4, 2, 1):
-        if places >= step:
-            shorter, rest = divmod(value, 10**step)
-            if not rest:
-                value = shorter
+    # Amounts have one or two, quotients many.
+    if places > 4 and not value % _POWERS[4]:
+        for step in (16, 8, 4):
+            if places >= step and not value % _POWERS[step]:
+                value //= _POWERS[step]
                 places -= step
+    while places and not value % 10:
+        value //= 10
+        places -= 1
     return value, places
 
 
