@@ -137,6 +137,7 @@ def _watch_over_workers(settings: Settings, reload: Callable[[], None]) -> None:
         log_dictconfig=_LOGGING,
         websockets=False,
         workers_kill_timeout=_STOP_SECONDS,
+        respawn_failed_workers=True,
     )
     server.main_loop_interrupt = _Flag()
     reloads = _Flag()

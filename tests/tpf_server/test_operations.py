@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import requests
 from click.testing import CliRunner
@@ -102,6 +103,33 @@ def _accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text(LINE)
+    with RunningServer(tmp_path, '[datasets.a]\nsource = "a.nt"\n') as server:
+        (worker,) = _workers(server)
+        worker.kill()
+        deadline = time.monotonic() + 60
+        while True:
+            assert time.monotonic() < deadline
+            try:
+                if requests.get(f"{server.url}a", timeout=30).status_code == 200:
+                    break
+            except requests.ConnectionError:
+                time.sleep(0.05)
+        assert _workers(server) != [worker]
+        server.process.terminate()
+        assert server.process.wait(STOP_SECONDS) == 0
+
+
+def _workers(server: RunningServer) -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process(server.process.pid).children()
+        # Beside them runs what cleans up after processes.
+        if "spawn_main" in " ".join(child.cmdline())
+    ]
 
 
 def test_a_server_whose_stores_do_not_answer_is_not_ready(tmp_path: Path) -> None:
