@@ -141,7 +141,7 @@ def test_frequent_routes(trips, minutes, count):
     assert changes > 20
 
 
-@pytest.mark.parametrize(("minutes", "count"), [(6, 10_000), (30, 2000)])
+@pytest.mark.parametrize(("minutes", "count"), [(6, 5_000), (30, 2000)])
 def test_profitable_areas(trips, minutes, count):
     some = trips if ALL else trips[:count]
     derived = []
