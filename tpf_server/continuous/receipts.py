@@ -40,6 +40,10 @@ class Receipts:
         found = None if batch is None else self._kept.get((stream, batch))
         return None if found is None else replace(found, repeated=True)
 
+    def forget(self, stream: Term) -> None:
+        """A stream is gone, and with it its batches."""
+        self._kept = {key: receipt for key, receipt in self._kept.items() if key[0] != stream}
+
     def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
         """Remember what became of a batch."""
         if batch is None:

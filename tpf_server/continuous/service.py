@@ -131,6 +131,7 @@ class ContinuousService:
             if users:
                 raise StreamInUseError(f"{term} is read or made by {', '.join(users)}")
             self._streams.delete(term)
+            self._receipts.forget(term)
             self._keep()
 
     def streams(self) -> list[dict[str, Any]]:

@@ -566,12 +566,15 @@ def test_a_stream_in_use_is_not_deleted(site):
     assert site.push(element(2)).json()["accepted"] == 1
 
 
-def test_a_deleted_stream_forgets_what_waits_in_it():
+def test_a_deleted_stream_forgets_what_waits_in_it_and_what_came():
     site = Site(policies={"lateness": 1_000})
-    site.push(element(1))
+    for name in "st":
+        site.push(element(1), name=name, params={"batch": "b1"})
     assert site.session.delete(f"{ROOT}/streams/s", headers=TOKEN).status_code == 204
     site.push(element(10_000), name="t")
     assert site.session.get(f"{ROOT}/streams/s").status_code == 404
+    again = [site.push(element(1), name=name, params={"batch": "b1"}).json() for name in "st"]
+    assert [each["repeated"] for each in again] == [False, True]
 
 
 def test_the_name_of_a_stream_must_be_an_iri(site):
