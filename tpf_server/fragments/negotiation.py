@@ -6,13 +6,16 @@ equally, the server's preference decides; where nothing fits, the answer is 406.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
 
-from tpf_server.errors import NotAcceptableError
+from tpf_server.errors import NotAcceptableError, RequestError
 from tpf_server.fragments.writers.base import Writer
+
+LONGEST: Final = 4096
+"""Characters of a header that are read: it takes time, and what came of it is remembered."""
 
 
 class Chosen(NamedTuple):
@@ -45,7 +48,10 @@ class Negotiator:
 
         Raises:
             NotAcceptableError: the client accepts none of the formats.
+            RequestError: the header is longer than `LONGEST`.
         """
+        if header is not None and len(header) > LONGEST:
+            raise RequestError(f"Accept has more than {LONGEST} characters")
         chosen = self._cached(header or "*/*")
         if chosen is None:
             offered = ", ".join(self._offers)

@@ -6,17 +6,21 @@ from functools import lru_cache
 import brotli
 from werkzeug.http import parse_accept_header
 
+from tpf_server.fragments.negotiation import LONGEST
+
 # Below this many bytes the header fields outweigh what is saved.
 _SMALLEST = 860
 _GZIP_LEVEL, _BROTLI_QUALITY = 5, 4
 _GZIP_WINDOW = 31
 
 
-@lru_cache(maxsize=64)
 def chosen_encoding(accept: str) -> str | None:
     """The encoding that an ``Accept-Encoding`` header likes best; ``None``: as it is."""
-    if not accept:
-        return None
+    return _chosen(accept) if 0 < len(accept) <= LONGEST else None
+
+
+@lru_cache(maxsize=64)
+def _chosen(accept: str) -> str | None:
     accepted = parse_accept_header(accept)
     best = max(("br", "gzip"), key=lambda name: accepted[name])
     explicit = accepted[best] > 0 and accepted[best] >= (accepted["identity"] or 0)

@@ -26,7 +26,7 @@ _WELL_KNOWN = {
     "rdf": RDF, "rdfs": RDFS, "xsd": XSD, "foaf": FOAF, "void": VOID, "hydra": HYDRA, "sd": SD,
     "dcterms": DCTERMS, "tmp": TEMPORAL, "sp": SINGLETON,
 }  # fmt: skip
-_KEPT_CELLS = 4096
+_KEPT_CELLS, _SHORT = 4096, 512
 # Most IRIs: they mean the same in HTML and in a query string as they are.
 _AS_IT_IS = re.compile(r"[A-Za-z0-9._~:/@!$()*,;-]*")
 
@@ -48,10 +48,14 @@ class TermCells:
             key=lambda pair: -len(pair[0]),
         )
         self._all_namespaces = tuple(namespace for namespace, _ in self._namespaces)
-        self.cell = lru_cache(maxsize=_KEPT_CELLS)(self._cell)
+        self._kept_cell = lru_cache(maxsize=_KEPT_CELLS)(self._cell)
+
+    def cell(self, position: str, term: str) -> str:
+        """The content of a table's cell: the term, linked to what else it occurs in."""
+        # What comes again is short; long texts would fill the memory.
+        return (self._kept_cell if len(term) <= _SHORT else self._cell)(position, term)
 
     def _cell(self, position: str, term: str) -> str:
-        """The content of a table's cell: the term, linked to what else it occurs in."""
         if term == DEFAULT_GRAPH:
             return ""
         iri = term[1:-1]

@@ -12,7 +12,7 @@ from annotations.namespaces import HYDRA, RDF_TYPE
 from annotations.terms import Term, Triple, literal
 from tpf_server.errors import ServerError
 from tpf_server.fragments.metadata import integer
-from tpf_server.fragments.negotiation import Chosen
+from tpf_server.fragments.negotiation import LONGEST, Chosen
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import Settings
 from tpf_server.web.addresses import base_of
@@ -48,7 +48,9 @@ class Problems:
         self, status: int, title: str, detail: str, headers: Mapping[str, str], request: Request
     ) -> Response:
         problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-        accepted = parse_accept_header(request.headers.get("Accept") or "*/*", MIMEAccept)
+        header = request.headers.get("Accept", "")
+        wanted = header if 0 < len(header) <= LONGEST else "*/*"
+        accepted = parse_accept_header(wanted, MIMEAccept)
         kind = accepted.best_match(_OFFERS, PROBLEM)
         if kind == "text/html":
             page = self._html(problem, base_of(request.environ, self._settings))

@@ -303,6 +303,18 @@ def test_406_where_nothing_fits(served: Served, accept: str) -> None:
     assert served.get("trains", accept).status_code == 406
 
 
+def test_headers_are_read_up_to_a_length(served: Served) -> None:
+    """What comes of them is remembered, and a client could have it remember any amount."""
+    long = "text/html," * 400
+    assert served.get("trains", long).headers["Content-Type"].startswith("text/html")
+    for path in ("trains", ""):
+        response = served.get(path, long * 2)
+        assert response.status_code == 400
+        assert response.json()["detail"] == "Accept has more than 4096 characters"
+    response = served.get("trains", Accept_Encoding="gzip," * 1000)
+    assert "Content-Encoding" not in response.headers
+
+
 def test_freshness_ends_with_the_earliest_label(served: Served) -> None:
     served.publish((quad("t1", "delay", '"5"'), SOON))
     response = served.get("trains?predicate=http://example.org/delay")
