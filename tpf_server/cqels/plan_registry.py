@@ -69,9 +69,12 @@ class PlanRegistry:
         self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
         self._plan_of: dict[int, Plan] = {}
         self._templates: dict[object, list[tuple[Template, tuple[int, ...], Plan]]] = {}
+        self._alike: dict[object, Plan] = {}
 
     def add(self, registered: RegisteredQuery, policy: Semantics, *, alone: bool) -> None:
-        """Give a query a plan: where `alone` is not set, that of others if only constants differ.
+        """Give a query a plan: where `alone` is not set, that of others like it if there is one.
+
+        Others are like it if they say the same, or the same but for constants.
 
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
@@ -79,9 +82,17 @@ class PlanRegistry:
         # Who emits everything emits at every arrival, also that there is nothing: of one plan it
         # could not be told whose result has changed.
         alone = alone or policy.relation == "rstream" or not self._share
-        template = None if alone else template_of(registered.query)
-        if template is None:
+        if alone:
             self._new_plan(registered, registered.query, policy, frozenset())
+            return
+        same = (registered.query.query, registered.query.windows, policy)
+        alike = self._alike.get(same)
+        if alike is not None and alike.unused and not any(q.emitted for q in self.owners(alike)):
+            self._own(registered, alike, next(self._instances))
+            return
+        template = template_of(registered.query)
+        if template is None:
+            self._alike[same] = self._new_plan(registered, registered.query, policy, frozenset())
             return
         known = self._templates.setdefault((template.key, policy), [])
         for first, numbers, plan in known:
@@ -99,6 +110,7 @@ class PlanRegistry:
                 return
         plan = self._new_plan(registered, registered.query, policy, frozenset())
         known.append((template, (), plan))
+        self._alike[same] = plan
 
     def _new_plan(
         self,
@@ -136,8 +148,13 @@ class PlanRegistry:
     def _own(self, owner: RegisteredQuery, plan: Plan, number: int) -> None:
         owner.plan = plan
         owner.number = number
-        owner.maker = RowMaker(owner.query.query, plan.schema, self._dictionary)
-        self._owners[plan][number] = owner
+        owners = self._owners[plan]
+        if owners and not plan.lifted:
+            # They say the same, so what one gets all get.
+            owner.maker = next(iter(owners.values())).maker
+        else:
+            owner.maker = RowMaker(owner.query.query, plan.schema, self._dictionary)
+        owners[number] = owner
 
     def _add_instance(
         self, owner: RegisteredQuery, plan: Plan, template: Template, numbers: tuple[int, ...]
@@ -156,7 +173,8 @@ class PlanRegistry:
         owners.pop(registered.number, None)
         registered.plan = None
         if owners:
-            plan.drop_instance(registered.number)
+            if plan.lifted:
+                plan.drop_instance(registered.number)
             return
         plan.stop()
         for plans in (self.plans, self.holding, self.early):
@@ -168,6 +186,7 @@ class PlanRegistry:
                 deliveries.remove(plan.delivery)
         for known in self._templates.values():
             known[:] = [entry for entry in known if entry[2] is not plan]
+        self._alike = {key: each for key, each in self._alike.items() if each is not plan}
         for window, _ in plan.leaves.subscriptions:
             if not window.consumers:
                 self._windows.drop(window)
@@ -190,8 +209,9 @@ class PlanRegistry:
             solutions = plan.ordered(solutions)
             owners = self._owners[plan]
             if not plan.lifted:
-                for owner in tuple(owners.values()):
-                    yield owner, solutions, removed
+                for number, owner in tuple(owners.items()):
+                    if number in owners:
+                        yield owner, solutions, removed
                 continue
             column = plan.schema.index(INSTANCE)
             split: dict[int, list[tuple[Solution, int]]] = {}

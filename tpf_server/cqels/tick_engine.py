@@ -8,12 +8,10 @@ There is one thread and no clock: time is what the elements say, and what `advan
 """
 
 import re
-from collections.abc import Sequence
 from datetime import datetime
 
 from annotations.terms import Term
-from tpf_client.dataflow.changes import Solution
-from tpf_server.cqels.delivery import Emission
+from tpf_server.cqels.delivery import Emission, Row
 from tpf_server.cqels.errors import StreamNameError, UnknownStreamError, WindowLimitError
 from tpf_server.cqels.feeds import Feeds
 from tpf_server.cqels.housekeeping import Housekeeping
@@ -237,18 +235,20 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         plans.phase.inserting = False
 
     def _emit(self) -> None:
+        rows: tuple[Row, ...] = ()
+        made: object = None
         for owner, solutions, removed in self._plans.emissions():
-            self._emit_to(owner, solutions, removed)
+            if solutions is not made:
+                # Queries that say the same come one after the other, with the same solutions.
+                assert owner.maker is not None
+                rows, made = owner.maker.rows(solutions), solutions
+            self._emit_to(owner, rows, removed)
         fed, self._fed = self._fed, []
         for name, triples in fed:
             assert self.time is not None
             self._tick(self.streams[name], triples, self.time)
 
-    def _emit_to(
-        self, owner: RegisteredQuery, solutions: Sequence[tuple[Solution, int]], removed: bool
-    ) -> None:
-        assert owner.maker is not None
-        rows = owner.maker.rows(solutions)
+    def _emit_to(self, owner: RegisteredQuery, rows: tuple[Row, ...], removed: bool) -> None:
         owner.emitted += len(rows)
         owner.take(Emission(self.arrivals, self.time or 0, rows, removed))
         target = self._feeds.target(owner.name)

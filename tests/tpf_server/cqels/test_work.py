@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from annotations.terms import QuadPattern, Term, Variable
+from tpf_server.cqels.delivery import Emission
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.row_index import RowBag
 from tpf_server.cqels.static_bgp import evaluate
@@ -163,6 +164,43 @@ def test_a_route_goes_where_the_rows_of_a_cache_find_least() -> None:
         "RANGE",
         "near",
     ]
+
+
+ALIKE = (
+    _PREFIX + "SELECT ?who (COUNT(?mate) AS ?n) { STREAM <urn:s> [NOW] { ?who :at ?room }"
+    " OPTIONAL { STREAM <urn:s> [RANGE 1s] { ?mate :at ?room } }"
+    " MINUS { VALUES ?who { :nobody } } FILTER NOT EXISTS { ?who :not+/^:at ?room } }"
+    " GROUP BY ?who HAVING (?n > 1)"
+)
+
+
+def test_queries_that_say_the_same_are_computed_once() -> None:
+    """Four more of them cost no more than their readers; one that comes later sees less."""
+    found = []
+    for copies in (1, 5):
+        engine = Engine()
+        emissions: list[list[Emission]] = [[] for _ in range(copies)]
+        queries = [engine.register(ALIKE, each.append) for each in emissions]
+        assert len({id(query.plan) for query in queries}) == 1
+        calls = _calls(engine, _detections(200))
+        assert all(each == emissions[0] for each in emissions)
+        found.append((calls, emissions[0]))
+    (once, alone), (five, together) = found
+    assert together == alone
+    assert len(alone) > 100
+    # To be found, to be counted, to be called.
+    assert (five - once) / (4 * len(alone)) <= 10
+
+    late = engine.register(ALIKE)
+    assert late.plan is not queries[0].plan
+    for query in queries[:-1]:
+        query.close()
+    at, triple = _detections(201)[-1]
+    engine.push("<urn:s>", triple, at)
+    assert emissions[0] == alone
+    assert len(emissions[-1]) > len(alone)
+    queries[-1].close()
+    assert len({id(each.plan) for each in engine.queries.values()}) == 1
 
 
 class _CountingGraph(MemoryGraph):
