@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,8 @@ from tpf_server.web.site import Site
 from tpf_server.workers import WORKER_VARIABLE
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from tpf_server.continuous.service import ContinuousService
 
 
@@ -102,10 +106,21 @@ def factory() -> Reloading:
     Raises:
         StoreError: a store cannot be opened.
     """
-    if multiprocessing.parent_process() is not None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
         # Ctrl-C in a terminal reaches every process of the group. The one that watches over the
         # workers ends them; a worker that is told twice would hang in granian's shutdown.
         os.setpgid(0, 0)
+        threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
     app = Reloading(Path(os.environ[WORKER_VARIABLE]), _Worker().make)
     app.follow()
     return app
+
+
+def _end_with(parent: "BaseProcess") -> None:
+    """Stop when the process that watches over the workers is gone without having said so.
+
+    A worker that stayed would go on to answer on the same port as those of the next server.
+    """
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

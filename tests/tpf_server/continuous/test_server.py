@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -76,6 +77,15 @@ def test_the_clock_answers_and_a_follower_hears_the_end(tmp_path: Path) -> None:
         assert server.process.wait(60) == 0
 
 
+def answers(port: int) -> bool:
+    """Whether somebody listens on a port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=60).close()
+    except OSError:
+        return False
+    return True
+
+
 MADE = """REGISTER STREAM turned COMPUTED EVERY 10ms AS CONSTRUCT { ?b <urn:q> ?a }
 FROM STREAM <s> [RANGE 10ms TUMBLING] { ?a <urn:p> ?b }"""
 READER = "SELECT ?x { STREAM <turned> [NOW] { ?x <urn:q> ?y } }"
@@ -116,6 +126,13 @@ def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
         streams = [
             each["stream"] for each in requests.get(f"{url}streams", timeout=30).json()["streams"]
         ]
+        # Killed, and not stopped: its worker ends by itself, so that the port is free.
+        server.process.kill()
+        server.process.wait(60)
+        deadline = time.monotonic() + 60
+        while answers(port):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     with RunningServer(tmp_path, config, port=port):
         found = requests.get(f"{url}queries", timeout=30).json()["queries"]
