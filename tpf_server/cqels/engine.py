@@ -121,7 +121,7 @@ class Engine(TickEngine):
     def _give_up(self, name: str) -> None:
         """Let go of what a query took that could not be registered."""
         self._feeds.remove(name)
-        self._windows.drop_idle()
+        self._plans.drop_idle()
 
     def _close_query(self, registered: RegisteredQuery) -> None:
         if self.queries.pop(registered.name, None) is None:

@@ -45,7 +45,6 @@ class KeyedGroup(KeyedNode):
         """Whether something happened to a group."""
         return bool(self.groups.touched)
 
-    @property
     def loose(self) -> bool:
         """See `KeyedNode`."""
         return self.groups.loose
@@ -71,7 +70,7 @@ class EmittingGroup(Node):
 
     def __init__(self, upstream: Node, how: Grouping) -> None:
         super().__init__(how.schema, frozenset(), monotone=False)
-        self.groups = Groups(how)
+        self.groups = Groups(how, counts_fresh=True)
         self._shown: dict[Key, tuple[Solution, int]] = {}
         upstream.connect(self.groups.sink())
 

@@ -69,6 +69,7 @@ class Groups:
 
     Args:
         how: what is grouped how.
+        counts_fresh: whether `GroupState.fresh` is wanted.
 
     Attributes:
         by_key: the groups.
@@ -78,10 +79,11 @@ class Groups:
         loose: whether the key of a group ever lacked a value.
     """
 
-    def __init__(self, how: Grouping) -> None:
+    def __init__(self, how: Grouping, *, counts_fresh: bool = False) -> None:
         # Counting whole solutions needs no accumulator: a group knows how many it has.
         self._factories = [factory for _, factory in how.aggregates if factory is not None]
         self._how = how
+        self._counts_fresh = counts_fresh
         self._rejected = GroupState(None, [])
         self._rejected.untouched = False
         # The group of each solution, what its accumulators saw of it, and how often it is there.
@@ -92,7 +94,7 @@ class Groups:
         self.row = _row_maker([factory is None for _, factory in how.aggregates])
         self.keyed = bool(how.keys)
         if not self.keyed:
-            only = self._group(())
+            only = self._new_group(())
             only.untouched = False
             self.touched.append(only)
 
@@ -101,19 +103,20 @@ class Groups:
         """How many different solutions are remembered."""
         return len(self._live)
 
-    def _group(self, key: Solution) -> GroupState:
-        group = self.by_key.get(key)
-        if group is None:
-            if not self._how.passes(key):
-                return self._rejected
-            group = self.by_key[key] = GroupState(key, [make() for make in self._factories])
-            self.loose = self.loose or UNBOUND in key
+    def _new_group(self, key: Solution) -> GroupState:
+        if not self._how.passes(key):
+            return self._rejected
+        factories = self._factories
+        group = GroupState(key, [make() for make in factories] if factories else [])
+        self.by_key[key] = group
+        if UNBOUND in key:
+            self.loose = True
         return group
 
     def sink(self) -> Sink:
         """Takes the solutions."""
-        live, groups, touched, make_group = self._live, self.by_key, self.touched, self._group
-        rejected = self._rejected
+        live, groups, touched, make_group = self._live, self.by_key, self.touched, self._new_group
+        rejected, counts_fresh = self._rejected, self._counts_fresh
         keys, values_of = len(self._how.keys), self._how.values_of
         accumulates, single = bool(self._factories), len(self._factories) == 1
 
@@ -138,7 +141,7 @@ class Groups:
             if group is rejected:
                 return
             group.total += count
-            if count > 0:
+            if counts_fresh and count > 0:
                 group.fresh += count
             if single:
                 group.accumulators[0].add(argument, count)

@@ -50,7 +50,6 @@ class KeyedNode(Node):
         """The keys whose rows may have changed since this was last called, each once."""
         raise NotImplementedError
 
-    @property
     def loose(self) -> bool:
         """Whether some key may lack a value."""
         raise NotImplementedError
@@ -116,6 +115,7 @@ class KeyedRows(KeyedNode):
         self._source = source.claimed()
         self.changed = source.changed  # type: ignore[method-assign]
         self.all_keys = source.all_keys  # type: ignore[method-assign]
+        self.loose = source.loose  # type: ignore[method-assign]
         row_of = source.row
 
         def row(key: Key) -> Solution | None:
@@ -128,11 +128,6 @@ class KeyedRows(KeyedNode):
     def pending(self) -> bool:
         """Whether something happened to a row."""
         return self._source.pending
-
-    @property
-    def loose(self) -> bool:
-        """See `KeyedNode`."""
-        return self._source.loose
 
 
 class KeyedColumns(KeyedRows):

@@ -63,14 +63,13 @@ class KeyedJoin(KeyedNode):
         left, right = self._left.changed(), self._right.changed()
         if not self._same:
             right = [self._from_right(key) for key in right]
-        if self.loose:
+        if self.loose():
             return self._with_loose(left, right)
         return {*left, *right} if left and right else left or right
 
-    @property
     def loose(self) -> bool:
         """See `KeyedNode`."""
-        return self._left.loose or self._right.loose
+        return self._left.loose() or self._right.loose()
 
     def _with_loose(self, left: Collection[Key], right: Collection[Key]) -> Collection[Key]:
         """The changed keys of rows, where some keys lack a value."""

@@ -1,6 +1,7 @@
 """The leaves of a continuous query: joins of windows and static caches."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from annotations.terms import QuadPattern, Variable, is_variable
@@ -20,6 +21,7 @@ from tpf_server.cqels.row_index import RowBag
 from tpf_server.cqels.semantics import Semantics
 from tpf_server.cqels.static_bgp import components
 from tpf_server.cqels.static_cache import INSTANCE, StaticCache
+from tpf_server.cqels.static_caches import StaticCaches, numbered
 from tpf_server.cqels.static_data import Dataset
 from tpf_server.cqels.windows.matchers import PatternKey, is_star, number_variables
 from tpf_server.cqels.windows.specification import Triples
@@ -45,6 +47,7 @@ class ContinuousLeaves:
         query: the query; what it says elsewhere decides which variables a leaf must give.
         windows: where the windows are.
         dataset: the static data.
+        static_caches: what of them is shared.
         environment: for conditions.
         dictionary: the integers of terms.
         semantics: whether static sub-queries are distinct.
@@ -53,7 +56,7 @@ class ContinuousLeaves:
 
     Attributes:
         joins: every join that was made.
-        caches: every static cache.
+        caches: the static caches that were taken, and what listens to them.
         subscriptions: the windows that were taken, and what listens to them.
     """
 
@@ -62,6 +65,7 @@ class ContinuousLeaves:
         query: ContinuousQuery,
         windows: Windows,
         dataset: Dataset,
+        static_caches: StaticCaches,
         environment: Environment,
         dictionary: InliningDictionary,
         semantics: Semantics,
@@ -69,12 +73,13 @@ class ContinuousLeaves:
         add: Callable[[MultiwayJoin], None],
     ) -> None:
         self.joins: list[MultiwayJoin] = []
-        self.caches: list[StaticCache] = []
+        self.caches: list[tuple[StaticCache, JoinInput]] = []
         self.subscriptions: list[tuple[WindowInput, JoinInput]] = []
         self.instance_bags: list[tuple[RowBag, Schema, JoinInput]] = []
         self._query = query
         self._windows = windows
         self._dataset = dataset
+        self._static_caches = static_caches
         self._environment = environment
         self._dictionary = dictionary
         self._distinct = semantics.static == "distinct"
@@ -131,17 +136,7 @@ class ContinuousLeaves:
         for part, own in zip(parts, inner, strict=True):
             within = occurrences((tuple(part), tuple(own)))
             kept = frozenset(n for n in within if n in outside or here[n] > within[n])
-            cache = StaticCache(
-                self._dataset,
-                part,
-                [self._condition(condition) for condition in own],
-                kept,
-                self._dictionary,
-                distinct=self._distinct,
-                lifted=self._lifted,
-            )
-            self.caches.append(cache)
-            inputs.append(cache.join_input)
+            inputs.append(self._cache_input(part, own, kept, alone=not clauses))
         instance = self._instance_input(inputs)
         if instance is not None:
             inputs.append(instance)
@@ -158,6 +153,40 @@ class ContinuousLeaves:
         self.joins.append(join)
         self._add(join)
         return join
+
+    def _cache_input(
+        self,
+        part: Sequence[QuadPattern],
+        conditions: Sequence[Expression],
+        kept: frozenset[Variable],
+        *,
+        alone: bool,
+    ) -> JoinInput:
+        """A cache of static patterns; a shared one where rows that are there already do no harm.
+
+        They do where no window is joined with them: then they are a result that was not sent.
+        """
+        names = tuple(dict.fromkeys(Variable(t) for p in part for t in p if is_variable(t)))
+        schema = tuple(name for name in names if name in kept and name not in self._lifted)
+        make = partial(
+            StaticCache,
+            self._dataset,
+            part,
+            [self._condition(condition) for condition in conditions],
+            kept,
+            self._dictionary,
+            distinct=self._distinct,
+            lifted=self._lifted,
+        )
+        if alone or conditions or not self._lifted.isdisjoint(names):
+            cache = make()
+        else:
+            columns = tuple(names.index(name) for name in schema)
+            key = (self._dataset.key, numbered(part), columns, self._distinct)
+            cache = self._static_caches.cache(key, [each for each, _ in self.caches], make)
+        entry = cache.join_input(part, cache.schema if cache.per_instance else schema)
+        self.caches.append((cache, entry))
+        return entry
 
     def _condition(self, expression: Expression) -> JoinCondition:
         names = tuple(sorted(variables_in(expression)))

@@ -26,6 +26,7 @@ from tpf_server.cqels.parser import ContinuousQuery
 from tpf_server.cqels.plan_builder import PlanBuilder
 from tpf_server.cqels.semantics import Semantics
 from tpf_server.cqels.static_cache import INSTANCE, Instance
+from tpf_server.cqels.static_caches import StaticCaches
 from tpf_server.cqels.static_data import Dataset
 
 # These keep nothing of what went through them, so they need not hear of rows that go.
@@ -39,6 +40,7 @@ class Plan:
         query: what it computes.
         windows: where its windows come from.
         dataset: its static data.
+        static_caches: what of them it shares with others.
         dictionary: the integers of terms.
         environment: for expressions.
         semantics: what is emitted.
@@ -52,6 +54,7 @@ class Plan:
         query: ContinuousQuery,
         windows: Windows,
         dataset: Dataset,
+        static_caches: StaticCaches,
         dictionary: InliningDictionary,
         environment: Environment,
         semantics: Semantics,
@@ -67,6 +70,7 @@ class Plan:
             query,
             windows,
             dataset,
+            static_caches,
             environment,
             dictionary,
             semantics,
@@ -83,6 +87,7 @@ class Plan:
         node, _, self.order = builder.modified(pattern, None)
         self.schema = node.schema
         node.connect(delivery.push)
+        self._own_caches = [each for each, _ in self.leaves.caches if each not in static_caches]
         self.stateless = semantics.relation == "istream" and all(
             isinstance(each, _STATELESS) for each in self.flow.nodes
         )
@@ -110,13 +115,11 @@ class Plan:
             join.start()
         for window, entry in self.leaves.subscriptions:
             window.connect(entry)
-        if not self.lifted:
-            for cache in self.leaves.caches:
+        for cache, entry in self.leaves.caches:
+            cache.consumers.append(entry)
+        for cache in self._own_caches:
+            if not cache.per_instance:
                 cache.refresh(None)
-        else:
-            for cache in self.leaves.caches:
-                if not cache.per_instance:
-                    cache.refresh(None)
         self.flush()
         for join in self.leaves.joins:
             join.adapt()
@@ -129,8 +132,9 @@ class Plan:
     def add_instance(self, instance: Instance) -> None:
         """One more query that differs in its constants only."""
         self.instances[instance.number] = instance
-        for cache in self.leaves.caches:
-            cache.refresh(instance)
+        for cache in self._own_caches:
+            if cache.per_instance:
+                cache.refresh(instance)
         encode = self.flow.dictionary.encode
         for bag, schema, entry in self.leaves.instance_bags:
             row = tuple(
@@ -144,7 +148,7 @@ class Plan:
     def drop_instance(self, number: int) -> None:
         """That query is gone."""
         instance = self.instances.pop(number)
-        for cache in self.leaves.caches:
+        for cache in self._own_caches:
             cache.drop(number)
         encode = self.flow.dictionary.encode
         for bag, schema, entry in self.leaves.instance_bags:
@@ -156,8 +160,8 @@ class Plan:
         self.flush()
 
     def refresh(self, graph: Term) -> None:
-        """A static graph has changed."""
-        for cache in self.leaves.caches:
+        """A static graph has changed, and the shared caches with it."""
+        for cache in self._own_caches:
             if cache.reads(graph):
                 if cache.per_instance:
                     for instance in self.instances.values():
@@ -179,6 +183,8 @@ class Plan:
         """Let go of the windows and indexes."""
         for window, entry in self.leaves.subscriptions:
             window.disconnect(entry)
+        for cache, entry in self.leaves.caches:
+            cache.consumers.remove(entry)
         for join in self.leaves.joins:
             join.stop()
 
@@ -195,8 +201,8 @@ class Plan:
                 {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
             ],
             "caches": [
-                {"patterns": cache.join_input.label, "rows": cache.size}
-                for cache in self.leaves.caches
+                {"patterns": entry.label, "rows": cache.size, "queries": len(cache.consumers)}
+                for cache, entry in self.leaves.caches
             ],
             "instances": len(self.instances) or 1,
         }

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_server.cqels.delivery import Delivery, Phase
@@ -14,6 +15,7 @@ from tpf_server.cqels.registered_query import RegisteredQuery
 from tpf_server.cqels.row_maker import RowMaker
 from tpf_server.cqels.semantics import Semantics
 from tpf_server.cqels.static_cache import INSTANCE, Instance
+from tpf_server.cqels.static_caches import StaticCaches
 from tpf_server.cqels.static_data import Dataset, StaticData
 from tpf_server.cqels.templates import (
     Template,
@@ -61,6 +63,7 @@ class PlanRegistry:
         self.phase = Phase()
         self._windows = windows
         self._static = static
+        self._caches = StaticCaches()
         self._dictionary = dictionary
         self._environment = environment
         self._share = share
@@ -125,6 +128,7 @@ class PlanRegistry:
             query,
             self._windows,
             Dataset(self._static, dataset.default, dataset.named),
+            self._caches,
             self._dictionary,
             self._environment,
             policy,
@@ -190,6 +194,18 @@ class PlanRegistry:
         for window, _ in plan.leaves.subscriptions:
             if not window.consumers:
                 self._windows.drop(window)
+        self._caches.drop_idle()
+
+    def drop_idle(self) -> None:
+        """Drop windows and static caches that nobody listens to."""
+        self._windows.drop_idle()
+        self._caches.drop_idle()
+
+    def refresh(self, graph: Term) -> None:
+        """A static graph has changed."""
+        self._caches.refresh(graph)
+        for plan in self.plans:
+            plan.refresh(graph)
 
     def owners(self, plan: Plan) -> tuple[RegisteredQuery, ...]:
         """The queries of a plan."""

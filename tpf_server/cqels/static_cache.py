@@ -38,7 +38,7 @@ INSTANCE = Variable("?.instance")
 
 
 class StaticCache:
-    """The rows of connected static patterns, for one query or for each of its instances.
+    """The rows of connected static patterns, for queries or for each of a query's instances.
 
     Args:
         dataset: the static data as the query sees it.
@@ -49,6 +49,9 @@ class StaticCache:
         lifted: variables that stand for constants of the instances; where these patterns have any,
             the rows get the column `INSTANCE` and are evaluated for each instance.
         dictionary: the integers of terms.
+
+    Attributes:
+        consumers: the inputs of joins that are told of changes.
     """
 
     def __init__(
@@ -76,18 +79,20 @@ class StaticCache:
         self.size = 0
         self._sample: Sequence[Solution] | None = None
         self._rows: dict[TermId, Counter[Solution]] = {}
-        self.join_input = JoinInput(
-            self._label(),
-            self.schema,
-            lambda: self.bag,
-            lambda: self.size,
-            self._some,
-            seldom=True,
-        )
+        self.consumers: list[JoinInput] = []
         self.graphs = frozenset(pattern.graph for pattern in patterns)
 
-    def _label(self) -> str:
-        return " . ".join(" ".join(str(term) for term in p if term) for p in self.patterns)
+    def join_input(self, patterns: Sequence[QuadPattern], schema: Schema) -> JoinInput:
+        """A further input of a join, which has these rows; a consumer it is not yet.
+
+        Args:
+            patterns: as the query writes them.
+            schema: how it calls the columns.
+        """
+        label = " . ".join(" ".join(str(term) for term in p if term) for p in patterns)
+        return JoinInput(
+            label, schema, lambda: self.bag, lambda: self.size, self._some, seldom=True
+        )
 
     def reads(self, graph: Term) -> bool:
         """Whether a change of this graph may change the rows."""
@@ -121,8 +126,9 @@ class StaticCache:
         for row, change in changes:
             self.size += change
             self.bag.change(row, change)
-        for row, change in changes:
-            self.join_input.route(row, change)
+        for entry in self.consumers:
+            for row, change in changes:
+                entry.route(row, change)
 
     def _some(self) -> Sequence[Solution]:
         """Some of the rows, from everywhere among them."""

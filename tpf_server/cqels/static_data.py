@@ -291,6 +291,8 @@ class Dataset:
         self._data = data
         self._default = default or (DEFAULT_GRAPH,)
         self._named = named
+        self.key = (self._default, named)
+        """Equal for datasets of the same data that see the same."""
 
     def match(self, pattern: QuadPattern) -> Iterator[Quad]:
         """The quads that match; repeated variables are honoured.

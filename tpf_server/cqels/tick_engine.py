@@ -88,8 +88,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def _refresh(self, graph: Term) -> None:
         # The terms of static data are kept for ever.
         self.dictionary.now = None
-        for plan in self._plans.plans:
-            plan.refresh(graph)
+        self._plans.refresh(graph)
         self.dictionary.now = self.time
         self._emit()
 

@@ -108,7 +108,7 @@ def test_an_index_over_static_data_is_made_once(monkeypatch: pytest.MonkeyPatch)
             triple = (f"<urn:p{number % 50}>", "<urn:at>", f"<urn:room{number % 30}>")
             engine.push("<urn:s>", triple, at)
     plans = {each.plan for each in engine.queries.values()}
-    caches = [cache for plan in plans if plan is not None for cache in plan.leaves.caches]
+    caches = [cache for plan in plans if plan is not None for cache, _ in plan.leaves.caches]
     assert sum(join.rerouted for plan in plans if plan for join in plan.leaves.joins) >= 4
     for cache in caches:
         # Over the author, over the co-author and over both.
