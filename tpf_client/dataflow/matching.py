@@ -7,7 +7,7 @@ depends on it is sent at `flush`, for those left solutions that something happen
 from collections.abc import Callable
 from typing import Any
 
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Sink, Solution
 from tpf_client.dataflow.hash_join import put
 from tpf_client.dataflow.layout import Layout
 from tpf_client.dataflow.node import Node
@@ -52,12 +52,9 @@ class Matching(Node):
         self._left: dict[Any, dict[Solution, State]] = {}
         self._right: dict[Any, dict[Solution, int]] = {}
         self._touched: dict[Solution, State] = {}
-        self._left_key = how.left_key
-        self._right_key = how.right_key
-        self._pair = pair
         self._hears = type(self).matched is not Matching.matched
-        left.connect(self._push_left)
-        right.connect(self._push_right)
+        left.connect(self._left_sink(how.left_key, pair))
+        right.connect(self._right_sink(how.right_key, pair))
 
     @property
     def pending(self) -> bool:
@@ -71,48 +68,63 @@ class Matching(Node):
         """What a left solution contributes to the output by itself, if anything."""
         raise NotImplementedError
 
-    def _push_left(self, solution: Solution, count: int) -> None:
-        key = self._left_key(solution)
-        bucket = self._left.get(key)
-        if bucket is None:
-            bucket = self._left[key] = {}
-        state = bucket.get(solution)
-        partners = self._right.get(key)
-        if state is None:
-            state = bucket[solution] = State(key)
-            if partners:
-                pair = self._pair
+    def _left_sink(self, key_of: Callable[[Solution], Any], pair: Pair) -> Sink:
+        lefts, rights, touched = self._left, self._right, self._touched
+        hears, matched = self._hears, self.matched
+
+        def push(solution: Solution, count: int) -> None:
+            key = key_of(solution)
+            bucket = lefts.get(key)
+            if bucket is None:
+                bucket = lefts[key] = {}
+            state = bucket.get(solution)
+            partners = rights.get(key)
+            if state is None:
+                state = bucket[solution] = State(key)
+                if partners:
+                    for other, times in partners.items():
+                        if pair(solution, other):
+                            state.partners += times
+            state.count += count
+            touched[solution] = state
+            if partners and hears:
                 for other, times in partners.items():
                     if pair(solution, other):
-                        state.partners += times
-        state.count += count
-        self._touched[solution] = state
-        if partners and self._hears:
-            for other, times in partners.items():
-                if self._pair(solution, other):
-                    self.matched(solution, other, count * times)
+                        matched(solution, other, count * times)
 
-    def _push_right(self, solution: Solution, count: int) -> None:
-        key = self._right_key(solution)
-        put(self._right, key, solution, count)
-        bucket = self._left.get(key)
-        if not bucket:
-            return
-        pair = self._pair
-        for other, state in bucket.items():
-            if pair(other, solution):
-                state.partners += count
-                self._touched[other] = state
-                if self._hears:
-                    self.matched(other, solution, state.count * count)
+        return push
+
+    def _right_sink(self, key_of: Callable[[Solution], Any], pair: Pair) -> Sink:
+        lefts, rights, touched = self._left, self._right, self._touched
+        hears, matched = self._hears, self.matched
+
+        def push(solution: Solution, count: int) -> None:
+            key = key_of(solution)
+            put(rights, key, solution, count)
+            bucket = lefts.get(key)
+            if not bucket:
+                return
+            for other, state in bucket.items():
+                if pair(other, solution):
+                    state.partners += count
+                    touched[other] = state
+                    if hears:
+                        matched(other, solution, state.count * count)
+
+        return push
+
+    def _taken(self) -> list[tuple[Solution, State]]:
+        """The left solutions that something happened to, which are thereby dealt with."""
+        touched = list(self._touched.items())
+        self._touched.clear()
+        return touched
 
     def flush(self) -> None:
         """Send what changed about the left solutions that something happened to."""
         if not self._touched:
             return
-        touched, self._touched = self._touched, {}
         emit, render = self.emit, self.render
-        for solution, state in touched.items():
+        for solution, state in self._taken():
             count, has_partners = state.count, state.partners > 0
             if state.shown != count or state.had_partners != has_partners:
                 if state.shown:

@@ -67,9 +67,10 @@ class SemiJoin(Matching):
         if self._mark is not None:
             super().flush()
             return
-        touched, self._touched = self._touched, {}
+        if not self._touched:
+            return
         emit, negated = self.emit, self._negated
-        for solution, state in touched.items():
+        for solution, state in self._taken():
             count = state.count
             kept = count if (state.partners > 0) != negated else 0
             if kept != state.shown:
