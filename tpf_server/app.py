@@ -4,9 +4,10 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flask import Flask
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
     from tpf_server.continuous.service import ContinuousService
+
+
+_END_SECONDS: Final = 5
+"""How long an orphaned worker may take to finish what is under way."""
 
 
 def create_app(
@@ -120,7 +125,11 @@ def factory() -> Reloading:
 def _end_with(parent: "BaseProcess") -> None:
     """Stop when the process that watches over the workers is gone without having said so.
 
-    A worker that stayed would go on to answer on the same port as those of the next server.
+    A worker that stayed would go on to answer on the same port as those of the next server. It may
+    have been told to stop already, and told twice it would hang in granian's shutdown. So it ends
+    in any case; what was acknowledged is durable.
     """
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_END_SECONDS)
+    os._exit(1)

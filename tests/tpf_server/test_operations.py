@@ -168,3 +168,27 @@ def test_a_damaged_store_is_refused_at_the_start_with_the_reason(
     assert damaged.name in result.output
     assert "Traceback" not in result.output
     assert len(result.output.splitlines()) == 1
+
+
+def test_a_worker_that_was_told_to_stop_ends_although_its_parent_is_killed(tmp_path: Path) -> None:
+    """Told a second time, as orphans are, it would wait for ever in its WSGI server."""
+    with RunningServer(tmp_path, "[datasets.trains]\nlive = true\n") as server:
+        (worker,) = _workers(server)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+            connection.sendall(
+                b"POST /trains/facts?expiration=2999-01-01T00:00:00Z HTTP/1.1\r\nHost: x\r\n"
+                b"Authorization: Bearer %b\r\nContent-Type: text/turtle\r\n"
+                b"Expect: 100-continue\r\nContent-Length: 1000\r\n\r\n" % TOKEN.encode()
+            )
+            # A request is under way, and stays so: its body never comes.
+            assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            server.process.terminate()
+            deadline = time.monotonic() + 30
+            while _accepts(server.port):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            server.process.kill()
+            _, alive = psutil.wait_procs([worker], timeout=60)
+        for process in alive:
+            process.kill()
+    assert not alive
