@@ -14,7 +14,7 @@ SUMMARY = "README.md"
 FIGURES = "figures"
 _SHOWN_FIGURES = 3
 # Paths of somebody's machine have no place in what is published.
-_MACHINE_PATH = re.compile(r"(?<![\w.:/>])/(?:home|root|tmp|work|mnt|opt|srv|var|Users)/[\w./-]+")
+_MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|mnt|opt|srv|var|Users)/[\w./-]+")
 _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
 
 
