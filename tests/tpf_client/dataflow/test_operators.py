@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from annotations.namespaces import XSD
 from annotations.terms import Term, Variable, literal
+from tests.support.changes import Tick, timelines
 from tpf_client.dataflow.aggregates import accumulator
 from tpf_client.dataflow.changes import (
     UNBOUND,
@@ -44,29 +45,7 @@ from tpf_client.sparql.expressions.typed_terms import TypedTerms
 
 A, B, C, D = (Variable(f"?{name}") for name in "abcd")
 
-Tick = list[tuple[int, Solution, int]]
-
 few = settings(max_examples=25, deadline=None)
-
-
-@st.composite
-def timelines(draw: st.DrawFn, *inputs: st.SearchStrategy[Solution]) -> list[Tick]:
-    """Ticks of changes of several inputs; never negative at the end of a tick, but within it."""
-    present = [Counter() for _ in inputs]  # type: ignore[var-annotated]
-    ticks = []
-    for _ in range(draw(st.integers(1, 4))):
-        tick: Tick = []
-        for place, rows in enumerate(inputs):
-            for row in draw(st.lists(rows, max_size=5)):
-                present[place][row] += 1
-                tick.append((place, row, 1))
-            there = sorted(present[place].elements())
-            for row in draw(st.lists(st.sampled_from(there), max_size=4)) if there else []:
-                if present[place][row] > 0:
-                    present[place][row] -= 1
-                    tick.append((place, row, -1))
-        ticks.append(draw(st.permutations(tick)))
-    return ticks
 
 
 def rows(width: int, loose: Sequence[int] = (), high: int = 3) -> st.SearchStrategy[Solution]:

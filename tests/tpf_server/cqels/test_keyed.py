@@ -1,6 +1,5 @@
 """Keyed nodes beside the plain twins of the operators that they stand for, on random changes."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import Variable
+from tests.support.changes import Tick, timelines
 from tpf_client.dataflow.changes import Multiset, Solution, TermDictionary
 from tpf_client.dataflow.filter import plain_filter
 from tpf_client.dataflow.hash_join import plain_join
@@ -23,7 +23,6 @@ from tpf_server.cqels.keyed_join import KeyedJoin, joins_by_key
 from tpf_server.cqels.keyed_top_k import KeyedTopK
 
 A, B, C, D, E = (Variable(f"?{name}") for name in "abcde")
-Tick = list[tuple[int, Solution, int]]
 often = settings(max_examples=60, deadline=None)
 
 
@@ -63,25 +62,6 @@ def plain(rows: Multiset, width: int) -> Multiset:
 def rows(width: int, lowest: int = 1) -> st.SearchStrategy[Solution]:
     keys = st.sampled_from([value for value in (0, 1, 2, 3, 9) if value >= lowest])
     return st.tuples(*[keys] * width, st.integers(1, 5))
-
-
-@st.composite
-def timelines(draw: st.DrawFn, *inputs: st.SearchStrategy[Solution]) -> list[Tick]:
-    present: list[Counter[Solution]] = [Counter() for _ in inputs]
-    ticks = []
-    for _ in range(draw(st.integers(1, 6))):
-        tick: Tick = []
-        for place, some in enumerate(inputs):
-            for row in draw(st.lists(some, max_size=6)):
-                present[place][row] += 1
-                tick.append((place, row, 1))
-            there = sorted(present[place].elements())
-            for row in draw(st.lists(st.sampled_from(there), max_size=8)) if there else []:
-                if present[place][row] > 0:
-                    present[place][row] -= 1
-                    tick.append((place, row, -1))
-        ticks.append(draw(st.permutations(tick)))
-    return ticks
 
 
 def check(
