@@ -31,6 +31,10 @@ def test_additions_and_removals_come_and_it_ends_by_itself(data: str) -> None:
     assert any(update["removed"] for update in updates[1:])
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.spark
 def test_an_interrupt_leaves_nothing_running(tmp_path: Path) -> None:
     with subprocess.Popen(
@@ -39,6 +43,8 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Tests that run in the background inherit that interrupts are ignored.
+        preexec_fn=_heed_interrupts,
         env=os.environ | {"TMPDIR": str(tmp_path)},
     ) as demo:
         assert demo.stdout is not None
