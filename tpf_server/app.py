@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import click
 from flask import Flask
 
 from annotations.clock import Clock, SystemClock
 from tpf_server.datasets import DatasetOpener
+from tpf_server.errors import ServerError
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.reloading import Made, Reloading
 from tpf_server.settings import Configuration, Settings
@@ -109,7 +111,7 @@ def factory() -> Reloading:
     """The application of one worker process.
 
     Raises:
-        StoreError: a store cannot be opened.
+        SystemExit: there is no such application; why is said on standard error.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -117,7 +119,11 @@ def factory() -> Reloading:
         # workers ends them; a worker that is told twice would hang in granian's shutdown.
         os.setpgid(0, 0)
         threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
-    app = Reloading(Path(os.environ[WORKER_VARIABLE]), _Worker().make)
+    try:
+        app = Reloading(Path(os.environ[WORKER_VARIABLE]), _Worker().make)
+    except ServerError as error:
+        click.echo(f"tpf-server: a worker cannot start: {error}", err=True)
+        raise SystemExit(1) from None
     app.follow()
     return app
 

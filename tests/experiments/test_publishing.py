@@ -53,7 +53,7 @@ def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
     facts = json.loads(facts_file.read_text())
     facts["left_out"] = {"group": "no /home/somebody/data/x.csv; see http://a.example/home/x"}
     facts_file.write_text(json.dumps(facts))
-    facts["settings"] = {"data": "/tmp/somebody/data"}
+    facts["settings"] = {"data": "/home/somebody/kept"}
     facts_file.write_text(json.dumps(facts))
     html = publish(tmp_path / "results", [Squares()], tmp_path / "report").read_text()
     assert "somebody" not in html

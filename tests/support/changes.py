@@ -1,10 +1,13 @@
-"""Random changes of the inputs of operators."""
+"""Random changes of the inputs of operators, and what must come out."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Multiset, Solution, TermDictionary
+from tpf_client.dataflow.node import Dataflow, Input, Node
+from tpf_client.dataflow.output import Output
 
 Tick = list[tuple[int, Solution, int]]
 """Changes: of which input, the solution, and how many copies come or go."""
@@ -13,7 +16,7 @@ Tick = list[tuple[int, Solution, int]]
 @st.composite
 def timelines(draw: st.DrawFn, *inputs: st.SearchStrategy[Solution]) -> list[Tick]:
     """Ticks of changes of several inputs; never negative at the end of a tick, but within it."""
-    present = [Counter() for _ in inputs]  # type: ignore[var-annotated]
+    present: list[Counter[Solution]] = [Counter() for _ in inputs]
     ticks = []
     for _ in range(draw(st.integers(1, 4))):
         tick: Tick = []
@@ -28,3 +31,30 @@ def timelines(draw: st.DrawFn, *inputs: st.SearchStrategy[Solution]) -> list[Tic
                     tick.append((place, row, -1))
         ticks.append(draw(st.permutations(tick)))
     return ticks
+
+
+def check(
+    inputs: Sequence[Input],
+    node: Node,
+    twin: Callable[..., Multiset],
+    ticks: list[Tick],
+    compare: Callable[[Multiset, Multiset], bool] = Counter.__eq__,
+) -> None:
+    """After every tick the output so far is what the twin makes of the inputs so far."""
+    flow = Dataflow(TermDictionary())
+    for each in (*inputs, node):
+        flow.add(each)
+    output = Output(node, node.schema)
+    totals = [Multiset() for _ in inputs]
+    for tick in ticks:
+        for place, row, count in tick:
+            totals[place][row] += count
+            inputs[place].push(row, count)
+        flow.flush()
+        assert all(count > 0 for count in output.multiset().values())
+        assert compare(output.multiset(), twin(*(+total for total in totals)))
+        output.take_changes()
+    for row, count in (+totals[0]).items():
+        inputs[0].push(row, -count)
+    flow.flush()
+    assert compare(output.multiset(), twin(Multiset(), *(+total for total in totals[1:])))

@@ -30,10 +30,17 @@ class KeyedNode(Node):
 
     Attributes:
         key: see above.
-        row: the row of a key as it is now, or ``None``; look it up once, it stays the same.
+        row: the row of a key as it is now, or ``None``.
+        changed: the keys whose rows may have changed since this was last called, each once.
+        all_keys: at least the keys that have a row, each once.
+        loose: whether some key may lack a value.
     """
 
+    # Functions, so that a node in between hands on those of the node below.
     row: RowOf
+    changed: Callable[[], Collection[Key]]
+    all_keys: Callable[[], Iterable[Key]]
+    loose: Callable[[], bool]
 
     def __init__(
         self,
@@ -45,18 +52,6 @@ class KeyedNode(Node):
         self.key = key
         self._claimed = False
         self._shown: dict[Key, Solution] = {}
-
-    def changed(self) -> Collection[Key]:
-        """The keys whose rows may have changed since this was last called, each once."""
-        raise NotImplementedError
-
-    def loose(self) -> bool:
-        """Whether some key may lack a value."""
-        raise NotImplementedError
-
-    def all_keys(self) -> Iterable[Key]:
-        """At least the keys that have a row, each once."""
-        raise NotImplementedError
 
     @property
     def sends(self) -> bool:
@@ -113,9 +108,7 @@ class KeyedRows(KeyedNode):
     ) -> None:
         super().__init__(schema, certain, key)
         self._source = source.claimed()
-        self.changed = source.changed  # type: ignore[method-assign]
-        self.all_keys = source.all_keys  # type: ignore[method-assign]
-        self.loose = source.loose  # type: ignore[method-assign]
+        self.changed, self.all_keys, self.loose = source.changed, source.all_keys, source.loose
         row_of = source.row
 
         def row(key: Key) -> Solution | None:

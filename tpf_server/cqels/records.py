@@ -151,7 +151,7 @@ class RecordFeed:
     def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
         """The loop over records whose rows these windows take."""
         names = {
-            "begin": self._engine.begin_record,
+            "begin": self._engine.begin_arrival,
             "end": self._engine.end_arrival,
             "stream": self._stream,
         }
@@ -185,7 +185,7 @@ class RecordFeed:
         columns = [place for _, place in shape]
         names: dict[str, Any] = {
             "value": self.value,
-            "begin": self._engine.begin_record,
+            "begin": self._engine.begin_arrival,
             "end": self._engine.end_arrival,
             "stream": self._stream,
             "check": self._check,

@@ -133,7 +133,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         else:
             self._tick(stream, triples, at)
 
-    def begin_record(self, stream: Stream, at: int, triples: int) -> bool:
+    def begin_arrival(self, stream: Stream, at: int, triples: int) -> bool:
         """An encoded element is about to arrive at the windows.
 
         What it pushes out of them goes; then what waited for its time comes.
@@ -197,7 +197,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # -------------------------------------------------------------------------------- ticks
 
     def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
-        if self.begin_record(stream, at, len(triples)):
+        if self.begin_arrival(stream, at, len(triples)):
             stream.deliver(at, triples)
             self.end_arrival()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from annotations.namespaces import XSD
 from annotations.terms import Term, Variable, literal
-from tests.support.changes import Tick, timelines
+from tests.support.changes import Tick, check, timelines
 from tpf_client.dataflow.aggregates import accumulator
 from tpf_client.dataflow.changes import (
     UNBOUND,
@@ -30,7 +30,7 @@ from tpf_client.dataflow.layout import layout
 from tpf_client.dataflow.left_join import LeftJoin, plain_left_join
 from tpf_client.dataflow.lookup_join import LookupJoin, plain_lookup_join
 from tpf_client.dataflow.minus import Minus, plain_minus, removes
-from tpf_client.dataflow.node import Dataflow, Input, Meter, Node
+from tpf_client.dataflow.node import Dataflow, Input, Meter
 from tpf_client.dataflow.number import Number, plain_number
 from tpf_client.dataflow.order import TopK, plain_top_k
 from tpf_client.dataflow.output import Output
@@ -51,33 +51,6 @@ few = settings(max_examples=25, deadline=None)
 def rows(width: int, loose: Sequence[int] = (), high: int = 3) -> st.SearchStrategy[Solution]:
     """Solutions of so many variables; those at the `loose` places may be unbound."""
     return st.tuples(*(st.integers(0 if p in loose else 1, high) for p in range(width)))
-
-
-def check(
-    inputs: Sequence[Input],
-    node: Node,
-    twin: Callable[..., Multiset],
-    ticks: list[Tick],
-    compare: Callable[[Multiset, Multiset], bool] = Counter.__eq__,
-) -> None:
-    """After every tick the output so far is what the twin makes of the inputs so far."""
-    flow = Dataflow(TermDictionary())
-    for each in (*inputs, node):
-        flow.add(each)
-    output = Output(node, node.schema)
-    totals = [Multiset() for _ in inputs]
-    for tick in ticks:
-        for place, row, count in tick:
-            totals[place][row] += count
-            inputs[place].push(row, count)
-        flow.flush()
-        assert all(count > 0 for count in output.multiset().values())
-        assert compare(output.multiset(), twin(*(+total for total in totals)))
-        output.take_changes()
-    for row, count in (+totals[0]).items():
-        inputs[0].push(row, -count)
-    flow.flush()
-    assert compare(output.multiset(), twin(Multiset(), *(+total for total in totals[1:])))
 
 
 def source(schema: Schema, loose: Sequence[int] = ()) -> Input:

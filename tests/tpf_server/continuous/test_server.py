@@ -3,12 +3,14 @@
 import json
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import requests
 
 from tests.support.running_server import TOKEN, RunningServer, free_port
+from tests.tpf_server.test_cli import COMMAND, environment
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 QUERY = """REGISTER QUERY count COMPUTED EVERY 100ms AS
@@ -147,3 +149,23 @@ def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
         (after,) = map(json.loads, results().text.splitlines())
         assert after["added"] == before["added"]
         assert after["id"] > before["id"]
+
+
+def test_a_server_that_cannot_begin_its_queries_again_says_so_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text("continuous = true\nkeep_queries = true\n")
+    kept = tmp_path / ".tpf-server" / "continuous.json"
+    kept.parent.mkdir()
+    kept.write_text("{")
+    done = subprocess.run(
+        [*COMMAND, "--config", "server.toml", "--port", str(free_port())],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "a worker cannot start: .tpf-server/continuous.json: Expecting property" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert kept.read_text() == "{"

@@ -1,18 +1,16 @@
 """Keyed nodes beside the plain twins of the operators that they stand for, on random changes."""
 
-from collections.abc import Callable, Sequence
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import Variable
-from tests.support.changes import Tick, timelines
-from tpf_client.dataflow.changes import Multiset, Solution, TermDictionary
+from tests.support.changes import Tick, check, timelines
+from tpf_client.dataflow.changes import Multiset, Solution
 from tpf_client.dataflow.filter import plain_filter
 from tpf_client.dataflow.hash_join import plain_join
 from tpf_client.dataflow.layout import layout
-from tpf_client.dataflow.node import Dataflow, Input, Node
+from tpf_client.dataflow.node import Input
 from tpf_client.dataflow.order import plain_top_k
 from tpf_client.dataflow.output import Output
 from tpf_client.dataflow.project import plain_project
@@ -62,23 +60,6 @@ def plain(rows: Multiset, width: int) -> Multiset:
 def rows(width: int, lowest: int = 1) -> st.SearchStrategy[Solution]:
     keys = st.sampled_from([value for value in (0, 1, 2, 3, 9) if value >= lowest])
     return st.tuples(*[keys] * width, st.integers(1, 5))
-
-
-def check(
-    inputs: Sequence[Input], node: Node, twin: Callable[..., Multiset], ticks: list[Tick]
-) -> None:
-    """After every tick the output so far is what the twin makes of the inputs so far."""
-    flow = Dataflow(TermDictionary())
-    flow.add(node)
-    output = Output(node, node.schema)
-    totals = [Multiset() for _ in inputs]
-    for tick in ticks:
-        for place, row, count in tick:
-            totals[place][row] += count
-            inputs[place].push(row, count)
-        flow.flush()
-        assert not node.pending
-        assert output.multiset() == twin(*(+total for total in totals))
 
 
 @often

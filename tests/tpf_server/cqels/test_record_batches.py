@@ -17,8 +17,14 @@ from tpf_server.cqels.semantics import PAPER
 
 NAMES = ["urn:x", "urn:k", "urn:n", "urn:t"]
 TYPES = [pa.decimal128(30, 2), pa.string(), pa.int64(), pa.timestamp("us", "UTC")]
-STAR = "SELECT ?s ?x ?k ?n ?t { STREAM <urn:s> [RANGE 5ms] { ?s <urn:x> ?x ; <urn:k> ?k ; <urn:n> ?n ; <urn:t> ?t } }"  # noqa: E501
-GROUP = "SELECT ?k (SUM(?x) AS ?n) { STREAM <urn:s> [RANGE 9ms] { ?s <urn:x> ?x ; <urn:k> ?k } } GROUP BY ?k"  # noqa: E501
+STAR = (
+    "SELECT ?s ?x ?k ?n ?t { STREAM <urn:s> [RANGE 5ms]"
+    " { ?s <urn:x> ?x ; <urn:k> ?k ; <urn:n> ?n ; <urn:t> ?t } }"
+)
+GROUP = (
+    "SELECT ?k (SUM(?x) AS ?n) { STREAM <urn:s> [RANGE 9ms] { ?s <urn:x> ?x ; <urn:k> ?k } }"
+    " GROUP BY ?k"
+)
 PART = "SELECT ?s ?k { STREAM <urn:s> [RANGE 5ms] { ?s <urn:k> ?k } }"
 LAST = "SELECT ?s ?n { STREAM <urn:s> [TRIPLES 3] { ?s <urn:n> ?n } }"
 
