@@ -152,7 +152,8 @@ def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_begin_its_queries_again_says_so_in_a_line(tmp_path: Path) -> None:
-    (tmp_path / "server.toml").write_text("continuous = true\nkeep_queries = true\n")
+    config = "continuous = true\nkeep_queries = true\n[datasets.trains]\nlive = true\n"
+    (tmp_path / "server.toml").write_text(config)
     kept = tmp_path / ".tpf-server" / "continuous.json"
     kept.parent.mkdir()
     kept.write_text("{")
