@@ -13,20 +13,19 @@ import requests
 from annotations.clock import Clock, ManualClock, SystemClock
 from annotations.instants import utc
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.terms import QuadPattern, Term, Triple, TriplePattern, Variable
+from annotations.terms import QuadPattern, Triple, TriplePattern
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.output import Output
 from tpf_client.errors import ServiceError, UnsupportedQueryError
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
-from tpf_client.planner.answer import Answer, CompleteAnswer, Progress, Row
-from tpf_client.planner.driver import Driver, Task
+from tpf_client.planner.answer import Answer, CompleteAnswer, Progress
+from tpf_client.planner.driver import Driver
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.lengths import Lengths
 from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.planning import check, plan_query
-from tpf_client.planner.reading import together
 from tpf_client.planner.service import Services, services_of, without_service
 from tpf_client.planner.source import FragmentSource, Source
 from tpf_client.planner.union import UnionSource
@@ -149,9 +148,9 @@ class Client:
             return Solutions(answer.variables, answer.rows(), answer.close)
         if query.form == "ASK":
             return any(True for _ in answer.rows())
-        if query.form == "CONSTRUCT":
-            return construct(query.template, answer.variables, answer.rows())
-        return self._describe(query, answer, at)
+        # The solutions of DESCRIBE are the triples themselves.
+        described = [TriplePattern(*answer.variables)] if query.form == "DESCRIBE" else ()
+        return construct(query.template or described, answer.variables, answer.rows())
 
     async def aquery(
         self, text: str, *, base: str | None = None, progress: Progress | None = None
@@ -239,7 +238,10 @@ class Client:
         """
         query = parse_query(text, base)
         if query.form != "SELECT":
-            raise UnsupportedQueryError(f"{query.form} queries cannot be kept up to date: SELECT")
+            raise UnsupportedQueryError(
+                "only a SELECT query can be kept up to date; "
+                f"this is {query.form}, which can be answered once"
+            )
         check(query)
         if start is not None and until is None:
             raise ValueError("a replay needs an end: until")
@@ -320,34 +322,6 @@ class Client:
             return Driver(self.fetcher).run(task).source
         sources = [FragmentSource(self.fetcher, url, once=True) for url in self.urls]
         return sources[0] if len(sources) == 1 else UnionSource(sources)
-
-    def _describe(
-        self, query: Query, answer: Answer | CompleteAnswer, at: datetime | None
-    ) -> rdflib.Graph:
-        """What is said of each resource, and of the blank nodes that this leads to."""
-        resources: dict[Term, None] = dict.fromkeys(query.described)
-        wanted = [answer.variables.index(name) for name in query.variables]
-        for row in answer.rows():
-            resources.update(dict.fromkeys(term for i in wanted if (term := row[i]) is not None))
-        source = self._source(at)
-        driver = Driver(self.fetcher)
-        template = (Variable("?s"), Variable("?p"), Variable("?o"))
-        seen: dict[Term, None] = {}
-        rows: list[Row] = []
-        while resources:
-
-            def read(names: list[Term]) -> Task[list[Any]]:
-                return together([source.read(QuadPattern(n, *template[1:])) for n in names])
-
-            names = [name for name in resources if not name.startswith('"')]
-            seen.update(resources)
-            resources = {}
-            for content in driver.run(read(names)):
-                for fact in content.facts:
-                    rows.append(fact.quad[:3])
-                    if fact.quad.object.startswith("_:") and fact.quad.object not in seen:
-                        resources[fact.quad.object] = None
-        return construct([TriplePattern(*template)], template, rows)
 
 
 def _seconds(value: float | None) -> timedelta | None:

@@ -5,12 +5,15 @@ Source: SPARQL 1.1 Protocol, section 2.1 (query operation) and 2.1.4 (the datase
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
 import rdflib
 
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
 from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QueryError, QuerySyntaxError
 from tpf_client.solutions import Solutions
@@ -80,9 +83,9 @@ class Endpoint:
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [answer.body]
 
     def _answer(self, environ: Environment) -> _Answer:
-        text = _query_of(environ)
+        text, at = _query_of(environ)
         accept = environ.get("HTTP_ACCEPT", "*/*")
-        found = self._client.query(text)
+        found = self._client.query(text, at=at)
         if isinstance(found, rdflib.Graph):
             media_type = _negotiated(accept, GRAPH_TYPES, {})
             return _Answer(media_type, found.serialize(format=GRAPH_TYPES[media_type]).encode())
@@ -98,7 +101,8 @@ class Endpoint:
         return _Answer(media_type, BOOLEAN_WRITERS[types[media_type]](found).encode())
 
 
-def _query_of(environ: Environment) -> str:
+def _query_of(environ: Environment) -> tuple[str, datetime | None]:
+    """The query of a request, and the instant that it is asked for."""
     method = environ["REQUEST_METHOD"]
     parameters = _parameters(environ.get("QUERY_STRING", ""))
     text: str | None = None
@@ -125,7 +129,11 @@ def _query_of(environ: Environment) -> str:
             raise _RefusedError(
                 HTTPStatus.BAD_REQUEST, f"{name} is not offered: write FROM in the query"
             )
-    return text
+    at = _only(parameters, "at")
+    try:
+        return text, None if at is None else parse_instant(at)
+    except InstantError as error:
+        raise _RefusedError(HTTPStatus.BAD_REQUEST, f"at: {error}") from error
 
 
 def _parameters(text: str) -> dict[str, list[str]]:

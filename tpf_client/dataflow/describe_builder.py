@@ -4,25 +4,22 @@ The triples of which it is the subject, and, where their objects are blank nodes
 those, and so on.
 """
 
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.closure import Closure, Place
+from tpf_client.dataflow.dataset import restrict
 from tpf_client.dataflow.distinct import Distinct
+from tpf_client.dataflow.filter import Filter
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.node import Input, Node
-from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import (
-    BGP,
-    Call,
-    Extend,
-    Filter,
-    Pattern,
-    Project,
-    Query,
-    VariableRef,
-)
+from tpf_client.dataflow.project import Project
+from tpf_client.dataflow.union import Union
+from tpf_client.dataflow.values import Values
+from tpf_client.sparql.algebra import BGP, Call, Pattern, Query, VariableRef
+from tpf_client.sparql.algebra import Filter as FilterPattern
 
 if TYPE_CHECKING:
     from tpf_client.dataflow.builder import Builder
@@ -31,27 +28,51 @@ if TYPE_CHECKING:
 def build_description(
     builder: "Builder", query: Query, pattern: Pattern
 ) -> tuple[Node, tuple[Variable, ...]]:
-    """The distinct triples that describe what a query asks for, and their three variables."""
-    resource, source, target = builder.fresh(), builder.fresh(), builder.fresh()
-    described: Pattern = algebra.Values((resource,), tuple((term,) for term in query.described))
-    for name in query.variables:
-        values = Filter(pattern, Call("BOUND", (VariableRef(name),)))
-        each = Project(Extend(values, resource, VariableRef(name)), (resource,))
-        described = algebra.Union(described, each)
-    starts = builder.flow.add(Distinct(builder.build(described, None)))
+    """The distinct triples that describe what a query asks for, and their three variables.
 
-    frontier = builder.flow.add(Input((source,)))
-    steps = BGP((QuadPattern(source, builder.fresh(), target),))
-    to_blank = Filter(steps, Call("ISBLANK", (VariableRef(target),)))
-    edges = builder.project(builder.build(to_blank, frontier), (source, target))
+    They come from the default graph that the query's FROM makes.
+    """
+    subject, predicate, object_, target = (builder.fresh() for _ in range(4))
+    starts = _resources(builder, query, pattern, subject)
+
+    frontier = builder.flow.add(Input((subject,)))
+    steps = BGP((QuadPattern(subject, predicate, target),))
+    to_blank = FilterPattern(
+        restrict(steps, query.dataset, builder.fresh), Call("ISBLANK", (VariableRef(target),))
+    )
+    edges = builder.project(builder.build(to_blank, frontier), (subject, target))
 
     def end(_start: Place, place: Place) -> Solution:
         return place
 
-    subject, predicate, object_ = builder.fresh(), builder.fresh(), builder.fresh()
     reached = Closure(starts, edges, frontier, (subject,), end, at_least_once=False, many=True)
     subjects = builder.flow.add(Distinct(builder.flow.add(reached)))
-    triples = builder.build(BGP((QuadPattern(subject, predicate, object_),)), subjects)
+    said = BGP((QuadPattern(subject, predicate, object_),))
+    triples = builder.build(restrict(said, query.dataset, builder.fresh), subjects)
     variables = (subject, predicate, object_)
     joined = builder.project(builder.flow.add(HashJoin(subjects, triples)), variables)
-    return joined, variables
+    return builder.flow.add(Distinct(joined)) if query.dataset else joined, variables
+
+
+def _resources(builder: "Builder", query: Query, pattern: Pattern, name: Variable) -> Node:
+    """What is described: the IRIs of the query, and every value of its variables."""
+    dictionary = builder.flow.dictionary
+    given = [(dictionary.encode(term),) for term in query.described]
+    sources: list[Node] = [builder.flow.add(Values((name,), given))] if given else []
+    if query.variables:
+        # Built once: what a LIMIT chooses must be the same for all variables.
+        node = builder.build(pattern, None)
+        for variable in query.variables:
+            if variable in node.schema:
+                bound = builder.flow.add(
+                    Filter(node, partial(_is_bound, node.schema.index(variable)))
+                )
+                sources.append(builder.flow.add(Project(bound, (name,), {name: variable})))
+    if not sources:
+        sources = [builder.flow.add(Values((name,), []))]
+    union = reduce(lambda left, right: builder.flow.add(Union(left, right)), sources)
+    return builder.flow.add(Distinct(union))
+
+
+def _is_bound(place: int, solution: Solution) -> bool:
+    return bool(solution[place])

@@ -42,23 +42,26 @@ class ResultError(ClientError, ValueError):
 
 
 def construct(
-    template: Sequence[TriplePattern], variables: Sequence[Variable], rows: Iterable[Row]
+    template: Sequence[TriplePattern],
+    variables: Sequence[Variable],
+    rows: Iterable[Row],
+    evaluation: str = "",
 ) -> Iterator[Triple]:
     """The triples of a CONSTRUCT template, repetitions included.
 
-    Blank nodes of the template are new for every row; a triple that would not be RDF (an unbound
-    variable, a literal as subject, no IRI as predicate) is left out.
+    Blank nodes of the template are new for every row, and for every `evaluation`; a triple that
+    would not be RDF (an unbound variable, a literal as subject, no IRI as predicate) is left out.
     """
     for number, row in enumerate(rows):
         values = dict(zip(variables, row, strict=True))
         for pattern in template:
-            terms = [_instance(each, values, number) for each in pattern]
+            terms = [_instance(each, values, f"{evaluation}{number}") for each in pattern]
             if _is_triple(*terms):
                 yield Triple(*terms)  # type: ignore[arg-type]
 
 
 def _instance(
-    part: TermOrVariable, values: Mapping[Variable, Term | None], number: int
+    part: TermOrVariable, values: Mapping[Variable, Term | None], number: str
 ) -> Term | None:
     if is_variable(part):
         return values.get(Variable(part))

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from annotations.terms import Term, TermOrVariable, Variable, is_variable
+from annotations.terms import Term, Variable
 from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.results import construct
 
 Row = tuple[Term | None, ...]
 
@@ -51,40 +52,11 @@ def answer_of(
     """
     match query.form:
         case "CONSTRUCT":
-            return Answer(name, at, "CONSTRUCT", _TRIPLE, _constructed(query, variables, rows, at))
+            triples = construct(query.template, variables, rows, f"{at}x")
+            return Answer(name, at, "CONSTRUCT", _TRIPLE, tuple(dict.fromkeys(triples)))
         case "DESCRIBE":
             return Answer(name, at, "DESCRIBE", _TRIPLE, tuple(dict.fromkeys(rows)))
         case "ASK":
             return Answer(name, at, "ASK", (), ((),) if any(True for _ in rows) else ())
         case _:
             return Answer(name, at, "SELECT", tuple(variables), tuple(rows))
-
-
-def _constructed(
-    query: Query, variables: Sequence[Variable], rows: Iterable[Row], at: int
-) -> tuple[Row, ...]:
-    """The graph of a CONSTRUCT template; what would not be RDF is left out."""
-    result: dict[Row, None] = {}
-    for number, row in enumerate(rows):
-        values = dict(zip(variables, row, strict=True))
-        for pattern in query.template:
-            triple = tuple(_place(term, values, f"{at}x{number}") for term in pattern)
-            subject, predicate, object_ = triple
-            if (
-                subject is not None
-                and subject[0] != '"'
-                and predicate is not None
-                and predicate[0] == "<"
-                and object_ is not None
-            ):
-                result[triple] = None
-    return tuple(result)
-
-
-def _place(term: TermOrVariable, values: dict[Variable, Term | None], instance: str) -> Term | None:
-    if is_variable(term):
-        return values.get(Variable(term))
-    if term.startswith("_:"):
-        # A blank node of the template is a new one for each solution of each evaluation.
-        return Term(f"_:{term[2:]}x{instance}")
-    return Term(term)
