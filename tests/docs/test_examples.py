@@ -1,0 +1,125 @@
+"""The programs below `examples` run as they stand, against a real server."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.running_server import TOKEN, RunningServer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CONFIG = f"""
+[datasets.trains]
+source = "{EXAMPLES / "trains.ttl"}"
+live = true
+[datasets.past]
+live = true
+accept_past = true
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with RunningServer(tmp_path_factory.mktemp("examples"), CONFIG) as running:
+        yield running
+
+
+def environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "TPF_PUBLISH_TOKEN": TOKEN}
+
+
+def run(name: str, *arguments: str) -> list[str]:
+    """The lines that an example prints."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def publish(server: RunningServer) -> None:
+    (line,) = run("publish_feed.py", server.origin + "trains", "1")
+    assert re.fullmatch(r"batch \d+: \{.*\}", line)
+
+
+def test_query(server: RunningServer) -> None:
+    publish(server)
+    signs = [line.split()[0] for line in run("query.py", server.origin + "trains")]
+    assert signs == ["Brugge", "Eeklo", "Oostende"]
+
+
+def test_watch(server: RunningServer) -> None:
+    publish(server)
+    lines = run("watch.py", server.origin + "trains", "1")
+    assert len(lines) == 3
+    assert all(re.fullmatch(r"\+ \w+ \d+ until .*\+00:00", line) for line in lines)
+
+
+def test_watch_async(server: RunningServer) -> None:
+    publish(server)
+    lines = run("watch_async.py", server.origin + "trains", "1")
+    assert sorted(lines) == ["delays: 3 added, 0 removed", "late: 1 added, 0 removed"]
+
+
+def test_to_pandas(server: RunningServer) -> None:
+    publish(server)
+    *_, mean = run("to_pandas.py", server.origin + "trains")
+    assert mean == "mean delay: 20.0"
+
+
+def test_rdflib_graph(server: RunningServer) -> None:
+    *trains, found = run("rdflib_graph.py", server.origin + "trains")
+    assert len(trains) == 3
+    assert found == "to Brugge: True"
+
+
+def test_history(server: RunningServer) -> None:
+    lines = run("history.py", server.origin + "past")
+    assert lines == ["at 10:00 from platform 8", "at 10:10 from platform 11"]
+
+
+def test_gtfs_feed() -> None:
+    assert run("gtfs_feed.py")[-1] == "7 departures"
+
+
+def test_cqels_query() -> None:
+    lines = run("cqels_query.py")
+    assert lines == ["2000 ('<urn:bob>', '<urn:alice>')"]
+
+
+def test_csparql_query() -> None:
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    one, two = (f'"{n}"{integer}' for n in (1, 2))
+    assert run("csparql_query.py") == [
+        f"5 ('<urn:north>', '{one}') ('<urn:south>', '{one}')",
+        f"10 ('<urn:north>', '{two}') ('<urn:south>', '{one}')",
+        f"15 ('<urn:north>', '{one}')",
+    ]
+
+
+def test_notebook(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(server)
+    monkeypatch.setenv("TPF_DATASET", server.origin + "trains")
+    known: dict[str, object] = {}
+    for cell in json.loads((EXAMPLES / "watch.ipynb").read_text("utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), known)
+    assert len(known["update"].added) == 3  # type: ignore[attr-defined]
+
+
+def test_all_are_run_and_described() -> None:
+    names = {path.name for path in EXAMPLES.iterdir() if path.suffix in {".py", ".ipynb"}}
+    page, tests = (EXAMPLES / "README.md").read_text("utf-8"), Path(__file__).read_text("utf-8")
+    assert len(names) >= 10
+    assert {name for name in names if name not in page or name not in tests} == set()

@@ -1,0 +1,24 @@
+"""What the documentation leads to is there: the files that it names, the pages that it links."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
+_LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+_MODULE = re.compile(
+    r"`((?:annotations|tpf_client|tpf_server|loaders|experiments|tests)/[\w/.]+?)(?:::(\w+))?`"
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links(page: Path) -> None:
+    text = page.read_text("utf-8")
+    missing = [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
+    for name, test in _MODULE.findall(text):
+        path = ROOT / name
+        if not path.exists() or (test and f"def {test}(" not in path.read_text("utf-8")):
+            missing.append(f"{name}::{test}")
+    assert not missing
