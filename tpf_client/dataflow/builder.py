@@ -2,7 +2,8 @@
 
 Solutions are passed sideways: what a pattern is joined with (or is optional to, or is subtracted
 from) tells its leaves which bindings can matter, as a *seed*: a node of the distinct values of the
-variables that both sides bind for certain. A seed only spares work; joins decide.
+variables that both sides bind for certain. A seed only spares work; joins decide. How far down it
+may go is said, with its proof, in `tpf_client.dataflow.seeds`.
 
 Source: SPARQL 1.1 Query Language, section 18.
 """
@@ -39,6 +40,7 @@ from tpf_client.dataflow.order import SortKey, TopK
 from tpf_client.dataflow.output import Output
 from tpf_client.dataflow.path_builder import build_path
 from tpf_client.dataflow.project import Project
+from tpf_client.dataflow.seeds import passed_on
 from tpf_client.dataflow.service_builder import build_service
 from tpf_client.dataflow.union import Union
 from tpf_client.dataflow.values import Values
@@ -171,14 +173,22 @@ class Builder:
             )
         return self._seeds[key]
 
-    def sideways(self, node: Node, pattern: Pattern, fallback: Node | None) -> Node | None:
-        """The seed that a node gives to a pattern, or else what came from outside."""
-        return self.seed(node, algebra.in_scope(pattern)) or fallback
+    def sideways(self, node: Node, pattern: Pattern) -> Node | None:
+        """The seed that a node gives to a pattern."""
+        return self.seed(node, algebra.in_scope(pattern))
+
+    def passed_on(self, pattern: Pattern, seed: Node | None) -> Node | None:
+        """The seed of a pattern, as far as its input may have it too."""
+        return None if seed is None else self.seed(seed, passed_on(pattern, seed.schema))
 
     # ---------------------------------------------------------------------------- patterns
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
-        """The node of a pattern's solutions (all those that agree with a solution of `seed`)."""
+        """The node of a pattern's solutions.
+
+        Right about those that are compatible with a solution of `seed` (see
+        `tpf_client.dataflow.seeds`).
+        """
         match pattern:
             case algebra.BGP(patterns):
                 if not patterns:
@@ -219,7 +229,7 @@ class Builder:
         first, *rest = in_good_order(operands(pattern), self.leaves, seed or self.outer)
         node = self.build(first, seed)
         for each in rest:
-            right = self.build(each, self.sideways(node, each, seed))
+            right = self.build(each, self.sideways(node, each) or seed)
             node = self.joined(node, right)
         return node
 
@@ -231,16 +241,16 @@ class Builder:
         left = self.build(pattern.left, seed)
         condition = pattern.condition
         if condition is None:
-            right = self.build(pattern.right, self.sideways(left, pattern.right, seed))
+            right = self.build(pattern.right, self.sideways(left, pattern.right))
             return self.flow.add(LeftJoin(left, right))
         if first_exists(condition) is None and not is_volatile(condition):
-            right = self.build(pattern.right, self.sideways(left, pattern.right, seed))
+            right = self.build(pattern.right, self.sideways(left, pattern.right))
             merged = left.schema + tuple(n for n in right.schema if n not in left.schema)
             test = Compiler(self.environment, merged).condition(condition)
             return self.flow.add(LeftJoin(left, right, test))
         # Number the rows, so that the filtered pairs come back to exactly their left row.
         numbered = self.flow.add(Number(left, self.fresh()))
-        right = self.build(pattern.right, self.sideways(left, pattern.right, seed))
+        right = self.build(pattern.right, self.sideways(left, pattern.right))
         pairs = self.filtered(self.flow.add(HashJoin(numbered, right)), condition)
         added = tuple(name for name in right.schema if name not in left.schema)
         loose = tuple(name for name in left.schema if name not in left.certain)
@@ -303,8 +313,7 @@ class Builder:
         depth = 0
         while isinstance(base, algebra.Extend):
             base, depth = base.input, depth + 1
-        names = [name for name in algebra.in_scope(pattern.input) if name != pattern.variable]
-        inner = self.build(pattern.input, self.seed(seed, names) or self.outer)
+        inner = self.build(pattern.input, self.passed_on(pattern, seed) or self.outer)
         if pattern.variable in inner.schema:
             inner = self._without_value(inner, pattern.variable)
         schema = inner.schema
@@ -341,7 +350,7 @@ class Builder:
             apart = (*apart, *self.outer.schema)
         elif not set(left.schema) & set(algebra.in_scope(right)) - set(apart):
             return left
-        removed = self.build(right, self.sideways(left, right, None))
+        removed = self.build(right, self.sideways(left, right))
         shared = tuple(name for name in left.schema if name in removed.schema)
         reduced = self.flow.add(Distinct(self.project(removed, shared)))
         return self.flow.add(Minus(left, reduced, apart))

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def build_group(builder: "Builder", pattern: algebra.Group, seed: Node | None) -> Node:
     """The groups of a pattern's solutions, with their aggregates."""
-    kept = [name for name, key in pattern.keys if key == VariableRef(name)]
-    node: Node = builder.build(pattern.input, builder.seed(seed, kept))
+    node: Node = builder.build(pattern.input, builder.passed_on(pattern, seed))
     visible = tuple(name for name in node.schema if not name.startswith("?."))
     prepared: list[tuple[Variable, Expression | None, algebra.Aggregate]] = []
     expressions: list[tuple[Variable, Expression]] = []

@@ -62,21 +62,23 @@ def _modified(
     by: tuple[Variable, ...] = ()
     if isinstance(pattern, algebra.Slice):
         offset, limit, by = pattern.offset, pattern.limit, pattern.by
+        seed = builder.passed_on(pattern, seed)
         pattern = pattern.input
     if isinstance(pattern, (algebra.Distinct, algebra.Reduced)):
         distinct = isinstance(pattern, algebra.Distinct)
         pattern = pattern.input
     sliced = bool(offset) or limit is not None
     if isinstance(pattern, (algebra.Slice, algebra.Distinct, algebra.Reduced)):
-        node = builder.build(pattern, None if sliced else seed)
+        node = builder.build(pattern, seed)
         return _finished(builder, node, node.schema, distinct, offset, limit, by)
     variables = algebra.in_scope(pattern)
     if isinstance(pattern, algebra.Project):
+        seed = builder.passed_on(pattern, seed)
         pattern = pattern.input
     conditions: tuple[algebra.OrderCondition, ...] = ()
     if isinstance(pattern, algebra.OrderBy):
         conditions, pattern = pattern.conditions, pattern.input
-    node = builder.build(pattern, None if sliced else builder.seed(seed, variables))
+    node = builder.build(pattern, seed)
     if watch is not None:
         watch(Core(pattern, node, variables, distinct, offset))
     if not conditions:

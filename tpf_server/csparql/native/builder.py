@@ -43,11 +43,11 @@ class CsparqlBuilder(Builder):
             return self._correlated(self.leaves.bgp(pattern.patterns, None))
         return super().build(pattern, seed)
 
-    def sideways(self, node: Node, pattern: Pattern, fallback: Node | None) -> Node | None:
+    def sideways(self, node: Node, pattern: Pattern) -> Node | None:
         """The seed that a node gives to a pattern: only paths have a use for it."""
         if any(isinstance(each, algebra.Path) for each in algebra.walk(pattern)):
-            return super().sideways(node, pattern, fallback)
-        return fallback
+            return super().sideways(node, pattern)
+        return None
 
     def _aggregation(self, pattern: Aggregated) -> Node:
         # Whole groups are needed: nothing may be left out by what they are joined with.
