@@ -126,17 +126,16 @@ class Matching(Node):
         emit, render = self.emit, self.render
         for solution, state in self._taken():
             count, has_partners = state.count, state.partners > 0
-            if state.shown != count or state.had_partners != has_partners:
-                if state.shown:
-                    row = render(solution, state.had_partners)
-                    if row is not None:
-                        emit(row, -state.shown)
-                if count:
-                    row = render(solution, has_partners)
-                    if row is not None:
-                        emit(row, count)
-                state.shown = count
-                state.had_partners = has_partners
+            kept = state.shown if state.had_partners == has_partners else 0
+            for partners, change in (
+                (state.had_partners, kept - state.shown),
+                (has_partners, count - kept),
+            ):
+                row = render(solution, partners) if change else None
+                if row is not None:
+                    emit(row, change)
+            state.shown = count
+            state.had_partners = has_partners
             if not count:
                 self._forget(solution, state)
 

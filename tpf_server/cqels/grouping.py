@@ -1,12 +1,12 @@
 """Grouping for streams: the nodes, and what of a query they are for."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.aggregates import Accumulator, accumulator
 from tpf_client.dataflow.builder import Builder
 from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.exists_builder import first_exists
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql import algebra
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
@@ -89,14 +89,11 @@ class EmittingGroup(Node):
             assert key is not None
             count, group.fresh = group.fresh, 0
             now = (groups.row(group), count) if count and group.total > 0 else None
-            before = shown.get(key)
-            if now == before:
-                continue
+            # Also where the row is that of the last tick: what is new is that solutions came.
+            before = shown.pop(key, None)
             if before is not None:
                 self.emit(before[0], -before[1])
-            if now is None:
-                del shown[key]
-            else:
+            if now is not None:
                 shown[key] = now
                 self.emit(*now)
         groups.drained()
@@ -104,17 +101,6 @@ class EmittingGroup(Node):
 
 def _anything(_key: Solution) -> bool:
     return True
-
-
-def simple_group(pattern: algebra.Group) -> bool:
-    """Whether a grouping is one for this module: no EXISTS, no ``COUNT(DISTINCT *)``."""
-    expressions = [each for _, each in pattern.keys]
-    for _, each in pattern.aggregates:
-        if each.argument is not None:
-            expressions.append(each.argument)
-        elif each.distinct:
-            return False
-    return all(first_exists(each) is None for each in expressions)
 
 
 def build_group(
@@ -125,7 +111,7 @@ def build_group(
     *,
     by_rows: bool,
 ) -> Node:
-    """The node of a simple grouping.
+    """The node of a grouping.
 
     Args:
         builder: makes the expressions and takes in the node.
@@ -135,22 +121,30 @@ def build_group(
         by_rows: whether it is an `EmittingGroup`.
     """
     environment = builder.environment
-    compiler = ArithmeticCompiler(environment, node.schema)
+    # Equal as far as the query can see: hidden variables do not count.
+    visible = [place for place, name in enumerate(node.schema) if not name.startswith("?.")]
+    expressions: list[algebra.Expression | None] = []
+    for _, key in pattern.keys:
+        node, plain = builder.without_exists(node, key)
+        expressions.append(plain)
     aggregates: list[tuple[Variable, Callable[[], Accumulator] | None]] = []
-    arguments: list[algebra.Expression] = []
     for name, each in pattern.aggregates:
         argument = each.argument
-        whole = argument is None or (
-            each.name == "COUNT"
-            and not each.distinct
-            and isinstance(argument, algebra.VariableRef)
-            and argument.variable in node.certain
+        whole = not each.distinct and (
+            argument is None
+            or (
+                each.name == "COUNT"
+                and isinstance(argument, algebra.VariableRef)
+                and argument.variable in node.certain
+            )
         )
         aggregates.append(
             (name, None if whole else accumulator(each, environment.typed, InlinedMedian))
         )
-        if argument is not None and not whole:
-            arguments.append(argument)
+        if not whole:
+            if argument is not None:
+                node, argument = builder.without_exists(node, argument)
+            expressions.append(argument)
     keys = tuple(name for name, _ in pattern.keys)
     passes: Callable[[Solution], bool] = _anything
     if conditions:
@@ -159,9 +153,26 @@ def build_group(
         for condition in conditions[1:]:
             test = algebra.Call("&&", (test, condition))
         passes = ArithmeticCompiler(environment, keys).condition(test)
-    values_of = compiler.bindings([*(expression for _, expression in pattern.keys), *arguments])
-    how = Grouping(keys, aggregates, values_of, passes)
+    compiler = ArithmeticCompiler(environment, node.schema)
+    how = Grouping(keys, aggregates, _values_of(compiler, expressions, visible), passes)
     return builder.flow.add(EmittingGroup(node, how) if by_rows else KeyedGroup(node, how))
+
+
+def _values_of(
+    compiler: ArithmeticCompiler,
+    expressions: Sequence[algebra.Expression | None],
+    visible: Sequence[int],
+) -> Callable[[Solution], tuple[Any, ...]]:
+    """The values of expressions; ``None`` stands for the whole solution (``COUNT(DISTINCT *)``)."""
+    plain = [each for each in expressions if each is not None]
+    if len(plain) == len(expressions):
+        return compiler.bindings(plain)
+
+    def whole(solution: Solution) -> Solution:
+        return tuple([solution[place] for place in visible])
+
+    each = [whole if e is None else compiler.binding(e) for e in expressions]
+    return lambda solution: tuple([value(solution) for value in each])
 
 
 def emitting_group(query: algebra.Query) -> algebra.Group | None:
@@ -171,6 +182,6 @@ def emitting_group(query: algebra.Query) -> algebra.Group | None:
     must stay.
     """
     pattern = query.pattern
-    while isinstance(pattern, (algebra.Project, algebra.Extend, algebra.Filter)):
+    while isinstance(pattern, (algebra.Project, algebra.OrderBy, algebra.Extend, algebra.Filter)):
         pattern = pattern.input
-    return pattern if isinstance(pattern, algebra.Group) and simple_group(pattern) else None
+    return pattern if isinstance(pattern, algebra.Group) else None

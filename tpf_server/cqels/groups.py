@@ -55,7 +55,7 @@ class Grouping:
 
     keys: tuple[Variable, ...]
     aggregates: Sequence[tuple[Variable, Callable[[], Accumulator] | None]]
-    values_of: Callable[[Solution], Solution]
+    values_of: Callable[[Solution], tuple[Any, ...]]
     passes: Callable[[Solution], bool]
 
     @property

@@ -13,7 +13,7 @@ from tpf_client.dataflow.order import SortKey
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import Compiler, Environment
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
-from tpf_server.cqels.grouping import build_group, simple_group
+from tpf_server.cqels.grouping import build_group
 from tpf_server.cqels.keyed import KeyedColumns, KeyedNode, keyed_extend, keyed_filter
 from tpf_server.cqels.keyed_join import KeyedJoin, joins_by_key
 from tpf_server.cqels.keyed_top_k import KeyedTopK
@@ -49,7 +49,7 @@ class PlanBuilder(Builder):
         while isinstance(inner, algebra.Filter):
             conditions += conjuncts(inner.condition)
             inner = inner.input
-        if conditions and isinstance(inner, algebra.Group) and simple_group(inner):
+        if conditions and isinstance(inner, algebra.Group):
             return self._having(inner, conditions)
         if not conditions or not isinstance(inner, algebra.BGP) or not inner.patterns or self.outer:
             return super().build(pattern, seed)
@@ -118,10 +118,8 @@ class PlanBuilder(Builder):
         """A compiler for expressions over the solutions of a node."""
         return ArithmeticCompiler(self.environment, node.schema, row)
 
-    def grouped(self, pattern: algebra.Group, seed: Node | None) -> Node:
+    def grouped(self, pattern: algebra.Group, seed: Node | None) -> Node:  # noqa: ARG002
         """The groups of a pattern's solutions, with their aggregates."""
-        if not simple_group(pattern):
-            return super().grouped(pattern, seed)
         by_rows = self._emitting is not None and pattern == self._emitting
         return self._grouped(pattern, (), by_rows=by_rows)
 
