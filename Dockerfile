@@ -7,6 +7,7 @@ FROM python:3.12-slim
 WORKDIR /app
 COPY LICENSE README.md constraints.txt pyproject.toml run ./
 COPY annotations annotations
+COPY commands commands
 COPY experiments experiments
 COPY loaders loaders
 COPY tpf_client tpf_client

@@ -1,6 +1,5 @@
 """``tpf-experiments``: list, run, report, publish."""
 
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from experiments.runner import Runner, progress_bar
 
 ALL = "all"
 app = typer.Typer(
-    name="tpf-experiments", add_completion=False, pretty_exceptions_enable=False,
+    name="tpf-experiments", add_completion=False, rich_markup_mode=None,
     no_args_is_help=True, help="Measure one architecture against another.",
 )  # fmt: skip
 
@@ -51,8 +50,6 @@ def run(
     ] = None,
 ) -> None:
     """Measure, and write raw data, figures and a report. Status 1 where something is missing."""
-    # A terminated run ends its processes like an interrupted one.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     complete = True
     try:
         configuration = read_configuration(config, quick=quick, names=names())
@@ -69,7 +66,7 @@ def run(
     except KeyboardInterrupt:
         write_report(output, EXPERIMENTS)
         typer.echo("tpf-experiments: interrupted; go on with --resume", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(130) from None
     typer.echo(str(report))
     if not complete:
         typer.echo("tpf-experiments: not everything was measured; the report says what", err=True)
@@ -110,8 +107,3 @@ def _chosen(name: str) -> tuple[Experiment, ...]:
         if experiment.name == name:
             return (experiment,)
     raise ConfigurationError(f"no experiment {name!r}: {', '.join((*names(), ALL))}")
-
-
-def main() -> None:
-    """The entry point of the command."""
-    app()

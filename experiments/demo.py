@@ -24,7 +24,6 @@ import typer
 
 from annotations.instants import format_instant
 from experiments.workloads.trains import train_query
-from loaders.errors import LoaderError
 from loaders.sources.irail import Irail
 from tpf_client import Client
 
@@ -35,6 +34,8 @@ _SHOWN = timedelta(hours=1, minutes=30)
 
 class DemoError(Exception):
     """A part of the demo did not start or ended too early."""
+
+    exit_status = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,10 @@ def run(data: str, seconds: float | None) -> None:
     chosen = recording(data)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-demo-")))
-        _say(f"loading the static facts of {chosen.source} (Spark where there is a Java)")
-        _load(chosen, folder / "departures")
+        _say(f"loading the static facts of {chosen.source}")
+        with _process(_load_command(chosen, folder / "departures"), dict(os.environ)) as load:
+            if load.wait():
+                raise DemoError("the static facts could not be loaded")
         token = secrets.token_urlsafe()
         environment = os.environ | {
             "TPF_SERVER_PUBLISH_TOKEN": token,
@@ -114,7 +117,11 @@ def run(data: str, seconds: float | None) -> None:
         if seconds is not None:
             watch += ["--seconds", f"{seconds:g}"]
         with _process(watch, environment) as client:
-            if status := client.wait():
+            try:
+                status = client.wait()
+            except KeyboardInterrupt:
+                return  # That is how a board is left.
+            if status:
                 raise DemoError(f"tpf-query ended with exit status {status}")
 
 
@@ -131,15 +138,13 @@ def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
     raise DemoError("tpf-replay published nothing")
 
 
-def _load(chosen: Recording, output: Path) -> None:
+def _load_command(chosen: Recording, output: Path) -> tuple[str, ...]:
     span = (
         ("--from", format_instant(chosen.start), "--until", format_instant(chosen.until))
         if chosen.source == "flights"
         else ()
     )
-    command = ("tpf-load", chosen.source, *chosen.inputs, "--output", str(output), *span)
-    if subprocess.run(_resolved(command), check=False).returncode:  # noqa: S603
-        raise DemoError("the static facts could not be loaded")
+    return ("tpf-load", chosen.source, *chosen.inputs, "--output", str(output), *span)
 
 
 def _replay_command(chosen: Recording, url: str) -> tuple[str, ...]:
@@ -177,26 +182,37 @@ def _process(
     command: Sequence[str], environment: dict[str, str], stderr: int | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
     """A process that is ended when the block is left."""
-    process = subprocess.Popen(  # noqa: S603
-        _resolved(command), env=environment, stderr=stderr, text=True
-    )
+    # A Ctrl-C goes to all processes of the terminal: only this one heeds it, and ends the others,
+    # which inherit that it is held back.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield process
+        process = subprocess.Popen(  # noqa: S603
+            _resolved(command), env=environment, stderr=stderr, text=True
+        )
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield process
+        finally:
+            _stop(process)
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _say(text: str) -> None:
-    typer.echo(f"demo: {text}", err=True)
+    typer.echo(f"tpf-demo: {text}", err=True)
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -209,18 +225,4 @@ def main(
     ] = "flights",
 ) -> None:
     """Show a live departure board, computed by the client from time-labelled fragments."""
-    # A demo that is terminated, or whose terminal is closed, ends its processes like an interrupted
-    # one.
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        run(data, seconds)
-    except (DemoError, LoaderError, OSError) as error:
-        typer.echo(f"demo: {error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
-
-
-if __name__ == "__main__":
-    app()
+    run(data, seconds)

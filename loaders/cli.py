@@ -1,20 +1,18 @@
 """The commands ``tpf-load`` and ``tpf-replay``."""
 
-import sys
 from collections.abc import Callable
 
 import typer
 
 from loaders.commands import load_gtfs_rt, load_rdf, load_sources, stream
 from loaders.commands import replay as replay_commands
-from loaders.errors import LoaderError, SettingError
 
 load_app = typer.Typer(
-    name="tpf-load", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    name="tpf-load", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
     help="Turn real data into static facts, with Spark or in one process.",
 )  # fmt: skip
 replay_app = typer.Typer(
-    name="tpf-replay", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    name="tpf-replay", add_completion=False, rich_markup_mode=None, no_args_is_help=True,
     help="Play a recorded feed to a server, in real time or faster.",
 )  # fmt: skip
 
@@ -41,24 +39,3 @@ for _name, _command in LOADS.items():
     load_app.command(_name)(_command)
 for _name, _command in REPLAYS.items():
     replay_app.command(_name)(_command)
-
-
-def _run(app: typer.Typer, name: str) -> None:
-    try:
-        app()
-    except SettingError as error:
-        typer.echo(f"{name}: {error}", err=True)
-        sys.exit(2)
-    except LoaderError as error:
-        typer.echo(f"{name}: {error}", err=True)
-        sys.exit(1)
-
-
-def load() -> None:
-    """The command ``tpf-load``."""
-    _run(load_app, "tpf-load")
-
-
-def replay() -> None:
-    """The command ``tpf-replay``."""
-    _run(replay_app, "tpf-replay")

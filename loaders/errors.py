@@ -12,9 +12,14 @@ LoaderError
     └── StateError      the state file belongs to another replay or is damaged
 """
 
+from typing import ClassVar
+
 
 class LoaderError(Exception):
     """Root of the errors of this package; its text is one line for the user."""
+
+    exit_status: ClassVar[int] = 1
+    """With which a command ends that raises it."""
 
 
 class InputError(LoaderError, ValueError):
@@ -39,6 +44,8 @@ class OutputError(LoaderError):
 
 class SettingError(LoaderError, ValueError):
     """A setting that makes no sense."""
+
+    exit_status = 2
 
 
 class SparkError(LoaderError):

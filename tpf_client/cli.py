@@ -264,13 +264,3 @@ def _write_line(update: Update) -> None:
     sys.stdout.flush()
     if not update.dynamic:
         sys.stderr.write(f"tpf-query: {STATIC}\n")
-
-
-def main() -> None:
-    """The command `tpf-query`; ``tpf-query serve`` is an endpoint."""
-    if sys.argv[1:2] == ["serve"]:
-        from tpf_client import serving
-
-        serving.app(args=sys.argv[2:], prog_name="tpf-query serve")
-    else:
-        app()

@@ -13,7 +13,7 @@ from tests.support.irail import RECORDING, needs_recording
 
 
 def _demo(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "experiments.demo", *arguments]
+    return [sys.executable, "-m", "commands", "tpf-demo", *arguments]
 
 
 @pytest.mark.spark

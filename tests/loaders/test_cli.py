@@ -1,12 +1,11 @@
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+import commands
 from annotations.terms import QuadPattern, Variable
-from loaders import cli
 from loaders.errors import SettingError
 from loaders.session import SparkSettings
 from tests.loaders.recordings import entry, write_directory, write_flights
@@ -15,12 +14,9 @@ from tpf_server.store.opening import open_store
 ANY = QuadPattern(*map(Variable, ("?s", "?p", "?o", "?g")))
 
 
-def run(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: object) -> int:
+def run(command: str, *arguments: object) -> int:
     """Run a command as its entry point does; its exit status."""
-    monkeypatch.setattr(sys, "argv", [f"tpf-{command}", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        getattr(cli, command)()
-    return int(ended.value.code or 0)
+    return commands.run(f"tpf-{command}", list(map(str, arguments)))
 
 
 @pytest.fixture
@@ -29,11 +25,11 @@ def day(tmp_path: Path) -> Path:
 
 
 def test_load_tells_what_it_wrote(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
 ) -> None:
     output = tmp_path / "out"
     arguments = ["irail", day, "-o", output, "--engine", "local"]
-    assert run(monkeypatch, "load", *arguments) == 0
+    assert run("load", *arguments) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
     first, second = captured.err.splitlines()
@@ -44,35 +40,31 @@ def test_load_tells_what_it_wrote(
     with open_store(output) as store:
         assert store.count(ANY) == 5
         assert store.prefixes["t"] == "http://example.org/train#"
-    assert run(monkeypatch, "load", *arguments) == 1
+    assert run("load", *arguments) == 1
     assert capsys.readouterr().err == (
         f"tpf-load: {output} is a store already; --replace writes it anew\n"
     )
-    assert run(monkeypatch, "load", *arguments, "--replace", "--quiet") == 0
+    assert run("load", *arguments, "--replace", "--quiet") == 0
     assert capsys.readouterr().err == ""
 
 
-def test_load_as_files(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
-) -> None:
+def test_load_as_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path) -> None:
     output = tmp_path / "out"
     arguments = ["irail", day, "-o", output, "--engine", "local", "--format", "ntriples"]
-    assert run(monkeypatch, "load", *arguments) == 0
+    assert run("load", *arguments) == 0
     assert capsys.readouterr().err.startswith(f"5 triples in 1 file in {output}\n")
-    assert run(monkeypatch, "load", *arguments) == 1
+    assert run("load", *arguments) == 1
     assert capsys.readouterr().err == (
         f"tpf-load: {output} exists already; --replace writes it anew\n"
     )
 
 
-def test_load_of_a_span_of_flights(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_load_of_a_span_of_flights(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = ["2013-06-01,600,1,UA,1,EWR,IAH", "2013-06-02,600,1,UA,2,EWR,IAH"]
     path = write_flights(tmp_path / "flights", rows)
     arguments = ["--from", "2013-06-02T00:00:00-04:00", "--engine", "local", "--quiet"]
     arguments += ["--format", "ntriples"]
-    assert run(monkeypatch, "load", "flights", path, "-o", tmp_path / "out", *arguments) == 0
+    assert run("load", "flights", path, "-o", tmp_path / "out", *arguments) == 0
     assert capsys.readouterr().err == ""
     text = (tmp_path / "out" / "part-00000.nt").read_text()
     assert "UA2>" in text
@@ -80,13 +72,13 @@ def test_load_of_a_span_of_flights(
 
 
 def test_rdf_files_and_what_is_malformed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "data.nt"
     file.write_text("<http://e/s> <http://e/p> 'x' .\n<http://e/s> <http://e/p> \"x\" .\n")
     output = tmp_path / "store"
     arguments = ["rdf", tmp_path / "*.nt", "-o", output, "--engine", "local"]
-    assert run(monkeypatch, "load", *arguments) == 0
+    assert run("load", *arguments) == 0
     shown, count, summary, _ = capsys.readouterr().err.splitlines()
     assert shown.startswith(f"{file}, line 1: ")
     assert shown.endswith(": <http://e/s> <http://e/p> 'x' .")
@@ -94,13 +86,13 @@ def test_rdf_files_and_what_is_malformed(
     assert summary.startswith("1 triples, 3 terms, 1 predicates")
     (reject,) = (tmp_path / "store.rejects" / "rejects.ndjson").read_text().splitlines()
     assert json.loads(reject)["line"] == 1
-    assert run(monkeypatch, "load", *arguments, "--replace", "--strict") == 1
+    assert run("load", *arguments, "--replace", "--strict") == 1
     assert capsys.readouterr().err.startswith(f"tpf-load: {file}, line 1: ")
     with open_store(output) as store:
         assert store.count(ANY) == 1
     # A load without rejects leaves none of an earlier one.
     file.write_text('<http://e/s> <http://e/p> "y" .\n')
-    assert run(monkeypatch, "load", *arguments, "--replace") == 0
+    assert run("load", *arguments, "--replace") == 0
     assert not (tmp_path / "store.rejects" / "rejects.ndjson").exists()
 
 
@@ -108,12 +100,12 @@ def test_without_java_one_process_does_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
 ) -> None:
     monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "absent"))
-    assert run(monkeypatch, "load", "irail", day, "-o", tmp_path / "out") == 0
+    assert run("load", "irail", day, "-o", tmp_path / "out") == 0
     first, _, third = capsys.readouterr().err.splitlines()
     assert first.startswith(f"tpf-load: without Spark: no Java in {tmp_path / 'absent'}")
     assert third.endswith("engine: local")
     arguments = ["-o", tmp_path / "other", "--engine", "spark"]
-    assert run(monkeypatch, "load", "irail", day, *arguments) == 1
+    assert run("load", "irail", day, *arguments) == 1
     assert re.fullmatch(r"tpf-load: no Java in .*\n", capsys.readouterr().err)
     assert not (tmp_path / "other").exists()
 
@@ -137,7 +129,7 @@ def test_wrong_use_of_load(
     arguments: list[str], status: int, message: str,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, "load", *arguments) == status
+    assert run("load", *arguments) == status
     assert message in " ".join(re.sub("[│╭╰─╮╯]", " ", capsys.readouterr().err).split())
 
 
@@ -159,7 +151,7 @@ def test_wrong_use_of_replay(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     given = [argument.format(day=day) for argument in arguments]
-    assert run(monkeypatch, "replay", *given) == status
+    assert run("replay", *given) == status
     assert message in " ".join(re.sub("[│╭╰─╮╯]", " ", capsys.readouterr().err).split())
 
 
@@ -172,12 +164,12 @@ def test_settings_of_spark_come_from_the_environment() -> None:
 
 
 def test_dynamic_facts_and_streams_as_files(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
 ) -> None:
     facts, streams = tmp_path / "facts.nq", tmp_path / "streams"
     arguments = ["irail", day, "--facts", facts, "--method", "rdf-1.2", "--streams", streams]
     arguments += ["--dataset", "http://h/trains"]
-    assert run(monkeypatch, "load", *arguments) == 0
+    assert run("load", *arguments) == 0
     assert capsys.readouterr().err.splitlines() == [
         f"2 facts, annotated by rdf-1.2, in {facts}",
         f"2 triples of streams in {streams}",
@@ -185,5 +177,5 @@ def test_dynamic_facts_and_streams_as_files(
     assert "<http://h/trains/facts/reifier/" in facts.read_text()
     assert len((streams / "irail.tsv").read_text().splitlines()) == 2
     arguments += ["--from", "2020-01-01T00:00:00Z", "--quiet"]
-    assert run(monkeypatch, "load", *arguments) == 0
+    assert run("load", *arguments) == 0
     assert facts.read_text() == ""

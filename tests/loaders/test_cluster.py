@@ -85,7 +85,7 @@ def test_a_cluster_writes_the_same_store(master: str, tmp_path: Path) -> None:
         )
     )
     environment = os.environ | {"TPF_SPARK_EXECUTOR_MEMORY": "512m", "TPF_SPARK_MEMORY": "512m"}
-    program = [sys.executable, "-c", "from loaders.cli import load; load()", "rdf", str(source)]
+    program = [sys.executable, "-m", "commands", "tpf-load", "rdf", str(source)]
     loads = {
         "cluster": ["--engine", "spark", "--master", master],
         "local": ["--engine", "local"],

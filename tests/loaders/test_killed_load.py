@@ -35,7 +35,7 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
             file.write(f'<http://e/s{n % 70_001}> <http://e/p{n % 7}> "value {n % 300_007}" .\n')
     wanted = index_files([source], tmp_path / "reference", created=created)
     command = [
-        sys.executable, "-c", "from loaders.cli import load; load()", "rdf", str(source), "-o",
+        sys.executable, "-m", "commands", "tpf-load", "rdf", str(source), "-o",
         str(store), "--replace", "--engine", "spark", "--master", "local[2]", "--quiet",
     ]  # fmt: skip
     work = tmp_path / ".store.loading" / "work"
@@ -59,8 +59,8 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
 _INTERRUPTIBLE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from loaders.cli import load
-load()
+import commands
+commands.main()
 """
 
 

@@ -27,13 +27,13 @@ def feed(tmp_path: Path) -> Path:
 
 
 def test_recorded_messages_as_facts_and_as_a_stream(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, feed: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, feed: Path
 ) -> None:
     messages = record(tmp_path / "rt", {0: 0, 1: 60, 5: 60})
     facts, streams = tmp_path / "facts.nq", tmp_path / "streams"
     arguments = ["gtfs-rt", messages, "--schedule", feed, "--facts", facts, "--streams", streams]
     arguments += ["--dataset", "http://h/bus", "--base", "http://agency.example/"]
-    assert run(monkeypatch, "load", *arguments) == 0
+    assert run("load", *arguments) == 0
     assert capsys.readouterr().err.splitlines() == [
         f"4 facts, annotated by named-graph, in {facts}",
         f"6 triples of streams in {streams}",
@@ -57,7 +57,7 @@ def test_recorded_messages_as_facts_and_as_a_stream(
 
 
 def test_a_url_is_polled_and_told_to_a_server(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, feed: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, feed: Path
 ) -> None:
     server = FactsServer(SystemClock())
     polls = 0
@@ -75,7 +75,7 @@ def test_a_url_is_polled_and_told_to_a_server(
     with listening(both) as origin:
         arguments = ["gtfs-rt", f"{origin}rt.pb", "--schedule", feed, "--push", f"{origin}bus"]
         arguments += ["--token", "secret", "--period", "0.01", "--polls", "3"]
-        assert run(monkeypatch, "load", *arguments, "--label", "interval") == 0
+        assert run("load", *arguments, "--label", "interval") == 0
         failed, summary = capsys.readouterr().err.splitlines()
         assert failed.startswith("tpf-load: a poll failed: 503")
         assert summary == "4 facts in 2 batches"
@@ -84,14 +84,14 @@ def test_a_url_is_polled_and_told_to_a_server(
         # One poll into a file.
         facts = tmp_path / "facts.nq"
         arguments = ["gtfs-rt", f"{origin}rt.pb", "--schedule", feed, "--facts", facts, "--quiet"]
-        assert run(monkeypatch, "load", *arguments, "--polls", "1") == 0
+        assert run("load", *arguments, "--polls", "1") == 0
         assert '"4"' in facts.read_text()
         # A message that is in a file is told as it is.
         message = new_message(datetime.now(UTC))
         add_trip(message, start_date="20260105").delay = 9
         (tmp_path / "now.pb").write_bytes(message.SerializeToString())
         arguments = ["gtfs-rt", tmp_path / "now.pb", "--schedule", feed, "--push", f"{origin}bus"]
-        assert run(monkeypatch, "load", *arguments, "--token", "secret", "--period", "3600") == 0
+        assert run("load", *arguments, "--token", "secret", "--period", "3600") == 0
         assert [line.split('"')[1] for line in server.accepted[-1].lines] == ["9", "9"]
         wanted = datetime.fromtimestamp(message.header.timestamp, UTC) + 60 * MINUTE
         assert server.accepted[-1].label == {"expiration": wanted}
@@ -99,7 +99,7 @@ def test_a_url_is_polled_and_told_to_a_server(
         old = record(tmp_path / "old", {0: 5})
         capsys.readouterr()
         arguments = ["gtfs-rt", old, "--schedule", feed, "--push", f"{origin}bus"]
-        assert run(monkeypatch, "load", *arguments, "--token", "secret") == 1
+        assert run("load", *arguments, "--token", "secret") == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("tpf-load: ")
         assert "refused a batch: 400" in line
@@ -124,14 +124,12 @@ def test_wrong_use(
     assert feed.is_dir()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rt.pb").write_bytes(new_message().SerializeToString())
-    assert run(monkeypatch, "load", "gtfs-rt", *arguments) == status
+    assert run("load", "gtfs-rt", *arguments) == status
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert not (tmp_path / "f.nq").exists()
 
 
-def test_a_replay_is_of_recordings(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], feed: Path
-) -> None:
+def test_a_replay_is_of_recordings(capsys: pytest.CaptureFixture[str], feed: Path) -> None:
     arguments = ["gtfs-rt", "http://h/rt", "http://h/bus", "--schedule", feed]
-    assert run(monkeypatch, "replay", *arguments) == 2
+    assert run("replay", *arguments) == 2
     assert "tpf-load gtfs-rt --push polls it" in capsys.readouterr().err

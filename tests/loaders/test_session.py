@@ -21,7 +21,7 @@ def test_the_reason_is_said_in_one_line(tmp_path: Path) -> None:
     except JavaNotFoundError as error:
         pytest.skip(str(error))
     (tmp_path / "a.nt").write_text('<http://e/a> <http://e/p> "x" .\n')
-    command = [sys.executable, "-c", "from loaders.cli import load; load()", "rdf"]
+    command = [sys.executable, "-m", "commands", "tpf-load", "rdf"]
     command += [str(tmp_path / "a.nt"), "-o", str(tmp_path / "store"), "--engine", "spark"]
     environment = os.environ | {"TPF_SPARK_MEMORY": "banana", "TMPDIR": str(tmp_path)}
     done = subprocess.run(

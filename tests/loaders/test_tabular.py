@@ -181,10 +181,10 @@ def test_metadata_that_are_none(tmp_path: Path, text: str) -> None:
         Tabular(tmp_path / "absent.json")
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(tmp_path: Path) -> None:
     metadata = write(tmp_path, MAPPING)
     arguments = ["csv", metadata, tmp_path / "sensors.csv", "-o", tmp_path / "out", "--quiet"]
     arguments += ["--engine", "local", "--format", "ntriples", "--base", "http://example.org/data/"]
-    assert run(monkeypatch, "load", *arguments) == 0
+    assert run("load", *arguments) == 0
     text = (tmp_path / "out" / "part-00000.nt").read_text()
     assert text.splitlines() == [f"{line} ." for line in WANTED]

@@ -17,7 +17,7 @@ from annotations.terms import Quad
 from tests.support.peers import PROJECT
 
 TOKEN = "open sesame"
-_COMMAND = [sys.executable, "-c", "from tpf_server.cli import main; main()"]
+_COMMAND = [sys.executable, "-m", "commands", "tpf-server"]
 _READY = re.compile(r"tpf-server: (http://\S+/) \(datasets: .*\)\n")
 _START_SECONDS = 60
 STOP_SECONDS = 90

@@ -49,9 +49,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    code = "from tpf_client.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-m", "commands", "tpf-query", *arguments],
         capture_output=True,
         text=True,
         timeout=60,

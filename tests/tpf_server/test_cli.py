@@ -17,7 +17,7 @@ from tests.support.running_server import STOP_SECONDS, announced_url
 from tpf_server.cli import main
 from tpf_server.settings import describe
 
-COMMAND = [sys.executable, "-c", "from tpf_server.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "commands", "tpf-server"]
 
 
 def environment() -> dict[str, str]:

@@ -23,7 +23,7 @@ from tpf_server.csparql.command import Drawing, EngineName
 from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.errors import ServerError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
 
 Files = list[tuple[str, Path]]
 _POLICIES = (*SEMANTICS, CSPARQL)
@@ -201,8 +201,3 @@ class _Writer:
         for row in emission.rows:
             values = " ".join("UNDEF" if value is None else value for value in row)
             self._output.write(f"{sign}{emission.sequence}\t{self._number}\t{values}\n")
-
-
-def main() -> None:
-    """Run the command."""
-    app()

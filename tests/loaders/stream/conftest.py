@@ -32,7 +32,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
 
     def run(source: object, url: str, *arguments: object) -> "subprocess.Popen[bytes]":
         command = [
-            sys.executable, "-c", "from loaders.cli import load; load()", "stream", source, url,
+            sys.executable, "-m", "commands", "tpf-load", "stream", source, url,
             "--checkpoint", tmp_path / "checkpoint", "--token", "secret", "--master", "local[2]",
             "--memory", "512m", *arguments,
         ]  # fmt: skip

@@ -1,0 +1,223 @@
+"""The commands, each from its very first instant.
+
+What all of them have in common is here: an interrupt, also while modules are being loaded, an extra
+that is not installed, what cannot be read or written, and a reader that has gone, each end a
+command with at most one line. So this module loads nothing that takes time.
+
+| exit status | |
+|---|---|
+| 0 | done |
+| 1 | failed; one line of standard error says why |
+| 2 | wrong use |
+| 129, 130, 143 | hung up, interrupted, terminated: nothing is left behind |
+| 141 | nobody reads the output any more |
+"""
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
+
+_CLOSED_PIPE = 128 + signal.SIGPIPE
+
+
+class _Command(NamedTuple):
+    """A command.
+
+    Args:
+        module: where it is defined.
+        attribute: a `typer.Typer` or a `click.Command`.
+        extras: what must be installed for it, beside the client.
+        needs: modules of these extras that it does not load itself: other commands do, for it.
+    """
+
+    module: str
+    attribute: str
+    extras: str = ""
+    needs: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    "tpf-query": _Command("tpf_client.cli", "app"),
+    "tpf-query serve": _Command("tpf_client.serving", "app"),
+    "tpf-server": _Command("tpf_server.cli", "main", "server"),
+    "tpf-load": _Command("loaders.cli", "load_app", "loaders"),
+    "tpf-replay": _Command("loaders.cli", "replay_app", "loaders"),
+    "tpf-continuous": _Command("tpf_server.continuous.cli", "app", "server"),
+    "tpf-experiments": _Command("experiments.cli", "app", "server,loaders,experiments"),
+    "tpf-demo": _Command(
+        "experiments.demo", "app", "server,loaders", ("granian", "flask", "pandas")
+    ),
+}
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Run a command to its end.
+
+    Args:
+        name: as in `COMMANDS`.
+        arguments: of the command line.
+
+    Returns:
+        The exit status.
+    """
+    program = name.partition(" ")[0]
+    try:
+        # A module could swallow an exception while it is loaded; nothing is to be cleaned up yet.
+        with _heeding({signal.SIGINT: lambda *_: _leave(program)}):
+            command = _loaded(COMMANDS[name])
+        with _heeding(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _end)):
+            status = _invoked(command, name, arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _say(program, "interrupted", 128 + signal.SIGINT)
+    except BrokenPipeError:
+        return _CLOSED_PIPE
+    except ImportError as error:
+        return _say(program, _what_is_missing(error, COMMANDS[name]))
+    except OSError as error:
+        return _say(program, _what_failed(error))
+    return status
+
+
+def _loaded(command: _Command) -> Any:
+    """What click runs."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    from typer import Typer
+    from typer.main import get_command
+
+    for module in command.needs:
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(module, name=module)
+    found = getattr(import_module(command.module), command.attribute)
+    return get_command(found) if isinstance(found, Typer) else found
+
+
+def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
+    """Run it as click would, but leave interrupts and closed pipes to the caller."""
+    try:
+        with command.make_context(name, list(arguments)) as context:
+            command.invoke(context)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except Exception as error:
+        # Typer has a click of its own beside that of the package click: what they raise is told by
+        # its attributes. So are our own errors that a user may have caused.
+        status = getattr(error, "exit_status", getattr(error, "exit_code", None))
+        if not isinstance(status, int):
+            raise
+        if hasattr(error, "show"):
+            error.show()
+        elif hasattr(error, "exit_status"):
+            _say(name.partition(" ")[0], str(error))
+        return status
+    return 0
+
+
+@contextmanager
+def _heeding(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Handle signals so, but those that are ignored, as in the background or under nohup."""
+    before = {number: signal.getsignal(number) for number in handlers}
+    heeded = {number: what for number, what in before.items() if what is not signal.SIG_IGN}
+    for number in heeded:
+        signal.signal(number, handlers[number])
+    try:
+        yield
+    finally:
+        for number, handler in heeded.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - as handlers are
+    """A command that is terminated, or whose terminal is closed, cleans up as at Ctrl-C."""
+    raise SystemExit(128 + number)
+
+
+def _leave(program: str) -> NoReturn:
+    os.write(2, f"{program}: interrupted\n".encode())
+    os._exit(128 + signal.SIGINT)
+
+
+def _say(program: str, text: str, status: int = 1) -> int:
+    try:
+        sys.stderr.write(f"{program}: {text}\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
+    return status
+
+
+def _what_failed(error: OSError) -> str:
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _what_is_missing(error: ImportError, command: _Command) -> str:
+    """Which extra to install.
+
+    Raises:
+        ImportError: what is missing is no package of others: a mistake of ours.
+    """
+    ours = {each.module.partition(".")[0] for each in COMMANDS.values()} | {"annotations"}
+    package = (error.name or "").partition(".")[0]
+    if not package or package in ours or not isinstance(error, ModuleNotFoundError):
+        raise error
+    wanted = _EXTRAS.get(package, command.extras)
+    named = f"[{wanted}]" if wanted else ""
+    return f"{package} is not installed: pip install 'live-linked-data{named}'"
+
+
+_EXTRAS = {"psycopg": "postgres", "pyspark": "loaders", "py4j": "loaders"}
+"""Extras that only some uses of a command need."""
+
+
+class _Output(io.FileIO):
+    """The standard output; its errors say where they come from, as those of files do."""
+
+    def write(self, data: Any) -> int:
+        """Write some of it."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = "standard output"
+            raise
+
+
+def _standard_output() -> io.TextIOWrapper:
+    output = _Output(1, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(output),
+        sys.stdout.encoding,
+        sys.stdout.errors,
+        line_buffering=output.isatty(),
+    )
+
+
+def _close_output() -> None:
+    """Leave nothing for the interpreter to write at its end, when nobody could say what failed."""
+    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), number)
+
+
+def main() -> NoReturn:
+    """What all scripts call: the command has the name of the script."""
+    name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
+    if f"{name} {' '.join(arguments[:1])}" in COMMANDS:
+        name, arguments = f"{name} {arguments[0]}", arguments[1:]
+    sys.stdout = _standard_output()
+    status = run(name, arguments)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        # Nothing is left that an exception could clean up.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _close_output()
+    sys.exit(status)

@@ -1,0 +1,102 @@
+"""What all commands have in common: interrupts, missing extras, full disks, closed pipes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from commands import COMMANDS
+
+PROJECT = Path(__file__).parents[2]
+EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"][
+    "optional-dependencies"
+]
+# Modules whose distribution has another name; what the client needs itself is never missing.
+MODULES = {"gtfs-realtime-bindings": "google", "paho-mqtt": "paho"}
+
+
+def heed_interrupts() -> None:
+    """Tests that run in the background inherit that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run(
+    name: str, *arguments: str, before: str = "", **options: object
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command, after some lines of Python."""
+    program = f"import sys\n{before}\nimport commands\nsys.argv = sys.argv[1:]\ncommands.main()"
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": PROJECT} | options
+    return subprocess.run(
+        [sys.executable, "-c", program, *name.split(), *arguments],
+        text=True, check=False, timeout=120, preexec_fn=heed_interrupts, **given,  # type: ignore[call-overload]
+    )  # fmt: skip
+
+
+def modules_of(extra: str) -> list[str]:
+    names = [re.split(r"[\[<>=~]", each)[0] for each in EXTRAS[extra]]
+    return [MODULES.get(name, name.replace("-", "_")) for name in names]
+
+
+def test_the_scripts_are_the_commands() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["scripts"] == {n: "commands:main" for n in COMMANDS if " " not in n}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_interrupt_while_modules_are_loaded(name: str, tmp_path: Path) -> None:
+    # Also where a module that is being loaded takes no notice of exceptions.
+    (tmp_path / "typer.py").write_text(
+        "import os, signal\ntry:\n os.kill(os.getpid(), signal.SIGINT)\n"
+        "except BaseException:\n pass\n"
+    )
+    done = run(name, "--help", before=f"sys.path.insert(0, {str(tmp_path)!r})")
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == f"{name.split()[0]}: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [
+        (name, extra)
+        for name, command in COMMANDS.items()
+        for extra in filter(None, command.extras.split(","))
+    ],
+)
+def test_an_extra_that_is_not_installed(name: str, extra: str) -> None:
+    missing = modules_of(extra)
+    done = run(
+        name,
+        "--help",
+        before=f"""class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())""",
+    )
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert line.startswith(f"{name}: ")
+    assert f"pip install 'live-linked-data[{COMMANDS[name].extras}]'" in line
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_output_that_has_no_place(name: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = run(name, "--help", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == f"{name.split()[0]}: standard output: No space left on device\n"
+
+
+def test_an_output_that_nobody_reads() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run("tpf-query", "--help", stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
