@@ -7,6 +7,7 @@ AnnotationError
 │   └── OverlapError two labels of one fact that overlap
 ├── EncodeError      a fact that would itself be read as an annotation
 ├── DecodeError      quads that do not form an annotated fact
+├── NestingError     a document that cannot be parsed without harm
 └── MethodError      no annotation method has this name
 """
 
@@ -37,6 +38,20 @@ class EncodeError(AnnotationError, ValueError):
 
 class DecodeError(AnnotationError, ValueError):
     """Quads that do not form an annotated fact."""
+
+
+class NestingError(AnnotationError, ValueError):
+    """A document is nested too deep, or would grow too large, to be parsed.
+
+    Attributes:
+        reason: why, in a few words.
+        line: where, from 1.
+    """
+
+    def __init__(self, reason: str, line: int) -> None:
+        self.reason = reason
+        self.line = line
+        super().__init__(f"line {line}: {reason}")
 
 
 class MethodError(AnnotationError, ValueError):

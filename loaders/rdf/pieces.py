@@ -20,12 +20,15 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 import pyoxigraph as ox
 
+from annotations.errors import NestingError
+from annotations.nesting import check_nesting
 from loaders.errors import InputError
 from tpf_server.errors import RdfInputError
 from tpf_server.store.rdf_files import (
     NOWHERE,
     BlankNodeScope,
     QuadTexts,
+    check_file,
     open_rdf,
     quad_texts,
     rdf_files,
@@ -142,8 +145,8 @@ class PieceReader:
         first = 1  # the number of the first line of the chunk, within the piece
         for chunk in _chunks(file, self._piece.start, self._piece.end):
             try:
-                quads = list(quad_texts(ox.parse(chunk, self._format), self._scope))
-            except SyntaxError:
+                quads = self._parsed(chunk)
+            except (SyntaxError, NestingError):
                 yield from self._one_by_one(chunk, first)
             else:
                 yield from quads
@@ -152,10 +155,14 @@ class PieceReader:
     def _one_by_one(self, chunk: bytes, first: int) -> Iterator[QuadTexts]:
         for number, line in enumerate(chunk.split(b"\n"), start=first):
             try:
-                yield from list(quad_texts(ox.parse(line, self._format), self._scope))
-            except SyntaxError as error:
+                yield from self._parsed(line)
+            except (SyntaxError, NestingError) as error:
                 line_number = self._lines_before() + number
                 self._reject(Reject(self._piece.path, line_number, _message(error), _shown(line)))
+
+    def _parsed(self, lines: bytes) -> list[QuadTexts]:
+        check_nesting((lines,), self._format.media_type)
+        return list(quad_texts(ox.parse(lines, self._format), self._scope))
 
     def _lines_before(self) -> int:
         """How many lines of the file end before the piece; read again, for few have rejects."""
@@ -168,6 +175,12 @@ class PieceReader:
         return lines
 
     def _document(self, file: IO[bytes]) -> Iterator[QuadTexts]:
+        try:
+            check_file(self._path, self._format)
+        except NestingError as error:
+            message = f"{_message(error)} (the file is not read)"
+            self._reject(Reject(self._piece.path, error.line, message, ""))
+            return
         is_json = self._format == ox.RdfFormat.JSON_LD
         parser = ox.parse(file, self._format, base_iri=NOWHERE if is_json else None)
         while True:
@@ -212,7 +225,9 @@ def _chunks(file: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
         yield chunk
 
 
-def _message(error: SyntaxError) -> str:
+def _message(error: SyntaxError | NestingError) -> str:
+    if isinstance(error, NestingError):
+        return error.reason
     # Its own position counts from the beginning of what was parsed, which may be one line.
     text = str(error.msg)
     _, found, rest = text.partition(": ")

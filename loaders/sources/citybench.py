@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import pyoxigraph as ox
 
+from annotations.errors import NestingError
 from annotations.instants import from_micros
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri
 from loaders import vocabulary as v
@@ -39,6 +40,7 @@ from loaders.sources.citybench_sensors import (
     observed_by_sensors,
 )
 from loaders.sources.latest import latest_batches, latest_span
+from tpf_server.store.rdf_files import check_file
 
 SAO = "http://purl.oclc.org/NET/sao/"
 GRAPHS = "http://example.org/citybench/"
@@ -113,11 +115,14 @@ class CityBench:
         path = self.directory / "static" / piece
         graph = _STATIC[piece]
         try:
+            check_file(path, ox.RdfFormat.N3)
             for quad in ox.parse(path=path, format=ox.RdfFormat.N3):
                 terms = (_scoped(quad.subject, piece), str(quad.predicate))
                 yield Quad(Term(terms[0]), Term(terms[1]), Term(_scoped(quad.object, piece)), graph)
         except SyntaxError as error:
             raise InputError(str(error.msg), str(path), error.lineno) from None
+        except NestingError as error:
+            raise InputError(error.reason, str(path), error.line) from None
 
     # The streams.
 

@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import pyoxigraph as ox
 
+from annotations.errors import NestingError
 from annotations.terms import Term, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
+from tpf_server.store.rdf_files import check_file
 
 SERVICES = "http://www.insight-centre.org/dataset/SampleEventService#"
 CITY = "http://www.insight-centre.org/citytraffic#"
@@ -98,6 +100,7 @@ def observed_by_sensors(repository: Path) -> dict[str, list[Property]]:
     observes: list[tuple[str, str]] = []
     places: dict[tuple[str, str], float] = {}
     try:
+        check_file(repository, ox.RdfFormat.N3)
         for quad in ox.parse(path=repository, format=ox.RdfFormat.N3):
             subject, predicate = str(quad.subject), quad.predicate.value
             if predicate == SSN + "observes":
@@ -110,6 +113,8 @@ def observed_by_sensors(repository: Path) -> dict[str, list[Property]]:
                 places[subject, predicate[len(CITY) :]] = float(quad.object.value)
     except SyntaxError as error:
         raise InputError(str(error.msg), str(repository), error.lineno) from None
+    except NestingError as error:
+        raise InputError(error.reason, str(repository), error.line) from None
     found: dict[str, list[Property]] = {}
     for sensor, subject in observes:
         name = types.get(subject, "")

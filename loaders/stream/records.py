@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol
 
 import pyoxigraph as ox
 
-from annotations.errors import InstantError
+from annotations.errors import InstantError, NestingError
 from annotations.instants import parse_instant
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling
 from annotations.methods import method_named
+from annotations.nesting import check_nesting
 from annotations.terms import Quad, Term
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
@@ -80,10 +81,14 @@ class RdfRecords:
         rdf_format = ox.RdfFormat.from_extension(suffix) or ox.RdfFormat.N_QUADS
         scope = BlankNodeScope(0, keep_labels=True)
         try:
-            parsed = ox.parse(io.BytesIO(record.text.encode()), rdf_format)
+            text = record.text.encode()
+            check_nesting((text,), rdf_format.media_type)
+            parsed = ox.parse(io.BytesIO(text), rdf_format)
             quads = [Quad(*map(Term, texts)) for texts in quad_texts(parsed, scope)]
         except SyntaxError as error:
             raise InputError(str(error.msg), record.name, error.lineno) from None
+        except NestingError as error:
+            raise InputError(error.reason, record.name, error.line) from None
         body = "".join(f"{line_of(quad)}\n" for quad in quads)
         label = None
         if self._holds is not None:

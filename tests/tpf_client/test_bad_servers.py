@@ -85,6 +85,11 @@ def status(line: str, body: bytes = b"no", **headers: str) -> tuple[str, Headers
     return line, [(name.replace("_", "-"), value) for name, value in fields.items()], body
 
 
+DEEP = b"<a:s> <a:p> " + b"<<( <a:s> <a:p> " * 30_000 + b"<a:o>" + b" )>>" * 30_000 + b" ."
+BOMB = b'<!DOCTYPE r [<!ENTITY e0 "aaaaaaaaaa">' + b"".join(
+    b'<!ENTITY e%d "%s">' % (n, b"&e%d;" % (n - 1) * 10) for n in range(1, 10)
+)
+BOMB += b']><r xmlns="a:"><p>&e9;</p></r>'
 FAULTS: dict[str, tuple[Any, type[SourceError]]] = {
     "500": (status("500 Oops"), HttpError),
     "404": (status("404 Gone"), HttpError),
@@ -92,6 +97,15 @@ FAULTS: dict[str, tuple[Any, type[SourceError]]] = {
     "html": (status("200 OK", b"<html>", Content_Type="text/html"), ParseError),
     "no type": (status("200 OK", b"x", Content_Type=""), ParseError),
     "garbage": (status("200 OK", b"\x00\xff<<", Content_Type="application/trig"), ParseError),
+    "nested": (
+        status("200 OK", DEEP, Content_Type="application/trig"), ParseError,
+    ),
+    "nested objects": (
+        status("200 OK", b'{"a:p":' * 30_000, Content_Type="application/ld+json"), ParseError,
+    ),
+    "an entity that grows": (
+        status("200 OK", BOMB, Content_Type="application/rdf+xml"), ParseError,
+    ),
     "no fragment": (
         status("200 OK", b"<u:a> <u:b> <u:c> .", Content_Type="text/turtle"), PageError,
     ),

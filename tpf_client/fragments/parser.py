@@ -10,10 +10,11 @@ from datetime import datetime
 
 import pyoxigraph as ox
 
-from annotations.errors import AnnotationError
+from annotations.errors import AnnotationError, NestingError
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.namespaces import DEFAULT_VOCABULARY, FOAF, HYDRA, RDF, SD, VOID, Vocabulary
+from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri, is_literal, literal_parts
 from tpf_client.errors import PageError, ParseError
 from tpf_client.fragments.blank_nodes import from_wire
@@ -72,6 +73,7 @@ def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
     graphs: dict[object, Term] = {}
     quads: list[Quad] = []
     try:
+        check_nesting((body,), rdf_format.media_type)
         for quad in ox.parse(body, rdf_format, base_iri=url):
             name = quad.graph_name
             graph = graphs.get(name)
@@ -87,6 +89,8 @@ def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
                     graph,
                 )
             )
+    except NestingError as error:
+        raise ParseError(url, f"{essence} that is not read: {error}") from None
     except (SyntaxError, ValueError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise ParseError(url, f"malformed {essence}: {reason}") from error

@@ -51,8 +51,8 @@ from tpf_server.errors import (
 from tpf_server.settings import Settings
 from tpf_server.web.addresses import base_of
 from tpf_server.web.bodies import BodyReader
-from tpf_server.web.nesting import check_nesting
 from tpf_server.web.problems import PROBLEM
+from tpf_server.web.rdf_body import check_body
 from tpf_server.web.responses import JSON, json_answer, options
 
 _METHODS: Final = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -194,7 +194,7 @@ class _Views:
     def _elements(self, body: bytes) -> list[Element | ElementError]:
         media_type = request.mimetype
         if media_type in RDF_TYPES:
-            check_nesting(body, RDF_TYPES[media_type])
+            check_body(body, media_type)
             stamp = request.args.get("timestamp")
             at = self._service.now if stamp is None else instant(stamp)
             return list(read_rdf(body, RDF_TYPES[media_type], at))

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 import pyoxigraph as ox
 
-from annotations.errors import InstantError
+from annotations.errors import InstantError, NestingError
 from annotations.instants import parse_instant
-from annotations.terms import MAX_NESTING, Term
+from annotations.nesting import check_nesting
+from annotations.terms import Term
 from tpf_server.cqels.errors import ElementError
 from tpf_server.cqels.ox_terms import text_of
 from tpf_server.cqels.timestamps import EARLIEST, LATEST, milliseconds
@@ -34,7 +35,6 @@ Triples = tuple[tuple[Term, Term, Term], ...]
 
 _SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]*>')
 _NUMBER = re.compile(r"-?\d{1,18}")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SUBJECT = "<urn:x> <urn:x> "
 
 
@@ -65,9 +65,11 @@ def canonical(text: str) -> Term:
 
 def _check_nesting(text: str) -> None:
     """See to it that a term or a statement can be parsed without harm to the process."""
-    # A triple term can only be the object of another one.
-    if text.count("<<(") > MAX_NESTING and _STRING.sub("", text).count("<<(") > MAX_NESTING:
-        raise ElementError(f"triple terms are nested more than {MAX_NESTING} deep")
+    if "<<(" in text:
+        try:
+            check_nesting((text.encode(),), "application/n-quads")
+        except NestingError as error:
+            raise ElementError(f"triple terms are {error.reason}") from None
 
 
 def instant(value: object) -> int:

@@ -21,6 +21,7 @@ from annotations.terms import (
 from tpf_server.cqels.errors import ContinuousError
 from tpf_server.cqels.ox_terms import OxTerm, ox_term, text_of
 from tpf_server.store.protocols import StaticStore
+from tpf_server.store.rdf_files import check_file
 
 _STRING = ox.NamedNode("http://www.w3.org/2001/XMLSchema#string")
 _ANY = tuple(Variable(f"?.any{place}") for place in range(4))
@@ -91,6 +92,7 @@ class MemoryGraph:
         if rdf_format is None:
             raise ContinuousError(f"{path}: no RDF format has the ending {path.suffix!r}")
         try:
+            check_file(path, rdf_format)
             quads = ox.parse(path=path, format=rdf_format, rename_blank_nodes=True)
             self._store.bulk_extend(
                 ox.Quad(quad.subject, quad.predicate, _kept(quad.object)) for quad in quads

@@ -22,6 +22,8 @@ from typing import IO, Final, TypeAlias, cast
 import pyarrow as pa
 import pyoxigraph as ox
 
+from annotations.errors import NestingError
+from annotations.nesting import check_nesting
 from tpf_server.errors import RdfInputError
 
 QuadTexts: TypeAlias = tuple[str, str, str, str]
@@ -107,6 +109,28 @@ def open_rdf(path: Path) -> IO[bytes]:
             return path.open("rb")
 
 
+def check_file(path: Path, rdf_format: ox.RdfFormat) -> None:
+    """See to it that a file can be parsed without harm to the process.
+
+    Raises:
+        NestingError: it is nested too deep, or would grow when it is read.
+        OSError: it cannot be read or decompressed; or what else `open_rdf` and reading raise.
+    """
+    check_nesting(_Pieces(path), rdf_format.media_type, entities=True)
+
+
+class _Pieces:
+    """A file, decompressed, piece by piece; as often as somebody iterates over it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[bytes]:
+        with open_rdf(self._path) as file:
+            while piece := file.read(1 << 20):
+                yield piece
+
+
 class RdfReader:
     """Reads one RDF file.
 
@@ -139,6 +163,7 @@ class RdfReader:
         scope = BlankNodeScope(self._number, keep_labels=self._format in _LINE_FORMATS)
         without_base = self._base is None and self._format == ox.RdfFormat.JSON_LD
         try:
+            check_file(self._path, self._format)
             with open_rdf(self._path) as file:
                 base = NOWHERE if without_base else self._base
                 parser = ox.parse(file, self._format, base_iri=base)
@@ -149,6 +174,8 @@ class RdfReader:
                 self.prefixes = dict(parser.prefixes)
         except SyntaxError as error:
             raise self._syntax_error(error) from None
+        except NestingError as error:
+            raise RdfInputError(f"{self._path}, {error}") from None
         except (EOFError, zlib.error, OSError, pa.ArrowException) as error:
             raise RdfInputError(f"{self._path}: {error}") from error
 

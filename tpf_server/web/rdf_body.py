@@ -2,10 +2,11 @@
 
 import pyoxigraph
 
+from annotations.errors import NestingError
+from annotations.nesting import check_nesting
 from annotations.terms import Quad, Term, Triple, triple_term
 from tpf_server.errors import BodyError, MediaTypeError
 from tpf_server.store.rdf_files import NOWHERE, relative_iri
-from tpf_server.web.nesting import check_nesting
 
 
 def parse_body(body: bytes, media_type: str) -> list[Quad]:
@@ -21,7 +22,7 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
             f"{media_type or 'no Content-Type'} is not a format of RDF that is read here; "
             "take application/n-quads, application/trig, text/turtle or application/ld+json"
         )
-    check_nesting(body, rdf_format)
+    check_body(body, rdf_format.media_type)
     base = NOWHERE if rdf_format == pyoxigraph.RdfFormat.JSON_LD else None
     # Blank nodes of two bodies are different nodes.
     parsed = pyoxigraph.parse(body, format=rdf_format, base_iri=base, rename_blank_nodes=True)
@@ -45,6 +46,18 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
         if relative is not None:
             raise BodyError(f"a relative IRI: {relative!r}")
     return quads
+
+
+def check_body(body: bytes, media_type: str) -> None:
+    """See to it that a body can be parsed without harm.
+
+    Raises:
+        BodyError: it is nested too deep, or would grow when it is read; the message names the line.
+    """
+    try:
+        check_nesting((body,), media_type)
+    except NestingError as error:
+        raise BodyError(str(error)) from None
 
 
 def _object(term: object) -> Term:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loaders.errors import InputError
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
+from tpf_server.errors import RdfInputError
 from tpf_server.store.rdf_files import QuadTexts, RdfReader
 
 GOOD = [
@@ -148,3 +149,21 @@ def test_inputs_are_files_directories_and_patterns(tmp_path: Path) -> None:
         input_files([tmp_path / "absent.nt"])
     with pytest.raises(InputError, match="no file matches"):
         input_files([tmp_path / "*.trig"])
+
+
+DEEP = "<http://e/s> <http://e/p> " + "<<( <http://e/s> <http://e/p> " * 30_000 + "<a:o>"
+DEEP += " )>>" * 30_000 + " ."
+
+
+@pytest.mark.parametrize("suffix", [".nt", ".ttl", ".ttl.gz"])
+def test_what_is_nested_without_end_does_not_end_the_process(tmp_path: Path, suffix: str) -> None:
+    """Of lines only the one is left out; of a document nobody knows what follows."""
+    file = tmp_path / f"a{suffix}"
+    text = f"{GOOD[0]}\n{DEEP}\n{GOOD[0]}\n".encode()
+    file.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
+    quads, rejects = read([file], 10_000_000)
+    assert [reject.line for reject in rejects] == [2]
+    assert "nested more than 100 deep" in rejects[0].message
+    assert len(quads) == (2 if suffix == ".nt" else 0)
+    with pytest.raises(RdfInputError, match="line 2: nested more than 100 deep"):
+        list(RdfReader(file, 0).quads())
