@@ -74,10 +74,9 @@ class HostedQuery:
 
     def explain(self) -> dict[str, Any]:
         """All that is known about it."""
-        running = self.running
         found = {
             "id": self.id,
-            **running.explain(),
+            **self.running.explain(),
             "language": self.language,
             "semantics": self.semantics,
             "form": self.form,
@@ -86,8 +85,6 @@ class HostedQuery:
         }
         if self.variables is not None:
             found["variables"] = self.variables
-        if running.error is not None:
-            found["error"] = str(running.error)
         return found
 
 

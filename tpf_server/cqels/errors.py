@@ -17,6 +17,7 @@ ServerError
     ├── LimitError                   429  a limit of the engine is reached
     │   ├── WindowLimitError         429  a window outgrew its memory: its query was stopped
     │   └── BacklogError             429  a reader of results was too slow: it was cut off
+    ├── CallbackError                500  the callback of a query raised: its query was stopped
     └── EngineClosedError            503  the engine was closed
 """
 
@@ -151,6 +152,21 @@ class WindowLimitError(LimitError):
 
 class BacklogError(LimitError):
     """A reader of results was too slow: it was cut off."""
+
+
+class CallbackError(ContinuousError):
+    """The callback of a query raised (`__cause__`): its query was stopped, the others go on.
+
+    Args:
+        query: its name.
+        error: what was raised.
+    """
+
+    title = "Callback failed"
+
+    def __init__(self, query: str, error: Exception) -> None:
+        super().__init__(f"the callback of query {query} raised {type(error).__name__}: {error}")
+        self.__cause__ = error
 
 
 class EngineClosedError(ContinuousError):

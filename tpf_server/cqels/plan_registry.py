@@ -70,7 +70,7 @@ class PlanRegistry:
         # Any integer tells instances apart; it never meets a term.
         self._instances = itertools.count(1)
         self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
-        self._plan_of: dict[int, Plan] = {}
+        self._plan_of: dict[Delivery, Plan] = {}
         self._templates: dict[object, list[tuple[Template, tuple[int, ...], Plan]]] = {}
         self._alike: dict[object, Plan] = {}
 
@@ -140,7 +140,7 @@ class PlanRegistry:
             self._own(owner, plan, 0)
         plan.start()
         self.plans.append(plan)
-        self._plan_of[id(delivery)] = plan
+        self._plan_of[delivery] = plan
         if plan.holding:
             self.holding.append(plan)
         if plan.flushes_early:
@@ -184,7 +184,7 @@ class PlanRegistry:
         for plans in (self.plans, self.holding, self.early):
             if plan in plans:
                 plans.remove(plan)
-        del self._owners[plan], self._plan_of[id(plan.delivery)]
+        del self._owners[plan], self._plan_of[plan.delivery]
         for deliveries in (self.awake, self.repeating):
             if plan.delivery in deliveries:
                 deliveries.remove(plan.delivery)
@@ -213,21 +213,20 @@ class PlanRegistry:
 
     def emissions(
         self,
-    ) -> Iterator[tuple[RegisteredQuery, Sequence[tuple[Solution, int]], bool]]:
-        """What each query has to emit now: its solutions, and whether they left the result."""
-        awake = self.awake[:]
-        self.awake.clear()
-        for delivery in awake:
-            plan = self._plan_of[id(delivery)]
+    ) -> Iterator[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
+        """What queries have to emit now: who, its solutions, and whether they left the result.
+
+        No query may come or go before all is taken.
+        """
+        for delivery in self.awake:
+            plan = self._plan_of[delivery]
             solutions, removed = delivery.take()
             if not solutions and delivery.silent:
                 continue
             solutions = plan.ordered(solutions)
             owners = self._owners[plan]
             if not plan.lifted:
-                for number, owner in tuple(owners.items()):
-                    if number in owners:
-                        yield owner, solutions, removed
+                yield tuple(owners.values()), solutions, removed
                 continue
             column = plan.schema.index(INSTANCE)
             split: dict[int, list[tuple[Solution, int]]] = {}
@@ -235,4 +234,5 @@ class PlanRegistry:
                 split.setdefault(solution[0][column], []).append(solution)
             for number, own in split.items():
                 if number in owners:
-                    yield owners[number], own, removed
+                    yield (owners[number],), own, removed
+        self.awake.clear()

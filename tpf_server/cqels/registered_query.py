@@ -18,7 +18,7 @@ class RegisteredQuery:
         query: what was parsed.
         results: what it emitted and nobody took (where it has no callback).
         emitted: how many rows it emitted.
-        state: ``running``, ``stopped`` (by a limit) or ``closed``.
+        state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
         error: why it was stopped.
     """
 
@@ -52,5 +52,7 @@ class RegisteredQuery:
 
     def explain(self) -> dict[str, Any]:
         """Its state, its plan with present cardinalities and routes."""
-        plan = {} if self.plan is None else self.plan.explain()
-        return {"name": self.name, "state": self.state, "emitted": self.emitted, **plan}
+        found: dict[str, Any] = {"name": self.name, "state": self.state, "emitted": self.emitted}
+        if self.error is not None:
+            found["error"] = str(self.error)
+        return found if self.plan is None else {**found, **self.plan.explain()}

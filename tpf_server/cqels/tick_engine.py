@@ -8,11 +8,18 @@ There is one thread and no clock: time is what the elements say, and what `advan
 """
 
 import re
+from collections import deque
 from datetime import datetime
 
 from annotations.terms import Term
-from tpf_server.cqels.delivery import Emission, Row
-from tpf_server.cqels.errors import StreamNameError, UnknownStreamError, WindowLimitError
+from tpf_server.cqels.delivery import Emission
+from tpf_server.cqels.errors import (
+    CallbackError,
+    ContinuousError,
+    StreamNameError,
+    UnknownStreamError,
+    WindowLimitError,
+)
 from tpf_server.cqels.feeds import Feeds
 from tpf_server.cqels.housekeeping import Housekeeping
 from tpf_server.cqels.limits import Limits
@@ -73,7 +80,10 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._windows, self.static, self.dictionary, self._environment, share=share
         )
         self._feeds = Feeds()
-        self._fed: list[tuple[Term, list[EncodedTriple]]] = []
+        # What waits to be emitted, and what of it becomes elements afterwards.
+        self._outgoing: deque[tuple[RegisteredQuery, Emission]] = deque()
+        self._fed: deque[tuple[Term, list[EncodedTriple]]] = deque()
+        self._emits = False
         self._housekeeping = Housekeeping(
             self._plans.plans,
             self._windows,
@@ -234,22 +244,42 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         plans.phase.inserting = False
 
     def _emit(self) -> None:
-        rows: tuple[Row, ...] = ()
-        made: object = None
-        for owner, solutions, removed in self._plans.emissions():
-            if solutions is not made:
-                # Queries that say the same come one after the other, with the same solutions.
-                assert owner.maker is not None
-                rows, made = owner.maker.rows(solutions), solutions
-            self._emit_to(owner, rows, removed)
-        fed, self._fed = self._fed, []
-        for name, triples in fed:
-            assert self.time is not None
-            self._tick(self.streams[name], triples, self.time)
+        """Give what there is to emit to its queries, then the streams what these feed them.
 
-    def _emit_to(self, owner: RegisteredQuery, rows: tuple[Row, ...], removed: bool) -> None:
+        A callback may do anything with the engine: what thereby is emitted waits for its turn.
+        """
+        outgoing, sequence, at = self._outgoing, self.arrivals, self.time or 0
+        for owners, solutions, removed in self._plans.emissions():
+            maker = owners[0].maker
+            assert maker is not None
+            emission = Emission(sequence, at, maker.rows(solutions), removed)
+            for owner in owners:
+                outgoing.append((owner, emission))
+        if self._emits:
+            return
+        self._emits = True
+        try:
+            while outgoing or self._fed:
+                if outgoing:
+                    self._emit_to(*outgoing.popleft())
+                    continue
+                name, triples = self._fed.popleft()
+                if name in self.streams:
+                    assert self.time is not None
+                    self._tick(self.streams[name], triples, self.time)
+        finally:
+            self._emits = False
+
+    def _emit_to(self, owner: RegisteredQuery, emission: Emission) -> None:
+        if owner.state != "running":
+            return
+        rows = emission.rows
         owner.emitted += len(rows)
-        owner.take(Emission(self.arrivals, self.time or 0, rows, removed))
+        try:
+            owner.take(emission)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+            self._end(owner, CallbackError(owner.name, error))
+            return
         target = self._feeds.target(owner.name)
         if target is not None and rows:
             encode = self.dictionary.encode
@@ -271,8 +301,11 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def _stop(self, plan: Plan, error: WindowLimitError) -> None:
         for owner in self._plans.owners(plan):
-            owner.state = "stopped"
-            owner.error = error
-            owner.results.fail(error)
-            self._feeds.remove(owner.name)
-            self._plans.remove(owner)
+            self._end(owner, error)
+
+    def _end(self, owner: RegisteredQuery, error: ContinuousError) -> None:
+        owner.state = "stopped"
+        owner.error = error
+        owner.results.fail(error)
+        self._feeds.remove(owner.name)
+        self._plans.remove(owner)

@@ -7,6 +7,7 @@ of time, and at the same instant a registered stream before those that read it.
 The engine has one thread and no clock: time is what elements say, and what `advance` says.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -15,6 +16,7 @@ from annotations.terms import QuadPattern, Term
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.cqels.errors import (
     BacklogError,
+    CallbackError,
     ContinuousError,
     ElementError,
     LimitError,
@@ -26,13 +28,15 @@ from tpf_server.cqels.query_engine import QueryEngine
 from tpf_server.cqels.timestamps import EPOCH, milliseconds
 from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.feeding import Feeding
-from tpf_server.csparql.native.contents import EncodedTriple
+from tpf_server.csparql.native.contents import Occurrence
 from tpf_server.csparql.native.evaluation import Evaluation
 from tpf_server.csparql.native.leaves import has_static
+from tpf_server.csparql.native.registry import WindowRegistry
 from tpf_server.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.csparql.parser import BASE, CsparqlQuery, parse
 from tpf_server.csparql.registered_query import Callback, RegisteredQuery
 from tpf_server.csparql.rules import RULES, Rule, optimised
+from tpf_server.csparql.schedule import Schedule
 
 _SWEEP: Final = 10_000
 
@@ -81,9 +85,16 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._strict = strict
         self._rules = rules
         self._predicates: dict[Term, frozenset[Term]] = {}
-        self._readers: dict[Term, list[RegisteredQuery]] = {}
+        self._readers: dict[Term, dict[RegisteredQuery, None]] = {}
+        self._counting: dict[Term, dict[RegisteredQuery, None]] = {}
+        self._windows = WindowRegistry()
+        self._schedule = Schedule()
         self._feeding = Feeding()
+        self._arrivals = 0
+        self._registrations = itertools.count(1)
+        self._most_windows = 1
         self._done: int | None = None
+        self._last: int | None = None
         self._swept = 0
         self.static.on_change(self._refresh)
 
@@ -103,7 +114,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             LimitError: a query reads the stream already.
         """
         name = self.name(stream)
-        if self._readers.get(name):
+        if self._readers.get(name) or self._counting.get(name):
             raise LimitError(f"{name} is read already: declare a stream before its queries")
         self._predicates[name] = frozenset(self.name(each) for each in predicates)
 
@@ -132,17 +143,37 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             )
         name = self._free_name(name if query.registration is None else query.registration.name)
         registered = RegisteredQuery(
-            name, query, self._evaluation(name, query), callback, self.limits.backlog, self._drop
+            name,
+            query,
+            self._evaluation(name, query),
+            callback,
+            self.limits.backlog,
+            next(self._registrations),
+            self._drop,
         )
-        self.queries[name] = registered
+        self._feeding.add(registered)
         try:
-            self._rank()
+            # Only who makes a stream can stand before others.
+            self._rank(
+                [registered] if registered.stream is None else [*self.queries.values(), registered]
+            )
         except UnsupportedContinuousQueryError:
-            del self.queries[name]
+            self._feeding.remove(registered)
             raise
-        for stream in registered.reads:
-            self._readers.setdefault(stream, []).append(registered)
+        self.queries[name] = registered
+        self._listen(registered)
         return registered
+
+    def _listen(self, registered: RegisteredQuery) -> None:
+        evaluation = registered.evaluation
+        self._most_windows = max(self._most_windows, len(evaluation.windows))
+        readers = self._counting if registered.counts else self._readers
+        for stream, view in evaluation.windows.items():
+            readers.setdefault(stream, {})[registered] = None
+            if not registered.counts:
+                self._windows.attach(stream, view, evaluation.predicates)
+        if registered.query.instants.periods:
+            self._schedule.rest(registered)
 
     def ask(self, text: str) -> Answer:
         """The answer of a query without streams, once."""
@@ -162,7 +193,9 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             graph = optimised(
                 operator_graph(query, self.static.names, self._knowledge()), self._rules
             )
-            return Evaluation(name, graph, self.static, self.dictionary, self._environment)
+            return Evaluation(
+                name, graph, self.static, self.dictionary, self._environment, self._arrivals
+            )
         except UnsupportedQueryError as error:
             raise UnsupportedContinuousQueryError(str(error)) from error
         except RecursionError:
@@ -187,7 +220,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         """
         self._feeding.link(name, made, reads)
         try:
-            self._rank()
+            self._rank(self.queries.values())
         except UnsupportedContinuousQueryError:
             self.unlink(name)
             raise
@@ -196,10 +229,14 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         """Forget what `link` said; nothing happens where it said nothing."""
         self._feeding.unlink(name)
 
-    def _rank(self) -> None:
+    def _rank(self, queries: Iterable[RegisteredQuery]) -> None:
         """Put the makers of streams before their readers."""
-        for name, rank in self._feeding.ranks(self.queries).items():
-            self.queries[name].rank = rank
+        moved = False
+        for registered, rank in self._feeding.ranks(queries).items():
+            moved = moved or (registered.rank != rank and registered.next is not None)
+            registered.rank = rank
+        if moved:
+            self._schedule.rearrange(self.queries.values())
 
     def unregister(self, name: str) -> None:
         """Stop the query of this name; those that read its stream go on and get nothing more.
@@ -213,8 +250,15 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         if self.queries.get(registered.name) is not registered:
             return
         del self.queries[registered.name]
-        for stream in registered.reads:
-            self._readers[stream].remove(registered)
+        self._feeding.remove(registered)
+        self._schedule.wake(registered)
+        registered.next = None
+        readers = self._counting if registered.counts else self._readers
+        evaluation = registered.evaluation
+        for stream, view in evaluation.windows.items():
+            del readers[stream][registered]
+            if not registered.counts:
+                self._windows.detach(stream, view, evaluation.predicates)
         if registered.state == "running":
             registered.state = "closed"
 
@@ -265,43 +309,61 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             raise ElementError(f"{stream} does not declare the predicate {predicate}")
 
     def _arrive(self, stream: Term, texts: Sequence[Sequence[str]], at: int) -> None:
-        readers = self._readers.get(stream)
-        if not readers:
+        readers, counting = self._readers.get(stream), self._counting.get(stream)
+        if not readers and not counting:
             return
         self.dictionary.now = max(at, self.time or at)
         encode = self.dictionary.encode
-        triples: list[EncodedTriple] = [
-            (encode(Term(s)), encode(Term(p)), encode(Term(o))) for s, p, o in texts
+        self._arrivals += 1
+        number = self._arrivals
+        occurrences = [
+            Occurrence(at, number, (encode(Term(s)), encode(Term(p)), encode(Term(o))))
+            for s, p, o in texts
         ]
-        late = False
-        for registered in tuple(readers):
-            window = registered.evaluation.windows[stream]
-            if registered.counts:
-                for triple in triples:
-                    window.add(at, triple)
-                    if registered.arrived():
-                        self._answer(registered, at)
-                continue
-            if registered.last is not None and at <= registered.last:
+        if readers:
+            self._arrive_in_time(stream, readers, occurrences, at)
+        for registered in tuple(counting or ()):
+            for each in occurrences:
+                # Its callback may have closed it, or that of another query.
+                if registered.state != "running":
+                    break
+                registered.evaluation.windows[stream].contents.add(each)
+                if registered.arrived():
+                    self._answer(registered, at)
+
+    def _arrive_in_time(
+        self,
+        stream: Term,
+        readers: Iterable[RegisteredQuery],
+        occurrences: Sequence[Occurrence],
+        at: int,
+    ) -> None:
+        """Triples come into the windows over time; what they mean for when queries are due."""
+        if self._last is not None and at <= self._last:
+            passed = [each for each in readers if each.last is not None and at <= each.last]
+            for registered in passed:
                 registered.late += 1
-                late = True
-            if registered.next is None:
-                first = registered.query.instants.first(self._not_passed(at))
-                last = registered.last
-                registered.next = (
-                    first if last is None or first > last else registered.query.instants.after(last)
-                )
-            for triple in triples:
-                window.add(at, triple)
-            if registered.evaluation.held > self.limits.window_rows:
-                self._stop(
-                    registered,
-                    WindowLimitError(
-                        f"the windows of {registered.name} hold more than "
-                        f"{self.limits.window_rows} elements"
-                    ),
-                )
-        self.late += late
+            self.late += bool(passed)
+        for registered in self._schedule.idle(stream):
+            first, last = registered.query.instants.first(self._not_passed(at)), registered.last
+            self._begin(
+                registered,
+                first if last is None or first > last else registered.query.instants.after(last),
+            )
+        allowed = self.limits.window_rows
+        full = False
+        for window in self._windows.arrive(stream, occurrences):
+            full = full or window.held() * self._most_windows > allowed
+        if full:
+            for registered in tuple(readers):
+                if registered.evaluation.held > allowed:
+                    error = f"the windows of {registered.name} hold more than {allowed} elements"
+                    self._stop(registered, WindowLimitError(error))
+
+    def _begin(self, registered: RegisteredQuery, at: int) -> None:
+        """A query that has waited is to be evaluated."""
+        self._schedule.wake(registered)
+        self._schedule.plan(registered, at)
 
     def advance(self, timestamp: int | datetime) -> None:
         """Everything with a timestamp up to this has come: evaluate what is due until then."""
@@ -309,11 +371,10 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         at = milliseconds(timestamp)
         if self.time is None:
             self.time = at
-        for registered in self.queries.values():
-            idle = registered.next is None and registered.query.instants.periods
-            if idle and (self._eager or not registered.query.streams):
+        for registered in self._schedule.idle():
+            if self._eager or not registered.query.streams:
                 begin = self._not_passed(at - self._lateness)
-                registered.next = registered.query.instants.first(begin)
+                self._begin(registered, registered.query.instants.first(begin))
         self._evaluate(at - self._lateness)
         self.time = max(self.time, at)
 
@@ -334,38 +395,35 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             if each.query.instants.periods
         ]
         if due:
-            self._evaluate(max(due), ends={each: self._end(each) for each in self.queries})
-
-    def _end(self, name: str) -> int:
-        registered = self.queries[name]
-        assert self.time is not None
-        if not registered.query.instants.periods:
-            return self.time
-        return registered.query.instants.first(self.time)
+            self._evaluate(max(due), end=self.time)
 
     # ------------------------------------------------------------------------- evaluation
 
-    def _evaluate(self, until: int, ends: dict[str, int] | None = None) -> None:
-        """Evaluate every query at all of its instants up to `until`, in the order of time."""
-        while True:
-            due = [
-                each
-                for each in self.queries.values()
-                if each.next is not None
-                and each.next <= (until if ends is None else ends.get(each.name, until))
-            ]
-            if not due:
-                break
-            registered = min(due, key=lambda each: (each.next, each.rank))
-            at = registered.next
-            assert at is not None
+    def _evaluate(self, until: int, end: int | None = None) -> None:
+        """Evaluate every query at all of its instants up to `until`, in the order of time.
+
+        Args:
+            until: an instant.
+            end: where given, the last element: no query is evaluated more than once after it.
+        """
+        ended = []
+        for at, registered in self._schedule.due(until):
+            instants = registered.query.instants
+            if end is not None and at > instants.first(end):
+                ended.append(registered)
+                continue
             registered.last = at
-            registered.next = registered.query.instants.after(at)
+            self._last = at if self._last is None else max(self._last, at)
+            self._schedule.plan(registered, instants.after(at))
             self._done = at - 1 if self._done is None else max(self._done, at - 1)
             self._answer(registered, at)
-            if self._skip_idle and registered.query.streams and not registered.evaluation.held:
-                registered.next = None
-        if ends is None:
+            idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
+            if idle and registered.state == "running":
+                self._schedule.rest(registered)
+        for registered in ended:
+            if registered.next is not None:
+                self._schedule.plan(registered, registered.next)
+        if end is None:
             self._done = until if self._done is None else max(self._done, until)
         if self.dictionary.passing > 2 * self._swept + _SWEEP:
             self._sweep()
@@ -376,7 +434,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         answer = registered.evaluation.at(at)
         try:
             registered.deliver(answer)
-        except BacklogError as error:
+        except (BacklogError, CallbackError) as error:
             self._stop(registered, error)
             return
         if registered.stream is not None and answer.form != "SELECT" and answer.rows:
@@ -391,7 +449,12 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
     def _sweep(self) -> None:
         """Forget terms that no window holds any more."""
         assert self.time is not None
-        oldest = [each.evaluation.oldest for each in self.queries.values()]
-        horizon = min([self.time, *(each for each in oldest if each is not None)])
-        self.dictionary.forget_before(horizon)
+        counted = (
+            view.contents.oldest
+            for readers in self._counting.values()
+            for registered in readers
+            for view in registered.evaluation.windows.values()
+        )
+        held = (each for each in (*self._windows.oldest, *counted) if each is not None)
+        self.dictionary.forget_before(min([self.time, *held]))
         self._swept = self.dictionary.passing

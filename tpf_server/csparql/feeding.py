@@ -1,6 +1,6 @@
 """Which queries make the streams that others read, and so in which order they are evaluated."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from annotations.terms import Term
 from tpf_server.cqels.errors import UnsupportedContinuousQueryError
@@ -12,6 +12,19 @@ class Feeding:
 
     def __init__(self) -> None:
         self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
+        self._makers: dict[Term, list[RegisteredQuery]] = {}
+
+    def add(self, registered: RegisteredQuery) -> None:
+        """A query may make a stream."""
+        if registered.stream is not None:
+            self._makers.setdefault(registered.stream, []).append(registered)
+
+    def remove(self, registered: RegisteredQuery) -> None:
+        """It makes it no more."""
+        if registered.stream is not None:
+            self._makers[registered.stream].remove(registered)
+            if not self._makers[registered.stream]:
+                del self._makers[registered.stream]
 
     def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
         """Somebody of this name makes a stream from others."""
@@ -21,37 +34,39 @@ class Feeding:
         """Nobody of this name makes a stream any more."""
         self._links.pop(name, None)
 
-    def ranks(self, queries: Mapping[str, RegisteredQuery]) -> dict[str, int]:
-        """The rank of each query: higher than those of all queries whose triples it reads.
+    def ranks(self, queries: Iterable[RegisteredQuery]) -> dict[RegisteredQuery, int]:
+        """The rank of each of these queries, and of those whose triples they read.
+
+        It is higher than those of all queries whose triples a query reads.
 
         Raises:
             UnsupportedContinuousQueryError: a query would feed itself, or it reads what are no
                 triples.
         """
-        makers = {each.stream: each for each in queries.values() if each.stream is not None}
-        ranks: dict[str, int] = {}
+        makers = self._makers
+        ranks: dict[RegisteredQuery, int] = {}
 
         def rank(query: RegisteredQuery, above: tuple[str, ...]) -> int:
             if query.name in above:
                 raise UnsupportedContinuousQueryError(
                     f"{query.name} would feed itself through its streams"
                 )
-            if query.name not in ranks:
+            if query not in ranks:
                 origins = {stream for each in query.reads for stream in self._origins(each)}
                 path = (*above, query.name)
-                below = [rank(makers[stream], path) for stream in origins if stream in makers]
-                ranks[query.name] = 1 + max(below, default=0)
-            return ranks[query.name]
+                below = [rank(e, path) for stream in origins for e in makers.get(stream, ())]
+                ranks[query] = 1 + max(below, default=0)
+            return ranks[query]
 
-        for query in queries.values():
+        for query in queries:
             rank(query, ())
             for stream in query.reads:
-                maker = makers.get(stream)
-                if maker is not None and maker.query.query.form == "SELECT":
-                    raise UnsupportedContinuousQueryError(
-                        f"{query.name} reads {stream}, whose elements are no triples: "
-                        f"{maker.name} is a SELECT"
-                    )
+                for maker in makers.get(stream, ()):
+                    if maker.query.query.form == "SELECT":
+                        raise UnsupportedContinuousQueryError(
+                            f"{query.name} reads {stream}, whose elements are no triples: "
+                            f"{maker.name} is a SELECT"
+                        )
         return ranks
 
     def _origins(self, stream: Term) -> set[Term]:

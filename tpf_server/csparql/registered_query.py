@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from annotations.terms import Term
-from tpf_server.cqels.errors import BacklogError, ContinuousError
+from tpf_server.cqels.errors import BacklogError, CallbackError, ContinuousError
 from tpf_server.csparql.answers import Answer
 from tpf_server.csparql.drawing import as_text
 from tpf_server.csparql.native.evaluation import Evaluation
@@ -24,10 +24,14 @@ class RegisteredQuery:
         query: what was parsed.
         graph: its operators.
         stream: the IRI of the stream that it makes, if it makes one.
-        state: ``running``, ``stopped`` (by a limit) or ``closed``.
+        state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
         error: why it was stopped.
         answers: how many it gave.
         late: how many elements came after an evaluation that should have seen them.
+        number: in the order of registration.
+        next: the instant at which it is to be evaluated next, if that is known.
+        last: the instant at which it was evaluated last.
+        rank: higher than those of all queries whose triples it reads.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class RegisteredQuery:
         evaluation: Evaluation,
         callback: Callback | None,
         backlog: int,
+        number: int,
         close: Callable[["RegisteredQuery"], None],
     ) -> None:
         self.name = name
@@ -46,6 +51,7 @@ class RegisteredQuery:
         self.error: ContinuousError | None = None
         self.answers = 0
         self.late = 0
+        self.number = number
         self.next: int | None = None
         self.last: int | None = None
         self.rank = 0
@@ -103,13 +109,23 @@ class RegisteredQuery:
         }
         if self.stream is not None:
             found["stream"] = self.stream[1:-1]
+        if self.error is not None:
+            found["error"] = str(self.error)
         return found
 
     def deliver(self, answer: Answer) -> None:
-        """Give an answer to whoever reads."""
+        """Give an answer to whoever reads.
+
+        Raises:
+            BacklogError: nobody reads.
+            CallbackError: its callback raised.
+        """
         self.answers += 1
         if self._callback is not None:
-            self._callback(answer)
+            try:
+                self._callback(answer)
+            except Exception as error:
+                raise CallbackError(self.name, error) from error
             return
         if len(self._waiting) >= self._backlog:
             raise BacklogError(f"{self.name}: {self._backlog} answers wait for a reader")

@@ -27,6 +27,10 @@ NEW_YEAR = datetime(2020, 1, 1, tzinfo=UTC)
 TOKEN = {"Authorization": "Bearer secret"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 QUERY = "SELECT ?a ?b { STREAM <http://localhost/s> [RANGE 10ms] { ?a <urn:p> ?b } }"
+PERIODIC_TEXT = (
+    "REGISTER QUERY NAME COMPUTED EVERY 5ms AS"
+    " SELECT ?a ?b FROM STREAM <http://localhost/s> [RANGE 10ms STEP 5ms] { ?a <urn:p> ?b }"
+)
 
 
 class Site:
@@ -676,3 +680,26 @@ def test_blank_nodes_of_two_bodies_are_two(site):
     (found,) = events(site.results(params={"follow": "false"}))
     (row,) = found["added"]
     assert row["a"] != row["b"]
+
+
+@pytest.mark.parametrize("text", [QUERY, PERIODIC_TEXT])
+def test_an_error_in_a_callback_is_the_state_of_its_query(site, text, monkeypatch):
+    """Whatever the server does with results: if it fails for one query, others get theirs."""
+    for name in ("first", "broken", "last"):
+        site.register(text.replace("NAME", name), name=name)
+    log = site.service.query("broken").log
+
+    def append(_emission):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(log, "append", append)
+    for at in (1, 2, 12):
+        assert site.push(element(at)).json()["accepted"] == 1
+    for name in ("first", "last"):
+        assert site.session.get(f"{ROOT}/queries/{name}").json()["state"] == "running"
+        lines = site.results(name, params={"follow": "false"}).text.splitlines()
+        assert len(lines) == (3 if text is QUERY else 2)
+    state = site.session.get(f"{ROOT}/queries/broken").json()
+    says = "the callback of query broken raised OSError: no space left"
+    assert (state["state"], state["error"]) == ("stopped", says)
+    assert says in site.results("broken", params={"follow": "false"}).text

@@ -1,15 +1,18 @@
-"""What is in the windows of one query, and in the graphs that they make up.
+"""What is in the windows of queries, and in the graphs that they make up.
 
-A window holds the elements that can match some pattern of the query (a physical one all of them,
+A window holds the elements that can match some pattern of its queries (a physical one all of them,
 because it counts). When it moves it tells its graphs which triples came, went, or have a later
 timestamp now. A graph is a set: a triple that is in two of its windows is in it once.
+
+Queries share a window. Each element has a number, and each query sees those that came after it was
+registered (`WindowView.since`); so it does not matter when that was.
 """
 
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tpf_client.dataflow.changes import TermId
 from tpf_server.csparql.windows import LogicalWindow, PhysicalWindow, Window
@@ -18,6 +21,15 @@ EncodedTriple: TypeAlias = tuple[TermId, TermId, TermId]
 OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
 """Called with a triple and its latest timestamp in the window, before and after."""
 
+
+class Occurrence(NamedTuple):
+    """A triple of an element: when it is from, its number in the engine, and what it says."""
+
+    at: int
+    number: int
+    triple: EncodedTriple
+
+
 _AT = itemgetter(0)
 
 
@@ -25,99 +37,132 @@ class WindowContents:
     """The content of a window, moved on by `move`.
 
     Attributes:
-        latest: the triples in the window with their latest timestamps.
-        held: how many elements it holds, those that are still to come into it included.
+        views: what queries see of it.
     """
 
-    def __init__(self, window: Window, keep: Callable[[EncodedTriple], bool]) -> None:
+    def __init__(self, window: Window) -> None:
         self.window = window
-        self.latest: dict[EncodedTriple, int] = {}
-        self._keep = keep if isinstance(window, LogicalWindow) else _everything
-        self._coming: list[tuple[int, EncodedTriple]] = []
-        self._inside: deque[tuple[int, EncodedTriple]] = deque()
-        self._counts: dict[EncodedTriple, int] = {}
-        self._listeners: list[OnChange] = []
+        self.views: list[WindowView] = []
+        self._coming: list[Occurrence] = []
+        self._inside: deque[Occurrence] = deque()
+        self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
         self._boundary: int | None = None
 
-    @property
-    def held(self) -> int:
-        """How many elements it holds."""
-        return len(self._coming) + len(self._inside)
+    def held(self, since: int = 0) -> int:
+        """How many elements with a later number it holds, those to come into it included."""
+        held = len(self._coming) + len(self._inside)
+        if not since or not held:
+            return held
+        return sum(each.number > since for part in (self._inside, self._coming) for each in part)
 
     @property
     def oldest(self) -> int | None:
         """The timestamp of the oldest element that it holds."""
-        first = [each[0][0] for each in (self._inside, self._coming) if each]
+        first = [each[0].at for each in (self._inside, self._coming) if each]
         return min(first) if first else None
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is in the window now."""
-        return not self._inside
+    def latest(self, triple: EncodedTriple, since: int) -> int | None:
+        """The latest timestamp of a triple in the window, of elements with a later number."""
+        return _latest(self._occurrences.get(triple, ()), since)
 
-    def connect(self, listener: OnChange) -> None:
-        """Tell `listener` of every further change."""
-        self._listeners.append(listener)
-
-    def add(self, at: int, triple: EncodedTriple) -> None:
+    def add(self, occurrence: Occurrence) -> None:
         """An element comes; it enters the window when that moves."""
-        if not self._keep(triple):
-            return
-        element = (at, triple)
-        if self._coming and at < self._coming[-1][0]:
-            insort(self._coming, element, key=_AT)
+        if self._coming and occurrence.at < self._coming[-1].at:
+            insort(self._coming, occurrence, key=_AT)
         else:
-            self._coming.append(element)
+            self._coming.append(occurrence)
 
-    def move(self, at: int) -> bool:
-        """Move the window to an instant; whether anything changed."""
+    def move(self, at: int) -> None:
+        """Move the window to an instant, and tell what changed."""
         window = self.window
         if isinstance(window, PhysicalWindow):
-            return self._move(at, lambda: len(self._inside) > window.count)
+            self._move(at, lambda: len(self._inside) > window.count)
+            return
         boundary = window.boundary(at)
-        if boundary == self._boundary and not (self._coming and self._coming[0][0] <= boundary):
-            return False
+        if boundary == self._boundary and not (self._coming and self._coming[0].at <= boundary):
+            return
         self._boundary = boundary
         start = boundary - window.range
-        return self._move(boundary, lambda: self._inside[0][0] <= start)
+        self._move(boundary, lambda: self._inside[0].at <= start)
 
-    def _move(self, until: int, too_old: Callable[[], bool]) -> bool:
-        before: dict[EncodedTriple, int | None] = {}
-        latest, counts, inside = self.latest, self._counts, self._inside
+    def _move(self, until: int, too_old: Callable[[], bool]) -> None:
+        before: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
+        occurrences, inside = self._occurrences, self._inside
         entering = 0
-        for at, triple in self._coming:
-            if at > until:
+        for each in self._coming:
+            if each.at > until:
                 break
             entering += 1
-            before.setdefault(triple, latest.get(triple))
-            counts[triple] = counts.get(triple, 0) + 1
-            latest[triple] = max(at, latest.get(triple, at))
+            present = occurrences.get(each.triple, ())
+            before.setdefault(each.triple, present)
+            occurrences[each.triple] = (*present, each)
         if entering:
             arrived = self._coming[:entering]
             del self._coming[:entering]
-            if inside and arrived[0][0] < inside[-1][0] and isinstance(self.window, LogicalWindow):
+            if inside and arrived[0].at < inside[-1].at and isinstance(self.window, LogicalWindow):
                 # Late elements take their place among those that are there.
                 self._inside = inside = deque(sorted([*inside, *arrived], key=_AT))
             else:
                 inside.extend(arrived)
         while inside and too_old():
-            _, triple = inside.popleft()
-            before.setdefault(triple, latest.get(triple))
-            counts[triple] -= 1
-            if not counts[triple]:
-                del counts[triple], latest[triple]
-        changed = False
+            gone = inside.popleft()
+            present = occurrences[gone.triple]
+            before.setdefault(gone.triple, present)
+            if len(present) == 1:
+                del occurrences[gone.triple]
+            else:
+                occurrences[gone.triple] = tuple([each for each in present if each is not gone])
         for triple, old in before.items():
-            new = latest.get(triple)
-            if new != old:
-                changed = True
-                for listener in self._listeners:
-                    listener(triple, old, new)
-        return changed
+            new = occurrences.get(triple, ())
+            first = min([each.number for each in (*old, *new)], default=0)
+            whole = _latest(old, 0), _latest(new, 0)
+            for view in self.views:
+                since = view.since
+                then, now = whole if since < first else (_latest(old, since), _latest(new, since))
+                if then != now:
+                    view.changed = True
+                    for listener in view.listeners:
+                        listener(triple, then, now)
 
 
-def _everything(_triple: EncodedTriple) -> bool:
-    return True
+def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
+    found = [each.at for each in occurrences if each.number > since]
+    return max(found) if found else None
+
+
+class WindowView:
+    """What one query sees of a window.
+
+    Args:
+        window: what the query says.
+        since: the number of the last element before the query was registered.
+
+    Attributes:
+        contents: the window, when it is known which one.
+        listeners: who is told of every change.
+        changed: whether anything did since this was last set to false.
+    """
+
+    def __init__(self, window: Window, since: int) -> None:
+        self.window = window
+        self.since = since
+        self.contents = WindowContents(window)
+        self.contents.views.append(self)
+        self.listeners: list[OnChange] = []
+        self.changed = False
+
+    @property
+    def held(self) -> int:
+        """How many elements it holds."""
+        whole, held = self.contents.held(), self.contents.held(self.since)
+        if held == whole:
+            # All that came before it was registered is gone.
+            self.since = 0
+        return held
+
+    def latest(self, triple: EncodedTriple) -> int | None:
+        """The latest timestamp of a triple in the window; ``None`` where it is not there."""
+        return self.contents.latest(triple, self.since)
 
 
 class PatternInput:
@@ -133,8 +178,8 @@ class PatternInput:
     def __init__(
         self,
         row_of: Callable[[EncodedTriple], tuple[TermId, ...] | None],
-        windows: Sequence[WindowContents],
-        stamped: Sequence[WindowContents] | None,
+        windows: Sequence[WindowView],
+        stamped: Sequence[WindowView] | None,
         encode_stamp: Callable[[int], TermId],
         push: Callable[[tuple[TermId, ...], int], None],
     ) -> None:
@@ -145,7 +190,7 @@ class PatternInput:
         self._push = push
         self._static: set[EncodedTriple] = set()
         for window in self._windows:
-            window.connect(self._listener(window))
+            window.listeners.append(self._listener(window))
 
     def set_static(self, triples: Iterable[EncodedTriple]) -> None:
         """The static triples that match, from now on."""
@@ -157,11 +202,10 @@ class PatternInput:
             self._change(triple, self._rows(triple, static=False), self._rows(triple, static=True))
 
     def _rows(self, triple: EncodedTriple, *, static: bool) -> tuple[bool, int | None]:
-        present = static or any(triple in window.latest for window in self._windows)
+        present = static or any(window.latest(triple) is not None for window in self._windows)
         if self._stamped is None:
             return present, None
-        stamps = [window.latest[triple] for window in self._stamped if triple in window.latest]
-        return present, max(stamps) if stamps else None
+        return present, _newest(self._stamped, triple)
 
     def _change(
         self, triple: EncodedTriple, old: tuple[bool, int | None], new: tuple[bool, int | None]
@@ -179,23 +223,26 @@ class PatternInput:
                     encoded = 0 if stamp is None else self._encode_stamp(stamp)
                     self._push((*row, encoded), count)
 
-    def _listener(self, window: WindowContents) -> OnChange:
+    def _listener(self, window: WindowView) -> OnChange:
         others = [each for each in self._windows if each is not window]
         stamped = self._stamped
         own = stamped is not None and window in stamped
         other_stamped = [each for each in stamped or () if each is not window]
 
         def changed(triple: EncodedTriple, old: int | None, new: int | None) -> None:
-            always = triple in self._static or any(triple in each.latest for each in others)
+            always = triple in self._static or any(
+                each.latest(triple) is not None for each in others
+            )
             if stamped is None:
                 if not always and (old is None) != (new is None):
                     self._change(triple, (old is not None, None), (new is not None, None))
                 return
-            elsewhere = [each.latest[triple] for each in other_stamped if triple in each.latest]
+            elsewhere = _newest(other_stamped, triple)
 
             def stamp(mine: int | None) -> int | None:
-                found = [*elsewhere, mine] if own and mine is not None else elsewhere
-                return max(found) if found else None
+                if not own or mine is None:
+                    return elsewhere
+                return mine if elsewhere is None else max(elsewhere, mine)
 
             self._change(
                 triple,
@@ -204,3 +251,9 @@ class PatternInput:
             )
 
         return changed
+
+
+def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
+    """The latest timestamp of a triple in any of these windows."""
+    found = [at for each in windows if (at := each.latest(triple)) is not None]
+    return max(found) if found else None

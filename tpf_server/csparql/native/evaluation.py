@@ -7,7 +7,7 @@ from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.static_data import StaticData
 from tpf_server.csparql.answers import Answer, Row, answer_of
 from tpf_server.csparql.native.builder import build
-from tpf_server.csparql.native.contents import EncodedTriple, WindowContents
+from tpf_server.csparql.native.contents import WindowView
 from tpf_server.csparql.native.leaves import CsparqlLeaves
 from tpf_server.csparql.operator_graph import OperatorGraph
 
@@ -21,9 +21,11 @@ class Evaluation:
         static: the static data.
         dictionary: the integers of terms.
         environment: for expressions.
+        since: the number of the last element that it does not see.
 
     Attributes:
-        windows: by the IRI of the stream.
+        windows: what it sees of windows, by the IRI of the stream.
+        predicates: of the triples of streams that it needs; ``None``: of any.
         evaluations: how often it was asked.
         recomputed: how often something had changed.
     """
@@ -35,6 +37,7 @@ class Evaluation:
         static: StaticData,
         dictionary: InliningDictionary,
         environment: Environment,
+        since: int = 0,
     ) -> None:
         self.name = name
         self.graph = graph
@@ -42,28 +45,19 @@ class Evaluation:
         self.recomputed = 0
         self._dictionary = dictionary
         self._flow = Dataflow(dictionary)
-        self.windows = {
-            clause.stream: WindowContents(clause.window, self._keeps) for clause in graph.clauses
-        }
+        self.windows = {clause.stream: WindowView(clause.window, since) for clause in graph.clauses}
         self._leaves = CsparqlLeaves(graph, self.windows, static, self._flow, dictionary)
         self._output = build(graph.query, self._leaves, self._flow, environment)
+        found = self._leaves.predicates
+        self.predicates = None if found is None else frozenset(found)
         self._stale = True
         self._rows: tuple[Row, ...] = ()
         self.refresh()
-
-    def _keeps(self, triple: EncodedTriple) -> bool:
-        return self._leaves.keeps(triple)
 
     @property
     def held(self) -> int:
         """How many elements its windows hold."""
         return sum(window.held for window in self.windows.values())
-
-    @property
-    def oldest(self) -> int | None:
-        """The timestamp of the oldest element in its windows."""
-        found = [each.oldest for each in self.windows.values() if each.oldest is not None]
-        return min(found) if found else None
 
     def refresh(self, name: Term | None = None) -> None:
         """The static data have changed: all graphs, or this one."""
@@ -74,7 +68,9 @@ class Evaluation:
         """The answer at an instant; instants never go back."""
         self.evaluations += 1
         for window in self.windows.values():
-            if window.move(instant):
+            window.contents.move(instant)
+            if window.changed:
+                window.changed = False
                 self._stale = True
         if self._stale:
             self._stale = False

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
+from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.project import Project
 from tpf_client.sparql.algebra import variables_of_bgp
 from tpf_server.cqels.dictionary import InliningDictionary, inline_integer
 from tpf_server.cqels.static_data import Dataset, StaticData
-from tpf_server.csparql.native.contents import EncodedTriple, PatternInput, WindowContents
+from tpf_server.csparql.native.contents import EncodedTriple, PatternInput, WindowView
 from tpf_server.csparql.operator_graph import OperatorGraph
 
 _WINDOW_ESTIMATE = 100
@@ -25,12 +26,15 @@ class CsparqlLeaves:
         static: the static data.
         flow: takes in the nodes.
         dictionary: the integers of terms.
+
+    Attributes:
+        predicates: of the triples that may match a pattern at all; ``None``: any.
     """
 
     def __init__(
         self,
         graph: OperatorGraph,
-        windows: Mapping[Term, WindowContents],
+        windows: Mapping[Term, WindowView],
         static: StaticData,
         flow: Dataflow,
         dictionary: InliningDictionary,
@@ -41,11 +45,7 @@ class CsparqlLeaves:
         self._flow = flow
         self._dictionary = dictionary
         self._inputs: list[tuple[QuadPattern, tuple[Term, ...], PatternInput]] = []
-        self._predicates: set[int] | None = set()
-
-    def keeps(self, triple: EncodedTriple) -> bool:
-        """Whether a triple may match a pattern at all."""
-        return self._predicates is None or triple[1] in self._predicates
+        self.predicates: set[TermId] | None = set()
 
     def refresh(self, name: Term | None = None) -> None:
         """Read the static data (again): all graphs, or those patterns that see the graph `name`."""
@@ -95,7 +95,7 @@ class CsparqlLeaves:
     def _leaf(self, pattern: QuadPattern) -> Node:
         source = self._graph.source_of(pattern)
         schema = variables_of_bgp((pattern,))
-        stamped: list[WindowContents] | None = None
+        stamped: list[WindowView] | None = None
         certain = frozenset(schema)
         if is_variable(pattern.graph):
             stamp = self._graph.stamps[Variable(pattern.graph)]
@@ -106,11 +106,11 @@ class CsparqlLeaves:
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
         entry = PatternInput(self._row_of(pattern), windows, stamped, _encode_stamp, leaf.push)
         self._inputs.append((pattern, source.static, entry))
-        if windows and self._predicates is not None:
+        if windows and self.predicates is not None:
             if is_variable(pattern.predicate):
-                self._predicates = None
+                self.predicates = None
             else:
-                self._predicates.add(self._dictionary.encode(Term(pattern.predicate)))
+                self.predicates.add(self._dictionary.encode(Term(pattern.predicate)))
         return leaf
 
     def _row_of(self, pattern: QuadPattern) -> Callable[[EncodedTriple], tuple[int, ...] | None]:

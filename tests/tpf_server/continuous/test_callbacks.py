@@ -1,0 +1,163 @@
+"""What callbacks do stays theirs: they raise, close, register and push while results are given."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pytest
+
+from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import CallbackError
+from tpf_server.csparql.engine import CsparqlEngine
+
+P = "<urn:p>"
+CQELS = "SELECT ?a { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b } FILTER(?a != <urn:x%s>) }"
+INSTANCES = "SELECT ?a { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b . ?a <urn:q> <urn:x%s> } }"
+GROUPS = (
+    "SELECT ?a (COUNT(*) AS ?n) (<urn:x%s> AS ?x) { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b } }"
+    " GROUP BY ?a"
+)
+PERIODIC = (
+    "SELECT ?a ?b FROM STREAM <urn:s> [RANGE 4ms STEP 1ms]"
+    " { ?a <urn:p> ?b FILTER(?a != <urn:x%s>) }"
+)
+COUNTED = (
+    "SELECT ?a ?b FROM STREAM <urn:s> [RANGE TRIPLES 2] { ?a <urn:p> ?b FILTER(?a != <urn:x%s>) }"
+)
+Take = Callable[[Any], None]
+
+
+class Registered(Protocol):
+    """A query of either engine."""
+
+    state: str
+    error: Exception | None
+
+    def close(self) -> None: ...
+
+    def explain(self) -> dict[str, Any]: ...
+
+
+class Hall:
+    """An engine with three queries, which differ in a constant that never matters."""
+
+    def __init__(self, text: str) -> None:
+        self.engine: Any = CsparqlEngine() if "FROM STREAM" in text else Engine()
+        self.text = text
+        self.queries: list[Registered] = []
+
+    def add(self, take: Take) -> Registered:
+        query: Registered = self.engine.register(self.text % len(self.queries), take)
+        self.queries.append(query)
+        return query
+
+    def push(self, at: int) -> None:
+        triples = [(f"<urn:a{at % 2}>", P, f"<urn:b{at}>")]
+        if self.text is not COUNTED:  # which answers for each triple
+            triples += ((f"<urn:a{at % 2}>", "<urn:q>", f"<urn:x{n}>") for n in range(3))
+        self.engine.push("urn:s", triples, at)
+
+
+@pytest.fixture(params=[CQELS, INSTANCES, GROUPS, PERIODIC, COUNTED])
+def hall(request: pytest.FixtureRequest) -> Hall:
+    return Hall(request.param)
+
+
+def alone(hall: Hall) -> list[Any]:
+    """What a query emits over ten elements."""
+    found: list[Any] = []
+    other = Hall(hall.text)
+    other.add(found.append)
+    for at in range(1, 11):
+        other.push(at)
+    assert len(found) > 8
+    return found
+
+
+def plain(emissions: list[Any]) -> list[Any]:
+    """Emissions of queries with other names and constants are compared by instant and rows."""
+    return [(each.at, [row[:2] for row in each.rows]) for each in emissions]
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_callback_that_raises_stops_its_query_and_no_other(hall: Hall, place: int) -> None:
+    expected = plain(alone(hall))
+    found: list[list[Any]] = [[], [], []]
+
+    def taker(number: int) -> Take:
+        def take(emission: Any) -> None:
+            found[number].append(emission)
+            if number == place and len(found[number]) == 3:
+                raise ValueError("no such row")
+
+        return take
+
+    for number in range(3):
+        hall.add(taker(number))
+    for at in range(1, 11):
+        hall.push(at)
+    for number, query in enumerate(hall.queries):
+        assert plain(found[number]) == (expected[:3] if number == place else expected)
+        assert query.state == ("stopped" if number == place else "running")
+    stopped = hall.queries[place]
+    assert isinstance(stopped.error, CallbackError)
+    assert isinstance(stopped.error.__cause__, ValueError)
+    says = "the callback of query {} raised ValueError: no such row"
+    assert stopped.explain()["error"] == says.format(stopped.explain()["name"])
+    assert "error" not in hall.queries[place - 1].explain()
+
+
+@pytest.mark.parametrize("closer", range(3))
+@pytest.mark.parametrize("closed", range(3))
+def test_a_callback_may_close_any_query(hall: Hall, closer: int, closed: int) -> None:
+    expected = plain(alone(hall))
+    found: list[list[Any]] = [[], [], []]
+
+    def taker(number: int) -> Take:
+        def take(emission: Any) -> None:
+            found[number].append(emission)
+            if number == closer and len(found[number]) == 3:
+                hall.queries[closed].close()
+
+        return take
+
+    for number in range(3):
+        hall.add(taker(number))
+    for at in range(1, 11):
+        hall.push(at)
+    for number in range(3):
+        if number == closed:
+            # What it would have got at the same time is not given any more.
+            assert plain(found[number]) == expected[: 2 if closed > closer else 3]
+        else:
+            assert plain(found[number]) == expected
+
+
+@pytest.mark.parametrize("text", [CQELS, INSTANCES, GROUPS])
+def test_a_callback_may_register_and_push(text: str) -> None:
+    """What comes of it is given after what was there before, and in the order of elements."""
+    hall = Hall(text)
+    expected = plain(alone(hall))
+    first: list[Any] = []
+    second: list[Any] = []
+    late: list[Any] = []
+
+    def take(emission: Any) -> None:
+        first.append(emission)
+        if len(first) == 1:
+            hall.add(late.append)
+            hall.push(hall_time[0] + 1)
+
+    hall.add(take)
+    hall.add(second.append)
+    hall_time = [0]
+    while hall_time[0] < 10:
+        hall_time[0] += 1
+        hall.push(hall_time[0])
+        if first and len(hall.queries) == 3 and hall_time[0] < 3:
+            hall_time[0] += 1
+    for found in (first, second):
+        assert [each.at for each in found] == sorted(each.at for each in found)
+        assert plain(found)[-1] == expected[-1]
+        assert len(plain(found)) == len(expected)
+    assert late
+    assert [each.at for each in late] == sorted(each.at for each in late)
