@@ -1,11 +1,13 @@
 """Group: one solution per group of solutions, with its aggregates."""
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from annotations.terms import Variable
 from tpf_client.dataflow.aggregates import Accumulator
-from tpf_client.dataflow.changes import Multiset, Solution, TermId
+from tpf_client.dataflow.changes import UNBOUND, Multiset, Schema, Solution, TermId, projection
 from tpf_client.dataflow.node import Node
+from tpf_client.sparql.algebra import Aggregate, Expression
 
 Compute = Callable[[Solution], TermId]
 
@@ -26,9 +28,7 @@ class Group(Node):
         upstream: where the solutions come from.
         keys: variables of the output and how their values are computed. Without keys there is
             exactly one group, even of nothing.
-        aggregates: variables of the output, what they aggregate (``None``: whole solutions, for
-            ``COUNT(*)``), and how. For ``COUNT(DISTINCT *)`` the argument must be an identifier of
-            the solution (see `Number`).
+        aggregates: variables of the output, what they aggregate, and how (see `argument_of`).
     """
 
     def __init__(
@@ -84,6 +84,33 @@ class Group(Node):
                 group.shown = now
             if not group.total and self._keys:
                 del self._groups[key]
+
+
+def argument_of(
+    aggregate: Aggregate, schema: Schema, compile_it: Callable[[Expression], Compute]
+) -> Compute:
+    """What an aggregate counts or adds up of a solution.
+
+    Args:
+        aggregate: the aggregate.
+        schema: of the solutions.
+        compile_it: makes a function of an expression.
+
+    Returns:
+        A function to the term of the argument. ``COUNT(*)`` has no argument: any term will do.
+        ``COUNT(DISTINCT *)`` tells solutions apart that the query can tell apart: by the tuple of
+        the visible variables' values, unbound ones included, in place of a term. The accumulator
+        only looks at whether such arguments are equal.
+    """
+    if aggregate.argument is not None:
+        return compile_it(aggregate.argument)
+    if not aggregate.distinct:
+        return _any_term
+    return cast(Compute, projection(schema, [n for n in schema if not n.startswith("?.")]))
+
+
+def _any_term(_solution: Solution) -> TermId:
+    return UNBOUND + 1
 
 
 def plain_group(

@@ -144,6 +144,21 @@ FIXED = {
         MANY,
         "SELECT ?s (MIN(?v) AS ?low) (MAX(?v) AS ?high) {0} WHERE {{ ?s :value ?v }} GROUP BY ?s",
     ),
+    "whole solutions": (
+        NUMBERS,
+        "SELECT ?s (COUNT(DISTINCT *) AS ?n) (COUNT(*) AS ?m) (SUM(?v) AS ?k) {0} "
+        "WHERE {{ ?s :value ?v OPTIONAL {{ ?s :in ?z . ?z :limit ?l }} VALUES ?u {{ 1 UNDEF }} }} "
+        "GROUP BY ?s",
+    ),
+    "whole solutions of nothing visible": (
+        NUMBERS,
+        "SELECT (COUNT(DISTINCT *) AS ?n) (COUNT(*) AS ?m) {0} WHERE {{ [] :value [] }}",
+    ),
+    "whole solutions beside each": (
+        NUMBERS,
+        "SELECT * {0} WHERE {{ ?s :value ?v VALUES ?u {{ 1 UNDEF }} }} "
+        "AGGREGATE {{ (?n, COUNT(DISTINCT *), {{?s}}) (?m, SUM(?v), {{?s}}) }}",
+    ),
     "exists in an expression": (
         NUMBERS,
         "SELECT ?s ?v (EXISTS {{ ?s :in :x }} AS ?e) {0} WHERE {{ ?s :value ?v "

@@ -2,18 +2,15 @@
 
 from tpf_client.dataflow.aggregates import accumulator
 from tpf_client.dataflow.builder import Builder
-from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.describe_builder import build_description
-from tpf_client.dataflow.distinct import Distinct
-from tpf_client.dataflow.hash_join import HashJoin
+from tpf_client.dataflow.group import argument_of
 from tpf_client.dataflow.node import Dataflow, Leaves, Node
-from tpf_client.dataflow.number import Number
 from tpf_client.dataflow.output import Output
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Pattern
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_server.csparql.aggregated import Aggregated
-from tpf_server.csparql.native.aggregation import Aggregation, Compute
+from tpf_server.csparql.native.aggregation import Aggregation
 
 
 def build(query: algebra.Query, leaves: Leaves, flow: Dataflow, environment: Environment) -> Output:
@@ -52,27 +49,12 @@ class CsparqlBuilder(Builder):
     def _aggregation(self, pattern: Aggregated) -> Node:
         # Whole groups are needed: nothing may be left out by what they are joined with.
         node = self.build(pattern.input, None)
-        schema = node.schema
-        argument = pattern.aggregate.argument
-        compute: Compute = _one
-        if argument is not None:
-            compute = self.compiler(node).binding(argument)
-        elif pattern.aggregate.distinct:
-            visible = tuple(name for name in schema if not name.startswith("?."))
-            distinct = self.flow.add(Distinct(self.project(node, visible)))
-            numbers = self.flow.add(Number(distinct, self.fresh()))
-            node = self.flow.add(HashJoin(node, numbers))
-            compute = self.compiler(node).binding(algebra.VariableRef(numbers.schema[-1]))
-        keys = [node.schema.index(name) if name in node.schema else -1 for name in pattern.keys]
+        keys = [node.schema.index(name) for name in pattern.keys if name in node.schema]
         aggregation = Aggregation(
             node,
             pattern.variable,
-            [key for key in keys if key >= 0],
-            compute,
+            keys,
+            argument_of(pattern.aggregate, node.schema, self.compiler(node).binding),
             accumulator(pattern.aggregate, self.environment.typed),
         )
-        return self.project(self.flow.add(aggregation), (*schema, pattern.variable))
-
-
-def _one(_solution: Solution) -> int:
-    return UNBOUND + 1
+        return self.flow.add(aggregation)
