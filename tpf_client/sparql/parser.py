@@ -35,13 +35,12 @@ from tpf_client.sparql.algebra import (
     Union,
     Values,
     VariableRef,
-    always_bound,
     in_scope,
     mentioned,
     renamed,
     variables_in,
 )
-from tpf_client.sparql.pattern_parser import PatternParser, graph_names, join
+from tpf_client.sparql.pattern_parser import PatternParser, graph_names, grounded, join
 
 
 @lru_cache(maxsize=512)
@@ -118,12 +117,11 @@ class QueryParser(PatternParser):
         with self._inside(hidden):
             pattern, variables, _ = self._select_query(outermost=False)
         pattern = self._per_graph(pattern, hidden)
-        names = graph_names(hidden, self.fresh)
-        if hidden not in always_bound(pattern):
-            pattern = Join(names, pattern)
+        pattern = grounded(pattern, hidden, self.fresh)
         if outer not in mentioned(pattern):
             return renamed(pattern, hidden, outer)
         if outer in variables:
+            names = graph_names(hidden, self.fresh)
             return Join(pattern, Extend(names, outer, VariableRef(hidden)))
         return Project(Extend(pattern, outer, VariableRef(hidden)), (*variables, outer))
 
@@ -249,6 +247,8 @@ class QueryParser(PatternParser):
             self.expected("'*' or what to select")
         dataset = self._dataset() if outermost else Dataset()
         pattern = self._where()
+        if is_variable(self._graph):
+            pattern = grounded(pattern, self._graph, self.fresh)
         pattern, variables = self._modified(
             pattern, items, star=star, distinct=distinct, reduced=reduced
         )

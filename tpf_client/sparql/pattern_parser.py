@@ -20,22 +20,29 @@ from tpf_client.sparql.algebra import (
     Expression,
     Extend,
     Filter,
+    Group,
     Inverse,
     Join,
     LeftJoin,
     Link,
     Minus,
     NegatedSet,
+    OrderBy,
+    Path,
     PathExpression,
     Pattern,
     Project,
+    Reduced,
     Repeat,
     Sequence,
     Service,
+    Slice,
     Union,
     Values,
-    always_bound,
+    VariableRef,
     in_scope,
+    mentioned,
+    variables_in,
 )
 from tpf_client.sparql.expression_parser import ExpressionParser
 from tpf_client.sparql.paths import path_pattern
@@ -57,10 +64,51 @@ def join(left: Pattern, right: Pattern) -> Pattern:
     return Join(left, right)
 
 
-def graph_names(name: Variable, fresh: Callable[[], Variable]) -> Pattern:
-    """The names of all named graphs."""
-    quad = QuadPattern(fresh(), fresh(), fresh(), name)
-    return Distinct(Project(BGP((quad,)), (name,)))
+def graph_names(graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern:
+    """The names of all named graphs; of one name, an empty solution if there is such a graph."""
+    quads = BGP((QuadPattern(fresh(), fresh(), fresh(), graph),))
+    if is_variable(graph):
+        return Distinct(Project(quads, (Variable(graph),)))
+    return Slice(Project(quads, ()), 0, 1)
+
+
+def grounded(pattern: Pattern, graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern:
+    """A pattern for GRAPH, every solution of which lies in a graph that there is.
+
+    GRAPH ?g is a union over all named graphs (section 18.6). Said with ?g as the graph of quad
+    patterns it is the same as long as what has no such pattern is joined with the names of graphs.
+    That may be done outside, but for where the absence of a solution means something: there the
+    left side must have the names by itself.
+    """
+    if graph == DEFAULT_GRAPH or _lies_in(pattern, graph):
+        return pattern
+    return join(graph_names(graph, fresh), pattern)
+
+
+def _lies_in(pattern: Pattern, graph: TermOrVariable) -> bool:
+    """Whether each solution is about a quad of this graph."""
+    match pattern:
+        case BGP(quads):
+            return any(quad.graph == graph for quad in quads)
+        case Path(_, path, _, there):
+            # A path of no steps needs no quad.
+            steps = isinstance(path, Repeat) and path.at_least_once
+            return there == graph and (steps or is_variable(graph))
+        case Join(left, right):
+            return _lies_in(left, graph) or _lies_in(right, graph)
+        case Union(left, right):
+            return _lies_in(left, graph) and _lies_in(right, graph)
+        case LeftJoin(inner) | Minus(inner) | Extend(inner) | Filter(inner):
+            return _lies_in(inner, graph)
+        case OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
+            return _lies_in(inner, graph)
+        case Project(inner, variables):
+            return _lies_in(inner, graph) and (graph in variables or not is_variable(graph))
+        case Group(inner, keys):
+            kept = any(key == (graph, VariableRef(Variable(graph))) for key in keys)
+            return _lies_in(inner, graph) and (kept or (bool(keys) and not is_variable(graph)))
+        case _:
+            return False
 
 
 class PatternParser(ExpressionParser):
@@ -85,7 +133,7 @@ class PatternParser(ExpressionParser):
         """What stands in braces, its filters around it."""
         pattern, filters = self._group()
         for condition in filters:
-            pattern = Filter(pattern, condition)
+            pattern = Filter(self._on_ground(pattern, variables_in(condition)), condition)
         return pattern
 
     def _group(self) -> tuple[Pattern, list[Expression]]:
@@ -122,11 +170,12 @@ class PatternParser(ExpressionParser):
             condition = None
             for each in filters:
                 condition = each if condition is None else Call("&&", (condition, each))
-            return LeftJoin(before, optional, condition)
+            used = mentioned(optional) | (variables_in(condition) if condition else frozenset())
+            return LeftJoin(self._on_ground(before, used), optional, condition)
         if self.take_word("MINUS"):
             removed = self.group_graph_pattern()
             apart = (Variable(self._graph),) if is_variable(self._graph) else ()
-            return Minus(before, removed, apart)
+            return Minus(self._on_ground(before, mentioned(removed)), removed, apart)
         if self.take_word("GRAPH"):
             return join(before, self._graph_pattern())
         if self.take_word("SERVICE"):
@@ -143,7 +192,7 @@ class PatternParser(ExpressionParser):
             if variable in in_scope(before):
                 self.fail(f"{variable} has a value already", place)
             self.expect(")")
-            return Extend(before, variable, expression)
+            return Extend(self._on_ground(before, variables_in(expression)), variable, expression)
         if self.take_word("VALUES"):
             return join(before, self.inline_data())
         if not self.at("{"):
@@ -163,11 +212,11 @@ class PatternParser(ExpressionParser):
         graph = self._variable_or_iri()
         with self._inside(graph):
             pattern = self.group_graph_pattern()
-        if is_variable(graph):
-            name = Variable(graph)
-            if name not in always_bound(pattern):
-                pattern = join(graph_names(name, self.fresh), pattern)
-        return pattern
+        return grounded(pattern, graph, self.fresh)
+
+    def _on_ground(self, pattern: Pattern, used: frozenset[Variable]) -> Pattern:
+        """What stands on the left of something that uses these variables, maybe that of GRAPH."""
+        return grounded(pattern, self._graph, self.fresh) if self._graph in used else pattern
 
     def inline_data(self) -> Values:
         """What follows VALUES."""
