@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -20,6 +21,7 @@ from tpf_client.errors import ServiceError, UnsupportedQueryError
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.answer import Answer, CompleteAnswer, Progress
+from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Driver
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
@@ -53,6 +55,7 @@ class Client:
         limits: timeouts, retries and sizes.
         allowed_origins: further origins that links and redirects may lead to.
         vocabulary: the namespace of time labels.
+        services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Client:
         limits: Limits | None = None,
         allowed_origins: Iterable[str] = (),
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
+        services: Iterable[str] | None = None,
     ) -> None:
         if not urls:
             raise ValueError("a client needs the URL of a dataset")
@@ -80,6 +84,7 @@ class Client:
             vocabulary=vocabulary,
         )
         self._vocabulary = vocabulary
+        self._services = None if services is None else frozenset((*urls, *services))
         self._scheduler: Scheduler | None = None
 
     def __enter__(self) -> Self:
@@ -119,6 +124,7 @@ class Client:
         at: datetime | None = None,
         plan: list[Step] | None = None,
         progress: Progress | None = None,
+        budget: Budget | None = None,
     ) -> "Solutions | bool | rdflib.Graph":
         """Answer a query over the data as they are.
 
@@ -130,6 +136,7 @@ class Client:
             plan: takes in the steps of the plan, for explanations.
             progress: called now and then with the number of pages that this query wanted so far,
                 and of the solutions that it has.
+            budget: what the query may take; ``None``: whatever it needs.
 
         Returns:
             `Solutions` for SELECT, which come as they are iterated; a bool for ASK; an rdflib graph
@@ -140,17 +147,20 @@ class Client:
             UnsupportedQueryError: it cannot be answered here; no request was sent.
             HistoryError: the facts of another instant are wanted, and nobody tells them.
             SourceError: a source failed; also while solutions are iterated.
+            LimitError: the budget is used up; also while solutions are iterated.
         """
         query = parse_query(text, base)
-        check(query)
-        answer = self._answer(query, plan, progress, at)
-        if query.form == "SELECT":
-            return Solutions(answer.variables, answer.rows(), answer.close)
-        if query.form == "ASK":
-            return any(True for _ in answer.rows())
-        # The solutions of DESCRIBE are the triples themselves.
-        described = [TriplePattern(*answer.variables)] if query.form == "DESCRIBE" else ()
-        return construct(query.template or described, answer.variables, answer.rows())
+        check(query, self._services)
+        with nullcontext() if budget is None else budget.explaining():
+            answer = self._answer(query, plan, progress, at, budget)
+            rows = answer.rows() if budget is None else budget.stoppable(answer.rows())
+            if query.form == "SELECT":
+                return Solutions(answer.variables, rows, answer.close)
+            if query.form == "ASK":
+                return any(True for _ in rows)
+            # The solutions of DESCRIBE are the triples themselves.
+            described = [TriplePattern(*answer.variables)] if query.form == "DESCRIBE" else ()
+            return construct(query.template or described, answer.variables, rows)
 
     async def aquery(
         self, text: str, *, base: str | None = None, progress: Progress | None = None
@@ -242,7 +252,7 @@ class Client:
                 "only a SELECT query can be kept up to date; "
                 f"this is {query.form}, which can be answered once"
             )
-        check(query)
+        check(query, self._services)
         if start is not None and until is None:
             raise ValueError("a replay needs an end: until")
         periods = {"max_interval": max_interval, "every": every, "keep_checking": keep_checking}
@@ -254,7 +264,8 @@ class Client:
             jitter = 0.0 if isinstance(self.clock, ManualClock) else 0.1
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
-            return plan_query(services.query, leaves, evaluation, evaluation.source.now())
+            now = evaluation.source.now()
+            return plan_query(services.query, leaves, evaluation, now, allowed=self._services)
 
         services = Services(query)
         recheck = None if static_recheck is None else timedelta(seconds=static_recheck)
@@ -287,14 +298,15 @@ class Client:
         plan: list[Step] | None = None,
         progress: Progress | None = None,
         at: datetime | None = None,
+        budget: Budget | None = None,
     ) -> Answer | CompleteAnswer:
         while any(service.silent for service in services_of(query.pattern)):
             try:
-                answer = self._attempt(query, plan, progress, at)
+                answer = self._attempt(query, plan, progress, at, budget)
                 return CompleteAnswer(answer.variables, list(answer.rows()))
             except ServiceError as failure:
                 query = replace(query, pattern=without_service(query.pattern, failure.endpoint))
-        return self._attempt(query, plan, progress, at)
+        return self._attempt(query, plan, progress, at, budget)
 
     def _attempt(
         self,
@@ -302,24 +314,35 @@ class Client:
         plan: list[Step] | None,
         progress: Progress | None,
         at: datetime | None,
+        budget: Budget | None,
     ) -> Answer:
-        source, lengths = self._source(at), Lengths()
+        source, lengths = self._source(at, budget), Lengths()
         now = self.clock.now() if at is None else utc(at)
 
         def make(on_change: Callable[[Solution, int], None]) -> tuple[Evaluation, Output]:
-            evaluation = Evaluation(Driver(self.fetcher), source, lengths=lengths)
+            evaluation = Evaluation(self._driver(budget), source, lengths=lengths)
+            if budget is not None:
+                evaluation.dataflow.guard = budget.pass_change
+                on_change = budget.counting(on_change)
             leaves = FragmentLeaves(evaluation, explain=plan is not None)
             if plan is not None:
                 plan.clear()
                 leaves.plan = plan
-            return evaluation, plan_query(query, leaves, evaluation, now, on_change)
+            output = plan_query(query, leaves, evaluation, now, on_change, self._services)
+            return evaluation, output
 
         return Answer(make, progress)
 
-    def _source(self, at: datetime | None = None) -> Source:
+    def _driver(self, budget: Budget | None) -> Driver:
+        driver = Driver(self.fetcher)
+        if budget is not None:
+            budget.on_stop(driver.close)
+        return driver
+
+    def _source(self, at: datetime | None = None, budget: Budget | None = None) -> Source:
         if at is not None:
             task = detect_all(self.fetcher, self.urls, self._vocabulary, ManualClock(at))
-            return Driver(self.fetcher).run(task).source
+            return self._driver(budget).run(task).source
         sources = [FragmentSource(self.fetcher, url, once=True) for url in self.urls]
         return sources[0] if len(sources) == 1 else UnionSource(sources)
 

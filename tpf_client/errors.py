@@ -14,6 +14,7 @@ ClientError
 │   ├── ServiceError          a SERVICE SILENT failed; queries go on without it
 │   ├── HistoryError          nobody tells what held at a past instant
 │   └── UnstableError         facts expire faster than one evaluation can read them
+├── LimitError                a query takes more time, rows or memory than it may
 └── ClosedError               the client or the stream was closed meanwhile
 """
 
@@ -124,6 +125,10 @@ class ServiceError(SourceError):
 
 class UnstableError(SourceError):
     """Facts expire faster than one evaluation can read them."""
+
+
+class LimitError(ClientError):
+    """A query takes more time, rows or memory than it may."""
 
 
 class ClosedError(ClientError):

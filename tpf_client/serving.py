@@ -1,42 +1,99 @@
 """``tpf-query serve``: a local SPARQL endpoint over fragments."""
 
-import socketserver
+import logging
+import signal
+import socket
 import sys
+import time
+from collections.abc import Iterable
+from ipaddress import ip_address
+from types import FrameType
 from typing import Annotated, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import typer
+from waitress.channel import HTTPChannel
+from waitress.server import create_server
 
 from tpf_client.client import Client
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import PATH, Endpoint, StartResponse
+from tpf_client.planner.budget import Allowance
+from tpf_client.protocol import MAX_BODY, Environment
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-class ThreadingServer(socketserver.ThreadingMixIn, WSGIServer):
-    """A thread per request."""
+class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
+    """A connection that does not wait for ever for who does not read."""
 
-    daemon_threads = True
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._cut = False
+
+    def cut_off(self) -> None:
+        """End it without the rest of the answer, from whatever thread."""
+        self._cut = True
+        self.server.pull_trigger()
+
+    def readable(self) -> bool:
+        """Whether the loop of the server should read; it asks before every turn."""
+        stalled = time.time() - self.last_activity > self.adj.channel_timeout
+        if self._cut or (self.total_outbufs_len and stalled):
+            self.handle_close()
+        return self.connected and bool(super().readable())
+
+    def writable(self) -> bool:
+        """Whether the loop of the server should write; it asks after `readable`."""
+        return self.connected and bool(super().writable())
 
 
-class _QuietHandler(WSGIRequestHandler):
-    """Does not write a line per request."""
+def make_server(endpoint: Endpoint, listener: socket.socket, queries: int = 8) -> Any:
+    """A server of the endpoint: `run` runs it until a handler of signals raises `SystemExit`.
 
-    timeout = 30
+    Args:
+        endpoint: the application.
+        listener: where it listens; the server closes it.
+        queries: how many are answered at the same time; others wait.
+    """
+    # Who waits for a place is told so by nobody but our log.
+    logging.getLogger("waitress").setLevel(logging.ERROR)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called there
-        """Nothing."""
+    def answer(environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
+        channel: _Channel = environ["waitress.client_disconnected"].__self__
+        return endpoint({**environ, "tpf_client.cut_off": channel.cut_off}, start_response)
+
+    server = create_server(
+        answer,
+        sockets=[listener],
+        threads=queries,
+        ident="tpf-query",
+        # What is read while a query runs tells whether its reader is still there.
+        channel_request_lookahead=1,
+        max_request_body_size=MAX_BODY,
+        max_request_header_size=MAX_BODY,
+        channel_timeout=30,
+        cleanup_interval=10,
+        outbuf_high_watermark=2**20,
+        log_socket_errors=False,
+    )
+    server.channel_class = _Channel
+    return server
 
 
-def make_server(client: Client, host: str, port: int) -> ThreadingServer:
-    """A server of the endpoint; `serve_forever` runs it.
+def close_server(server: Any) -> None:
+    """Close a server that does not run any more, and its connections."""
+    for channel in list(server.active_channels.values()):
+        channel.handle_close()
+    server.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
 
     Raises:
         OSError: it cannot listen there.
     """
-    server = ThreadingServer((host, port), _QuietHandler)
-    server.set_app(Endpoint(client))
-    return server
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address[:2], family=family, backlog=128)
 
 
 @app.command(no_args_is_help=True)
@@ -44,21 +101,61 @@ def serve(
     urls: Annotated[list[str], typer.Argument(help="URLs of datasets", metavar="URL...")],
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="port; 0: a free one")] = 8890,
+    seconds: Annotated[
+        float, typer.Option(min=0.001, help="time for the answer of one query")
+    ] = 60.0,
+    rows: Annotated[int, typer.Option(min=1, help="solutions of one query")] = 1_000_000,
+    memory: Annotated[
+        int, typer.Option(min=1, help="MiB that the process may grow by while a query is answered")
+    ] = 1024,
+    queries: Annotated[
+        int, typer.Option(min=1, help="queries that are answered at the same time")
+    ] = 8,
+    allow_service: Annotated[
+        list[str] | None,
+        typer.Option(help="a URL that SERVICE may ask, beside the datasets; can be repeated"),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="an origin whose web pages may ask, or *; can be repeated"),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="a name that this endpoint is known by; can be repeated"),
+    ] = None,
 ) -> None:
     """Answer the SPARQL protocol at /sparql, over Triple Pattern Fragments."""
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
-    with Client(*urls) as client:
-        try:
-            server = make_server(client, host, port)
-        except OSError as error:
-            sys.stderr.write(f"tpf-query: {host}:{port}: {error.strerror}\n")
-            raise typer.Exit(1) from error
-        with server:
-            sys.stderr.write(f"tpf-query: http://{host}:{server.server_port}/sparql\n")
-            sys.stderr.flush()
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                return
+    try:
+        listener = listen(host, port)
+    except OSError as error:
+        sys.stderr.write(f"tpf-query: {host}:{port}: {error.strerror}\n")
+        raise typer.Exit(1) from error
+    names = [*(allow_host or ()), *([] if _is_address(host) else [host])]
+    allowance = Allowance(seconds, rows, memory * 2**20)
+    with Client(*urls, services=allow_service or ()) as client:
+        endpoint = Endpoint(client, allowance, hosts=names, origins=allow_origin or ())
+        server = make_server(endpoint, listener, queries)
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            endpoint.close()
+            raise SystemExit
+
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, stop)
+        shown = f"[{host}]" if ":" in host else host
+        sys.stderr.write(f"tpf-query: http://{shown}:{listener.getsockname()[1]}{PATH}\n")
+        sys.stderr.flush()
+        # Ends without an error when a handler raises.
+        server.run()
+        close_server(server)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import rdflib
@@ -117,17 +118,35 @@ class Solutions:
         return table(self.variables, self)
 
     def serialize(self, format: str = "json") -> str:  # noqa: A002 - as rdflib calls it
-        """The solutions as text: ``json``, ``xml``, ``csv`` or ``tsv``.
+        """The solutions as text: ``json``, ``xml``, ``csv``, ``tsv`` or ``ndjson``.
 
-        Source: the SPARQL 1.1 Query Results formats.
+        Source: the SPARQL 1.1 Query Results formats; NDJSON has the JSON binding of one solution
+        in each line.
 
         Raises:
             ValueError: another format.
             ResultError: a solution that this format cannot express.
         """
-        if format not in results.WRITERS:
-            raise ValueError(f"no format {format!r}: {', '.join(results.WRITERS)}")
-        return results.WRITERS[format](self._variables, (solution.row for solution in self))
+        write = _writer(format)
+        return "".join(write(self._variables, (solution.row for solution in self)))
+
+    def pieces(self, format: str = "json") -> Iterator[str]:  # noqa: A002 - as above
+        """The text that `serialize` gives, piece by piece, as the solutions come.
+
+        They are not kept: who asks afterwards gets those that came before, and no others.
+
+        Raises:
+            ValueError: another format.
+            ResultError: a solution that this format cannot express.
+            SourceError: a source failed; what came before is a part only.
+        """
+        return _writer(format)(self._variables, chain(tuple(self._kept), self._rows))
+
+
+def _writer(name: str) -> results.Writer:
+    if name not in results.WRITERS:
+        raise ValueError(f"no format {name!r}: {', '.join(results.WRITERS)}")
+    return results.WRITERS[name]
 
 
 class AsyncSolutions:
@@ -185,3 +204,19 @@ def construct(
         subject, predicate, object_ = (rdflib_term(term) for term in triple)
         graph.add((subject, predicate, object_))
     return graph
+
+
+def graph_text(graph: rdflib.Graph, form: str) -> str:
+    """A graph as text.
+
+    Args:
+        graph: the graph.
+        form: ``turtle``, ``nt``, ``xml`` or ``json-ld``.
+
+    Raises:
+        ResultError: a term that this format cannot express.
+    """
+    try:
+        return graph.serialize(format=form)
+    except ValueError as error:
+        raise results.ResultError(f"this graph cannot be written as {form}: {error}") from error

@@ -44,7 +44,7 @@ def test_evaluation(case: Case, kind: type[ScanningLeaves]) -> None:
         assert same_rows(sorted(made), sorted(wanted)), made
         return
     if case.result.suffix == ".csv":
-        made_text = to_csv(evaluation.variables, rows)
+        made_text = "".join(to_csv(evaluation.variables, rows))
         made_rows = sorted(csv.reader(io.StringIO(made_text)))
         assert made_rows == sorted(csv.reader(case.result.open(encoding="utf-8", newline="")))
         return

@@ -2,7 +2,6 @@
 
 import io
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ import requests
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
 
 from annotations.terms import Quad, iri, literal
+from tests.support.endpoint import serving
 from tests.support.live_server import LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client
 from tpf_client.endpoint import Endpoint
-from tpf_client.serving import make_server
 
 EX = "http://example.org/"
 SELECT = f"SELECT ?s ?n {{ ?s <{EX}name> ?n }}"
@@ -34,14 +33,11 @@ def fragments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 
 @pytest.fixture(scope="module")
 def url(fragments: LiveServer) -> Iterator[str]:
-    with Client(fragments.url, session=fragments.session(), clock=fragments.clock) as client:
-        server = make_server(client, "127.0.0.1", 0)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/sparql"
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
+    with (
+        Client(fragments.url, session=fragments.session(), clock=fragments.clock) as client,
+        serving(Endpoint(client)) as url,
+    ):
+        yield url
 
 
 def test_another_library_asks(url: str) -> None:
@@ -76,7 +72,7 @@ def test_formats(url: str, way: str, accept: str, media_type: str) -> None:
     assert response.status_code == 200
     assert response.headers["Content-Type"] == media_type
     assert "é149" in response.content.decode()
-    assert response.headers["Access-Control-Allow-Origin"] == "*"
+    assert "Access-Control-Allow-Origin" not in response.headers
 
 
 def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **headers: str) -> Any:
@@ -105,6 +101,18 @@ def call(app: Any, method: str = "GET", query: str = "", body: bytes = b"", **he
         ({"query": urlencode({"query": SELECT}), "HTTP_ACCEPT": "image/png"}, 406, "csv"),
         ({"query": urlencode({"query": "ASK {}"}), "HTTP_ACCEPT": "text/csv"}, 406, "json"),
         ({"method": "PUT"}, 405, "PUT"),
+        ({"query": "query=ASK%7B%7D", "PATH_INFO": "/"}, 404, "/sparql"),
+        ({"query": "query=ASK%7B%7D", "PATH_INFO": "/sparql/more"}, 404, "/sparql"),
+        ({"query": "query=ASK%7B%7D&at=noon"}, 400, "noon"),
+        ({"query": "query=ASK%7B%7D", "HTTP_HOST": "attacker.example:8890"}, 421, "attacker"),
+        ({"query": "query=ASK%7B%7D", "HTTP_HOST": "["}, 421, "["),
+        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "https://page.example"}, 403, "page.example"),
+        ({"query": "query=ASK%7B%7D", "HTTP_ORIGIN": "null"}, 403, "null"),
+        (
+            {"query": urlencode({"query": "ASK { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }"})},
+            400,
+            "10.0.0.1",
+        ),
         ({"method": "POST", "body": b"ASK {}", "CONTENT_TYPE": "text/plain"}, 415, "sparql-query"),
         (
             {"method": "POST", "body": b"\xff", "CONTENT_TYPE": "application/sparql-query"},
@@ -131,7 +139,7 @@ def test_wrong_requests(
     fragments: LiveServer, request_: dict[str, Any], status: int, words: str
 ) -> None:
     with Client(fragments.url, session=fragments.session(), clock=fragments.clock,
-                parallelism=0) as client:  # fmt: skip
+                parallelism=0, services=()) as client:  # fmt: skip
         code, headers, body = call(Endpoint(client), **request_)
     assert code == status
     assert words in body.decode()

@@ -110,15 +110,24 @@ NodeT = TypeVar("NodeT", bound=Node)
 
 
 class Dataflow:
-    """All nodes of one query, in topological order, and the dictionary of their terms."""
+    """All nodes of one query, in topological order, and the dictionary of their terms.
+
+    Attributes:
+        guard: sees every change before anybody else, and may raise an error to end the work; to be
+            set before the first node is added.
+    """
 
     def __init__(self, dictionary: TermDictionary) -> None:
         self.dictionary = dictionary
         self.nodes: list[Node] = []
+        self.guard: Sink | None = None
 
     def add(self, node: NodeT) -> NodeT:
         """Take in a node, after the nodes that it consumes; returns it."""
         self.nodes.append(node)
+        # Nodes with a way of their own to connect only pass on what others send.
+        if self.guard is not None and type(node).connect is Node.connect:
+            node.connect(self.guard)
         return node
 
     def flush(self) -> None:

@@ -1,6 +1,6 @@
 """From a query to the dataflow that answers it over fragments."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -12,6 +12,7 @@ from tpf_client.dataflow.builder import build_query
 from tpf_client.dataflow.changes import Solution, TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.output import Output
+from tpf_client.errors import OriginError, ServiceError, UnsupportedQueryError
 from tpf_client.planner.demand import demand_of
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
@@ -30,6 +31,7 @@ def plan_query(
     evaluation: Evaluation,
     now: datetime,
     on_change: Callable[[Solution, int], None] | None = None,
+    allowed: Collection[str] | None = None,
 ) -> Output:
     """Build the dataflow of a query, after one round of requests that tells how much there is.
 
@@ -39,6 +41,7 @@ def plan_query(
         evaluation: takes in the dataflow.
         now: what NOW() gives.
         on_change: see `Output`.
+        allowed: the URLs that SERVICE may ask; ``None``: any.
 
     Raises:
         UnsupportedQueryError: the query cannot be answered; no request was sent.
@@ -54,14 +57,18 @@ def plan_query(
     def service(endpoint: Term) -> FragmentLeaves:
         if endpoint not in services:
             fetcher, url = evaluation.driver.fetcher, iri_value(endpoint)
+            quiet = endpoint not in loud and (endpoint in silent or by_name)
+            if allowed is not None and url not in allowed:
+                reason = "SERVICE may not ask it here"
+                raise ServiceError(url, reason, endpoint) if quiet else OriginError(url, reason)
             source: Source = FragmentSource(fetcher, url, once=not evaluation.live)
-            if endpoint not in loud and (endpoint in silent or by_name):
+            if quiet:
                 source = SilentSource(source, endpoint)
             services[endpoint] = FragmentLeaves(evaluation, source)
             services[endpoint].plan = leaves.plan
         return services[endpoint]
 
-    check(query)
+    check(query, allowed)
     pattern = push_filters(query.pattern)
     if query.form == "ASK":
         pattern = Slice(pattern, 0, 1)
@@ -96,12 +103,20 @@ class _NoFragments:
         return self._dataflow.add(Input(variables_of_bgp(tuple(patterns))))
 
 
-def check(query: Query) -> None:
+def check(query: Query, allowed: Collection[str] | None = None) -> None:
     """Find out whether a query can be answered, without any request.
+
+    Args:
+        query: the query.
+        allowed: the URLs that SERVICE may ask; ``None``: any.
 
     Raises:
         UnsupportedQueryError: it cannot.
     """
+    for each in services_of(query.pattern):
+        known = allowed is None or is_variable(each.endpoint) or each.silent
+        if not known and iri_value(Term(each.endpoint)) not in (allowed or ()):
+            raise UnsupportedQueryError(f"SERVICE {each.endpoint} is not allowed here")
     dictionary = TermDictionary()
     dataflow = Dataflow(dictionary)
     nothing = _NoFragments(dataflow)

@@ -107,11 +107,21 @@ def rdflib_term(term: Term) -> Identifier:
 # -------------------------------------------------------------------------- result formats
 
 
-def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
-    """SPARQL JSON results of solutions."""
-    bindings = [json_binding(variables, row) for row in rows]
-    document = {"head": {"vars": _names(variables)}, "results": {"bindings": bindings}}
-    return json.dumps(document, ensure_ascii=False)
+def to_json(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
+    """SPARQL JSON results of solutions, piece by piece."""
+    yield f'{{"head": {json.dumps({"vars": _names(variables)}, ensure_ascii=False)}, '
+    yield '"results": {"bindings": ['
+    separator = ""
+    for row in rows:
+        yield separator + json.dumps(json_binding(variables, row), ensure_ascii=False)
+        separator = ", "
+    yield "]}}"
+
+
+def to_ndjson(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
+    """Solutions as lines, each the binding that SPARQL JSON results have of it."""
+    for row in rows:
+        yield json.dumps(json_binding(variables, row), ensure_ascii=False) + "\n"
 
 
 def json_binding(variables: Sequence[Variable], row: Row) -> dict[str, Any]:
@@ -142,33 +152,29 @@ def _json_term(term: Term) -> dict[str, Any]:
     return result
 
 
-def to_xml(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
-    """SPARQL XML results of solutions.
+def to_xml(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
+    """SPARQL XML results of solutions, piece by piece.
 
     Raises:
         ResultError: a character that XML cannot express.
     """
     head = "".join(f"<variable name={quoteattr(name)}/>" for name in _names(variables))
-    results = "".join(
-        "<result>"
-        + "".join(
+    yield f"{_XML}<head>{head}</head><results>"
+    for row in rows:
+        bindings = "".join(
             f"<binding name={quoteattr(name[1:])}>{_xml_term(term)}</binding>"
             for name, term in zip(variables, row, strict=True)
             if term is not None
         )
-        + "</result>"
-        for row in rows
-    )
-    return _xml(head, f"<results>{results}</results>")
+        yield f"<result>{bindings}</result>"
+    yield "</results></sparql>\n"
 
 
-def _xml(head: str, body: str) -> str:
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        '<sparql xmlns="http://www.w3.org/2005/sparql-results#" '
-        'xmlns:its="http://www.w3.org/2005/11/its" its:version="2.0">'
-        f"<head>{head}</head>{body}</sparql>\n"
-    )
+_XML = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n'
+    '<sparql xmlns="http://www.w3.org/2005/sparql-results#" '
+    'xmlns:its="http://www.w3.org/2005/11/its" its:version="2.0">'
+)
 
 
 def _xml_text(text: str) -> str:
@@ -200,19 +206,23 @@ def _xml_term(term: Term) -> str:
     return f"<literal{attributes}>{_xml_text(lexical)}</literal>"
 
 
-def to_csv(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
-    """SPARQL CSV results of solutions: the bare values."""
+def to_csv(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
+    """SPARQL CSV results of solutions, line by line: the bare values."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(_names(variables))
-    for row in rows:
-        values = ["" if term is None else _csv_value(term) for term in row]
+
+    def line(values: list[str]) -> str:
         # A lone empty value must not look like a row without values.
         if values == [""]:
-            text.write("\r\n")
-        else:
-            writer.writerow(values)
-    return text.getvalue()
+            return "\r\n"
+        text.seek(0)
+        text.truncate()
+        writer.writerow(values)
+        return text.getvalue()
+
+    yield line(_names(variables))
+    for row in rows:
+        yield line(["" if term is None else _csv_value(term) for term in row])
 
 
 def _csv_value(term: Term) -> str:
@@ -221,11 +231,11 @@ def _csv_value(term: Term) -> str:
     return literal_parts(term).lexical if is_literal(term) else term
 
 
-def to_tsv(variables: Sequence[Variable], rows: Iterable[Row]) -> str:
-    """SPARQL TSV results of solutions: terms as in Turtle."""
-    lines = ["\t".join(variables)]
-    lines += ["\t".join("" if term is None else term for term in row) for row in rows]
-    return "".join(f"{line}\n" for line in lines)
+def to_tsv(variables: Sequence[Variable], rows: Iterable[Row]) -> Iterator[str]:
+    """SPARQL TSV results of solutions, line by line: terms as in Turtle."""
+    yield "\t".join(variables) + "\n"
+    for row in rows:
+        yield "\t".join(["" if term is None else term for term in row]) + "\n"
 
 
 def _names(variables: Sequence[Variable]) -> list[str]:
@@ -239,16 +249,19 @@ def boolean_to_json(value: bool) -> str:
 
 def boolean_to_xml(value: bool) -> str:
     """SPARQL XML results of ASK."""
-    return _xml("", f"<boolean>{'true' if value else 'false'}</boolean>")
+    return f"{_XML}<head></head><boolean>{'true' if value else 'false'}</boolean></sparql>\n"
 
 
-WRITERS: dict[str, Callable[[Sequence[Variable], Iterable[Row]], str]] = {
+Writer: TypeAlias = Callable[[Sequence[Variable], Iterable[Row]], Iterator[str]]
+
+WRITERS: dict[str, Writer] = {
     "json": to_json,
     "xml": to_xml,
     "csv": to_csv,
     "tsv": to_tsv,
+    "ndjson": to_ndjson,
 }
-"""Formats of SELECT results by name."""
+"""Formats of SELECT results by name; each gives its text piece by piece, as solutions come."""
 
 BOOLEAN_WRITERS: dict[str, Callable[[bool], str]] = {
     "json": boolean_to_json,

@@ -1,0 +1,38 @@
+"""A SPARQL endpoint of the client, on a loopback port, as `tpf-query serve` runs it."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tpf_client.endpoint import Endpoint
+from tpf_client.serving import close_server, make_server
+
+
+@contextmanager
+def serving(endpoint: Endpoint) -> Iterator[str]:
+    """The URL of an endpoint, as long as it runs."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    server = make_server(endpoint, listener)
+    over = threading.Event()
+    maintenance = server.maintenance
+
+    def look(now: float) -> None:
+        # Runs in the thread of the server's loop, which nothing else may end.
+        if over.is_set():
+            raise SystemExit
+        maintenance(now)
+
+    server.maintenance = look
+    server.adj.cleanup_interval = 0
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{port}/sparql"
+    finally:
+        endpoint.close()
+        over.set()
+        server.pull_trigger()
+        thread.join(10)
+        close_server(server)

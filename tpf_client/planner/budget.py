@@ -1,0 +1,214 @@
+"""What one query may take, and whether anybody still waits for its answer.
+
+The thread that evaluates a query asks nothing but whether it was stopped: at every change that
+leaves an operator, and wherever it waits for a page. Another thread, the `Watch`, looks at the
+clock, at the memory of the process and at the reader.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from annotations.clock import Clock
+from tpf_client.dataflow.changes import Sink, Solution
+from tpf_client.errors import ClientError, ClosedError, LimitError
+
+T = TypeVar("T")
+
+_STATM = Path("/proc/self/statm")
+_MIB = 2**20
+
+
+def resident_bytes() -> int:
+    """The memory that this process occupies; 0 where the system does not tell."""
+    try:
+        import resource
+
+        return int(_STATM.read_text().split()[1]) * resource.getpagesize()
+    except (OSError, ImportError):
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What each query may take; ``None``: without a limit.
+
+    Args:
+        seconds: from its first request to its last solution.
+        rows: solutions.
+        memory: bytes that the process may grow by while the query is answered.
+    """
+
+    seconds: float | None = None
+    rows: int | None = None
+    memory: int | None = None
+
+
+class Budget:
+    """What is left of the allowance of one query.
+
+    Args:
+        clock: its time begins now.
+        allowance: what it may take.
+        gone: whether its reader has gone.
+        measure: the memory of the process, in bytes.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        allowance: Allowance,
+        gone: Callable[[], bool] = lambda: False,
+        measure: Callable[[], int] = resident_bytes,
+    ) -> None:
+        self.error: ClientError | None = None
+        self._clock = clock
+        self._allowance = allowance
+        self._gone = gone
+        self._measure = measure
+        self._began = clock.now()
+        self._memory = measure()
+        self._lock = threading.Lock()
+        self._stoppers: list[Callable[[], None]] = []
+
+    def stop(self, error: ClientError) -> None:
+        """End the query with an error, from whatever thread; the first one counts."""
+        with self._lock:
+            if self.error is not None:
+                return
+            self.error = error
+            stoppers, self._stoppers = self._stoppers, []
+        for stop in stoppers:
+            stop()
+
+    def on_stop(self, stop: Callable[[], None]) -> None:
+        """Call this when the query is stopped: it wakes who waits for pages."""
+        with self._lock:
+            if self.error is None:
+                self._stoppers.append(stop)
+                return
+        stop()
+
+    def look(self) -> None:
+        """Stop the query if it has taken too much, or if nobody waits for it."""
+        allowed = self._allowance
+        if self._gone():
+            self.stop(ClosedError("the reader has gone"))
+        elif allowed.seconds is not None and self._clock.now() - self._began >= timedelta(
+            seconds=allowed.seconds
+        ):
+            self.stop(LimitError(f"no complete answer within {allowed.seconds:g} s"))
+        elif allowed.memory is not None and self._measure() - self._memory > allowed.memory:
+            self.stop(LimitError(f"the answer takes more than {allowed.memory // _MIB} MiB"))
+
+    def pass_change(self, _solution: Solution, _count: int) -> None:
+        """A sink for the changes of every operator.
+
+        Raises:
+            ClientError: the query was stopped.
+        """
+        if self.error is not None:
+            raise self.error
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Say why the query was closed, where that was our doing."""
+        try:
+            yield
+        except ClosedError:
+            if self.error is not None:
+                raise self.error from None
+            raise
+
+    def stoppable(self, rows: Iterator[T]) -> Iterator[T]:
+        """The solutions, as long as the query is not stopped.
+
+        Raises:
+            ClientError: it was stopped.
+        """
+        with self.explaining():
+            for row in rows:
+                if self.error is not None:
+                    raise self.error
+                yield row
+
+    def counting(self, sink: Sink) -> Sink:
+        """A sink for the solutions of the query, which stops it where they become too many."""
+        allowed = self._allowance.rows
+        if allowed is None:
+            return sink
+        rows = 0
+
+        def push(solution: Solution, count: int) -> None:
+            nonlocal rows
+            rows += count
+            if rows > allowed:
+                self.stop(LimitError(f"more than {allowed} solutions"))
+                self.pass_change(solution, count)
+            sink(solution, count)
+
+        return push
+
+
+class Watch:
+    """A thread that looks at the budgets of all queries under way.
+
+    Args:
+        interval: seconds between two looks.
+    """
+
+    def __init__(self, interval: float = 0.05) -> None:
+        self._interval = interval
+        self._budgets: set[Budget] = set()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def __len__(self) -> int:
+        """How many queries are under way."""
+        return len(self._budgets)
+
+    def add(self, budget: Budget) -> None:
+        """Begin to look at a budget."""
+        with self._changed:
+            if self._closed:
+                budget.stop(ClosedError("the endpoint was closed"))
+                return
+            self._budgets.add(budget)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tpf-watch", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def remove(self, budget: Budget) -> None:
+        """Look at it no more."""
+        with self._changed:
+            self._budgets.discard(budget)
+
+    def close(self) -> None:
+        """Stop all queries, and the thread."""
+        with self._changed:
+            self._closed = True
+            budgets = list(self._budgets)
+            self._changed.notify()
+        for budget in budgets:
+            budget.stop(ClosedError("the endpoint was closed"))
+        if self._thread is not None:
+            with suppress(RuntimeError):
+                self._thread.join(1)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._budgets and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+                self._changed.wait(self._interval)
+                budgets = list(self._budgets)
+            for budget in budgets:
+                budget.look()

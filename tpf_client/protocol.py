@@ -1,0 +1,133 @@
+"""Requests of the SPARQL protocol: their query, and what they accept.
+
+Source: SPARQL 1.1 Protocol, section 2.1 (query operation) and 2.1.4 (the dataset of a request).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs
+
+from annotations.errors import InstantError
+from annotations.instants import parse_instant
+
+Environment: TypeAlias = Mapping[str, Any]
+
+METHODS = "GET, HEAD, POST, OPTIONS"
+
+MAX_BODY = 2**18
+"""Bytes of a request's body at most."""
+
+
+class RefusedError(Exception):
+    """A request that is not answered, with the status that says why."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        self.status = status
+        super().__init__(reason)
+
+
+def query_of(environ: Environment) -> tuple[str, datetime | None]:
+    """The query of a request, and the instant that it is asked for.
+
+    Raises:
+        RefusedError: there is none.
+    """
+    method = environ["REQUEST_METHOD"]
+    parameters = _parameters(environ.get("QUERY_STRING", ""))
+    text: str | None = None
+    if method in ("GET", "HEAD"):
+        text = _only(parameters, "query")
+    elif method == "POST":
+        kind = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
+        if kind == "application/x-www-form-urlencoded":
+            parameters |= _parameters(_body(environ))
+            text = _only(parameters, "query")
+        elif kind == "application/sparql-query":
+            text = _body(environ)
+        else:
+            raise RefusedError(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "a query comes as application/x-www-form-urlencoded or application/sparql-query",
+            )
+    else:
+        raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is not GET or POST")
+    if text is None:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "there is no parameter query")
+    for name in ("default-graph-uri", "named-graph-uri", "update"):
+        if name in parameters:
+            raise RefusedError(
+                HTTPStatus.BAD_REQUEST, f"{name} is not offered: write FROM in the query"
+            )
+    at = _only(parameters, "at")
+    try:
+        return text, None if at is None else parse_instant(at)
+    except InstantError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"at: {error}") from error
+
+
+def _parameters(text: str) -> dict[str, list[str]]:
+    try:
+        return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"malformed parameters: {error}") from error
+
+
+def _only(parameters: dict[str, list[str]], name: str) -> str | None:
+    values = parameters.get(name, [])
+    if len(values) > 1:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"parameter {name} is given twice")
+    return values[0] if values else None
+
+
+def _body(environ: Environment) -> str:
+    length = environ.get("CONTENT_LENGTH") or ""
+    if not length.isdecimal():
+        raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body needs its length")
+    if int(length) > MAX_BODY:
+        raise RefusedError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {MAX_BODY} bytes"
+        )
+    try:
+        text: str = environ["wsgi.input"].read(int(length)).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "the body is not UTF-8") from error
+    return text
+
+
+def negotiated(accept: str, offered: Mapping[str, str], aliases: Mapping[str, str]) -> str:
+    """The media type that the client likes best; the first of ours where it does not care.
+
+    Args:
+        accept: its Accept header.
+        offered: our media types, with the names of their formats.
+        aliases: other media types of these formats.
+
+    Raises:
+        RefusedError: it wants none of them.
+
+    Source: RFC 9110, section 12.5.1.
+    """
+    ranges = []
+    for part in accept.split(","):
+        kind, *parameters = (each.strip().lower() for each in part.split(";"))
+        weight = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        try:
+            ranges.append((kind, float(weight)))
+        except ValueError:
+            continue
+
+    def quality(media_type: str) -> float:
+        names = {media_type, *(a for a, name in aliases.items() if name == offered[media_type])}
+        main = media_type.partition("/")[0]
+        for wanted in (names, {f"{main}/*"}, {"*/*", "*"}):
+            found = [weight for kind, weight in ranges if kind in wanted]
+            if found:
+                return max(found)
+        return 0.0
+
+    best = max(offered, key=quality)
+    if quality(best) <= 0:
+        raise RefusedError(HTTPStatus.NOT_ACCEPTABLE, f"there is {', '.join(offered)}")
+    return best
