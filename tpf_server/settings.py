@@ -109,7 +109,7 @@ class Settings:
     publish_token: str = _setting("", "bearer token for publishing; off where empty")
     page_size: int = _setting(100, "quads per page")
     max_page_size: int = _setting(1000, "most quads that a client may ask for with limit")
-    max_values: int = _setting(50, "most bindings in a values parameter (brTPF); 0: off")
+    max_values: int = _setting(64, "most bindings in a values parameter (brTPF); 0: off")
     max_body: int = _setting(16 * 2**20, "bytes of a published body")
     continuous: bool = _setting(
         False, "continuous queries over streams, at /streams and /queries; needs workers = 1"

@@ -28,12 +28,14 @@ class Question(NamedTuple):
         query: SPARQL, without the prefixes above.
         quads: the data that it stands for.
         at_least: how many answers there are at least, so that no question is empty by mistake.
+        kind: what Comunica is to take the interface for; ``None``: it finds out.
     """
 
     url: str
     query: str
     quads: Sequence[Quad]
     at_least: int = 1
+    kind: str | None = None
 
 
 def check(comunica: Comunica, questions: Iterable[Question]) -> list[dict[str, Any]]:
@@ -45,7 +47,8 @@ def check(comunica: Comunica, questions: Iterable[Question]) -> list[dict[str, A
     answers = []
     stores: dict[int, ox.Store] = {}
     for question in questions:
-        answer = comunica.ask(PREFIXES + question.query, question.url)
+        source = {"type": question.kind, "value": question.url} if question.kind else question.url
+        answer = comunica.ask(PREFIXES + question.query, source)
         store = stores.setdefault(id(question.quads), store_of(question.quads))
         assert "error" not in answer, (question.url, question.query, answer["error"])
         _compare(question, answer, store)

@@ -141,6 +141,14 @@ STATIC_QUERIES = [
 ]
 
 
+BLOCK_QUERIES = [
+    *STATIC_QUERIES,
+    "SELECT * { ?d t:headSign 'Ghent 7' ; ?p ?o }",
+    "SELECT * { ?d t:stop ex:stop-2 OPTIONAL { ?d t:platform ?p } ?d t:headSign ?h }",
+    "SELECT * { VALUES (?d ?x) { (ex:departure-1 1) (ex:departure-2 UNDEF) } ?d t:headSign ?h }",
+]
+
+
 @COMUNICA.needed
 @pytest.mark.parametrize("dataset", ["rail", "small"])
 def test_static_data_with_joins_options_and_paging(
@@ -155,6 +163,16 @@ def test_static_data_with_joins_options_and_paging(
     # It knows the form: a bound pattern costs two requests, not the whole dataset page by page.
     exists = [answer for answer in answers if answer.get("boolean") is not None]
     assert [len(answer["requests"]) for answer in exists] == [2, 2]
+
+
+@COMUNICA.needed
+def test_blocks_of_bindings(comunica: Comunica, server: RunningServer) -> None:
+    url = server.url + "rail"
+    plain = check(comunica, (Question(url, query, RAIL) for query in BLOCK_QUERIES))
+    blocks = check(comunica, (Question(url, q, RAIL, kind="brtpf") for q in BLOCK_QUERIES))
+    sent = [(len(a["requests"]), len(b["requests"])) for a, b in zip(plain, blocks, strict=True)]
+    assert any("values=" in request for answer in blocks for request in answer["requests"])
+    assert sum(b for _, b in sent) < sum(a for a, _ in sent), sent
 
 
 @COMUNICA.needed

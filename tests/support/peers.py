@@ -124,12 +124,12 @@ class Comunica:
         self._process.kill()
         self._process.communicate()
 
-    def ask(self, query: str, *sources: str, **options: Any) -> dict[str, Any]:
+    def ask(self, query: str, *sources: str | dict[str, str], **options: Any) -> dict[str, Any]:
         """Have a query answered.
 
         Args:
             query: SPARQL.
-            sources: URLs.
+            sources: URLs, or Comunica's descriptions of sources.
             options: more of Comunica's context.
 
         Returns:

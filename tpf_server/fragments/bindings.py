@@ -1,19 +1,27 @@
 """The ``values`` parameter of bindings-restricted fragments (brTPF).
 
-``(?x ?y) { (<a> "b") (<c> "d") }``: only matches that are compatible with one of these rows are
+``(?x ?y) { (<a> "b") (<c> UNDEF) }``: only matches that are compatible with one of these rows are
 wanted. The variables are those of the request (``subject=?x``); an open position that the request
-does not name is called like itself (``?subject``). Terms are in N-Triples form.
+does not name is called like itself (``?subject``). Others say nothing about the pattern and are
+left out. Terms are in N-Triples form. A row with fewer terms than there are variables matches
+nothing: Comunica says so that there are no bindings.
 
 Source: Hartig and Buil-Aranda, *Bindings-Restricted Triple Pattern Fragments*, ODBASE 2016.
-``UNDEF`` is not allowed, so different rows match different quads and their counts add up.
+
+Counts of patterns add up where no two of them have a match in common. Rows without ``UNDEF`` give
+such patterns; of the others, one that contains another stands for both, and two that overlap
+otherwise are answered by the least pattern that contains both: more than was asked for, which a
+client that joins the answer with its bindings does not notice.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 
 from annotations.errors import TermError
 from annotations.terms import (
     QuadPattern,
     Term,
+    TermOrVariable,
     Variable,
     iri,
     is_variable,
@@ -23,12 +31,14 @@ from annotations.terms import (
 from tpf_server.errors import RequestError, TermSyntaxError
 from tpf_server.fragments.skolem import Skolemizer
 
-_BLOCK = re.compile(r"\s*\(((?:\s*\?\w+)+)\s*\)\s*\{(.*)\}\s*", re.DOTALL)
-_ROW = re.compile(
-    r"""\s*\(((?:\s*(?:<[^<>\s]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?))+)\s*\)\s*""",
+_HEAD = re.compile(r"\s*\(([\s\w?]*)\)\s*\{")
+_NAME = re.compile(r"\?\w+")
+_WORD = re.compile(
+    r'\s*(?:([()}])|(UNDEF)|(<[^<>\s]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?))\s*',
     re.DOTALL,
 )
-_TERM = re.compile(r'<[^<>\s]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?', re.DOTALL)
+_SHOWN = 80
+"""Characters of a malformed value that an error quotes."""
 
 
 def restricted(
@@ -43,47 +53,62 @@ def restricted(
         max_rows: the most rows that are allowed.
 
     Raises:
-        RequestError: malformed, too many rows, or a variable that the pattern does not have.
+        RequestError: malformed, or too many rows.
         TermSyntaxError: a row holds a malformed term.
     """
-    block = _BLOCK.fullmatch(text)
-    if block is None:
-        raise RequestError(f'values is (?x ?y) {{ (<a> "b") … }}, not {text!r}')
-    names = [_variable(name, pattern) for name in block[1].split()]
-    rows = _rows(block[2], len(names), skolemizer)
+    head = _HEAD.match(text)
+    names = [] if head is None else head[1].split()
+    if head is None or not all(map(_NAME.fullmatch, names)):
+        raise RequestError(f'values is (?x ?y) {{ (<a> "b") … }}, not {text[:_SHOWN]!r}')
+    rows = list(_rows(text, head.end(), len(names), skolemizer))
     if len(rows) > max_rows:
         raise RequestError(f"values has at most {max_rows} rows, not {len(rows)}")
+    variables = [_variable(name, pattern) for name in names]
     patterns: dict[QuadPattern, None] = {}
+    alike = True
     for row in rows:
-        bound = dict(zip(names, row, strict=True))
-        if len(bound) < len(names) and any(bound[n] != t for n, t in zip(names, row, strict=True)):
-            continue
-        patterns[QuadPattern(*[bound.get(term, term) for term in pattern])] = None
-    return tuple(patterns)
+        bound: dict[TermOrVariable, Term] = {}
+        fits = len(row) == len(names)
+        for variable, term in zip(variables, row, strict=False):
+            if variable is not None and term is not None:
+                fits = fits and bound.setdefault(variable, term) == term
+        if fits:
+            patterns[QuadPattern(*[bound.get(term, term) for term in pattern])] = None
+            alike = alike and None not in row
+    return tuple(patterns if alike else _disjoint(patterns))
 
 
-def _variable(name: str, pattern: QuadPattern) -> str:
+def _variable(name: str, pattern: QuadPattern) -> TermOrVariable | None:
+    """The variable of the pattern that a name means, if any."""
     if name in pattern:
-        return name
+        return Variable(name)
     position = name[1:]
     if position in QuadPattern._fields and is_variable(getattr(pattern, position)):
         return Variable(getattr(pattern, position))
-    raise RequestError(f"values names {name}, which is no variable of the pattern")
+    return None
 
 
-def _rows(text: str, width: int, skolemizer: Skolemizer) -> list[list[Term]]:
-    rows = []
-    position = 0
-    while position < len(text.rstrip()):
-        found = _ROW.match(text, position)
-        if found is None:
-            raise RequestError(f"values: not a row of terms: {text[position : position + 80]!r}")
-        terms = [_term(term, skolemizer) for term in _TERM.findall(found[1])]
-        if len(terms) != width:
-            raise RequestError(f"values: {width} terms are due in {found[0].strip()!r}")
-        rows.append(terms)
-        position = found.end()
-    return rows
+def _rows(
+    text: str, position: int, width: int, skolemizer: Skolemizer
+) -> Iterator[list[Term | None]]:
+    row: list[Term | None] | None = None
+    while True:
+        word = _WORD.match(text, position)
+        if word is None:
+            raise RequestError(f"values: not a term: {text[position : position + _SHOWN]!r}")
+        mark, undefined, term = word.groups()
+        if mark == "}" and row is None and word.end() == len(text):
+            return
+        if mark == "(" and row is None:
+            row = []
+        elif mark == ")" and row is not None:
+            yield row
+            row = None
+        elif mark is None and row is not None and len(row) < width:
+            row.append(None if undefined else _term(term, skolemizer))
+        else:
+            raise RequestError(f"values: not expected: {text[position : position + _SHOWN]!r}")
+        position = word.end()
 
 
 def _term(text: str, skolemizer: Skolemizer) -> Term:
@@ -94,3 +119,31 @@ def _term(text: str, skolemizer: Skolemizer) -> Term:
         return literal(lexical, language, None if language else datatype)
     except (TermError, ValueError) as error:
         raise TermSyntaxError("values", text, str(error)) from None
+
+
+def _disjoint(patterns: Iterable[QuadPattern]) -> list[QuadPattern]:
+    """Patterns without common matches that together have all matches of these.
+
+    Args:
+        patterns: instances of one pattern, so that variables stand in equal positions.
+    """
+    apart: list[QuadPattern] = []
+    for each in patterns:
+        pattern, k = each, 0
+        while k < len(apart):
+            if _meet(pattern, apart[k]):
+                pattern = _general(pattern, apart.pop(k))
+                k = 0
+            else:
+                k += 1
+        apart.append(pattern)
+    return apart
+
+
+def _meet(one: QuadPattern, other: QuadPattern) -> bool:
+    return all(a == b or is_variable(a) or is_variable(b) for a, b in zip(one, other, strict=True))
+
+
+def _general(one: QuadPattern, other: QuadPattern) -> QuadPattern:
+    """The least pattern that contains two that meet: what one of them leaves open is open."""
+    return QuadPattern(*[a if is_variable(a) else b for a, b in zip(one, other, strict=True)])

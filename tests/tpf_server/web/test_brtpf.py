@@ -1,14 +1,20 @@
 """Bindings-restricted fragments: the ``values`` parameter."""
 
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from annotations.labels import Expiration
+from annotations.terms import Quad, QuadPattern, Variable
 from tests.support.served import HYDRA, NOON, TMP, Served, quad
 from tests.tpf_server.conftest import STATIC
+from tpf_server.fragments.bindings import restricted
+from tpf_server.fragments.skolem import Skolemizer
 
 EX = "http://example.org/"
 
@@ -53,7 +59,61 @@ def test_the_form_announces_values_and_limit(served: Served) -> None:
     assert template.endswith("{?subject,predicate,object,graph,limit,values,at}")
     assert "http://vocab.org/brtpf#values" in page.objects(HYDRA + "property")
     assert len(page.objects(TMP + "mapping")) == 3
-    assert set(page.objects(TMP + "maximum")) == {"50", "1000"}
+    assert set(page.objects(TMP + "maximum")) == {"64", "1000"}
+
+
+TERMS = st.sampled_from([None, *(f"<{EX}{name}>" for name in "abc")])
+
+
+@given(
+    rows=st.lists(st.tuples(TERMS, TERMS, TERMS), max_size=6),
+    names=st.permutations(["?s", "?p", "?o", "?elsewhere"]),
+)
+def test_every_compatible_match_is_there_once(
+    rows: list[tuple[str | None, ...]], names: list[str]
+) -> None:
+    asked = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+    text = " ".join(f"({' '.join(term or 'UNDEF' for term in row)} UNDEF)" for row in rows)
+    value = f"({' '.join(names)}) {{ {text} }}"
+    patterns = restricted(asked, value, Skolemizer("http://localhost/"), 10)
+    quads = [Quad(*triple) for triple in product((f"<{EX}{n}>" for n in "abcd"), repeat=3)]
+    found = [quad for each in patterns for quad in quads if _fits(quad, each)]
+    assert len(found) == len(set(found))
+    wanted = {
+        quad
+        for quad in quads
+        for row in rows
+        if all(
+            term in (None, quad[["?s", "?p", "?o"].index(name)])
+            for name, term in zip(names, row, strict=False)
+            if name != "?elsewhere"
+        )
+    }
+    assert wanted <= set(found)
+    if all(None not in row for row in rows) and names[-1] == "?elsewhere":
+        assert wanted == set(found)
+
+
+def _fits(quad: Quad, pattern: QuadPattern) -> bool:
+    return all(
+        want.startswith("?") or want == term for want, term in zip(pattern, quad, strict=True)
+    )
+
+
+def test_a_row_that_contains_others_stands_for_them(served: Served) -> None:
+    values = f"(?subject ?object) {{ (<{EX}t1> <{EX}ghent>) (<{EX}t1> UNDEF) (<{EX}x> <{EX}y>) }}"
+    found = served.fragment(path(values, "&subject=?subject"))
+    assert found == served.fragment(f"trains?subject={EX}t1")
+
+
+def test_what_the_pattern_lacks_says_nothing(served: Served) -> None:
+    one = served.fragment(path(f"(?subject) {{ (<{EX}t1>) }}"))
+    assert served.fragment(path(f'(?x ?subject) {{ ("1" <{EX}t1>) (UNDEF <{EX}t1>) }}')) == one
+
+
+def test_a_short_row_matches_nothing(served: Served) -> None:
+    page = served.page(path("(?subject ?object) { (<ex:comunica:unknown>) }"))
+    assert (page.data, page.total) == ([], 0)
 
 
 def test_no_row_is_no_match(served: Served) -> None:
@@ -64,9 +124,10 @@ def test_no_row_is_no_match(served: Served) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        "x", "(?subject)", "() {}", "(?nothing) { (<x:y>) }", "(?subject) { (<x:y> <x:z>) }",
-        "(?subject) { (<y>) }", "(?subject) { (_:b) }", "(?subject) { (UNDEF) }",
-        "(?subject) { " + "(<x:y>)" * 51 + " }", "(?subject) { (<x:y>) ",
+        "x", "(?subject)", "(subject) {}", "(?subject) { (<x:y> <x:z>) }", "(?subject) { () ) }",
+        "(?subject) { (<y>) }", "(?subject) { (_:b) }", "(?subject) { (undef) }", "(?s ?) {}",
+        "(?subject) { ((<x:y>)) }", "(?subject) { (<x:y>) } }", "(?subject) { <x:y> }",
+        "(?subject) { " + "(<x:y>)" * 65 + " }", "(?subject) { (<x:y>) ",
     ],
 )  # fmt: skip
 def test_malformed_values_are_400(served: Served, values: str) -> None:
