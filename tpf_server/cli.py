@@ -8,16 +8,19 @@ makes it read the settings again and hand them to the workers.
 import logging
 import multiprocessing
 import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
+from tpf_server.claimed_port import claimed_port
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
@@ -81,13 +84,17 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
 
     Raises:
         SettingsError: a bad setting.
+        ListenError: it cannot listen there; another server does, perhaps.
         StoreError: a store cannot be opened.
     """
     configuration = configure(data, file, flags)
     settings = configuration.server
-    configuration = configuration.with_port(settings.port or _free_port(settings.host))
-    settings = configuration.server
-    with TemporaryDirectory(prefix="tpf-server-") as folder:
+    with (
+        claimed_port(settings.host, settings.port) as port,
+        TemporaryDirectory(prefix="tpf-server-") as folder,
+    ):
+        configuration = configuration.with_port(port)
+        settings = configuration.server
         handed = Path(folder) / "settings.json"
 
         def reload() -> None:
@@ -144,6 +151,11 @@ def _watch_over_workers(settings: Settings, reload: Callable[[], None]) -> None:
     # granian would replace the workers, and connections that they have would be lost.
     server.signal_handler_reload = lambda *_: reloads.set()  # type: ignore[method-assign]
     threading.Thread(target=_heed, args=(reloads, reload), daemon=True).start()
+    # A Ctrl-C goes to the workers as well. They inherit that it is held back, and are told to stop
+    # by this process, where a thread from before takes the signal. The tracker would let it through
+    # when it starts.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     server.serve()
 
 
@@ -193,13 +205,6 @@ _LOGGING = {
         for name, formatter in (("console", "generic"), ("access", "access"))
     }
 }
-
-
-def _free_port(host: str) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _announce(host: str, port: int, line: str) -> None:

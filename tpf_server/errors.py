@@ -13,6 +13,7 @@ ServerError                 500
 │   ├── BodyTooLargeError   413  a body over the limit
 │   ├── MediaTypeError      415  a body in a format that the server does not read
 │   └── BusyError           503  too many bodies are arriving; try again
+├── ListenError             500  another server listens there, or the address is not here
 ├── UnreadyError            503  a store does not answer
 ├── StoreError              500
 │   ├── StoreFormatError    500  a store that is refused at opening
@@ -158,6 +159,12 @@ class BusyError(RequestError):
     def headers(self) -> Mapping[str, str]:
         """Seconds after which to try again."""
         return {"Retry-After": "1"}
+
+
+class ListenError(ServerError):
+    """The server cannot listen: another one does, or the address is not one of this machine."""
+
+    title = "Cannot listen"
 
 
 class UnreadyError(ServerError):

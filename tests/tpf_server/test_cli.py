@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import requests
 from click.testing import CliRunner
 
 from tests.support.running_server import STOP_SECONDS, announced_url
+from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import main
+from tpf_server.errors import ListenError
 from tpf_server.settings import describe
 
 COMMAND = [sys.executable, "-m", "commands", "tpf-server"]
@@ -93,6 +97,33 @@ def test_an_interrupt_from_a_terminal_ends_all_processes(tmp_path: Path) -> None
             requests.get(url, timeout=30)
 
 
+def test_an_interrupt_while_workers_start_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "trains.nt").write_text("")
+    process = subprocess.Popen(
+        [*COMMAND, "trains.nt", "--workers", "2", "--port", "0"],
+        cwd=tmp_path,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Tests that run in the background inherit that interrupts are ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )
+    try:
+        parent = psutil.Process(process.pid)
+        deadline = time.monotonic() + 60
+        while not any("spawn_main" in " ".join(each.cmdline()) for each in parent.children()):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=STOP_SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 0
+    assert said == "" or said.count("\n") == 1, said
+
+
 def test_help_settings_lists_the_table() -> None:
     result = CliRunner().invoke(main, ["--help-settings"])
     assert (result.exit_code, result.output) == (0, describe() + "\n")
@@ -123,3 +154,51 @@ def test_wrong_use_is_one_line(
     assert result.exit_code == status, result.output
     assert says in result.output
     assert "Traceback" not in result.output
+
+
+def test_an_address_that_is_taken_or_not_here_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "trains.nt").write_text("")
+    with running(tmp_path, "trains.nt") as (url, _):
+        port = url.rpartition(":")[2].rstrip("/")
+        second = refused(tmp_path, "--port", port)
+        assert second == f"tpf-server: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+        assert requests.get(url, timeout=30).ok
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        assert "Address already in use" in refused(
+            tmp_path, "--port", str(other.getsockname()[1]), "--workers", "2"
+        )
+    assert refused(tmp_path, "--host", "192.0.2.1") == (
+        "tpf-server: cannot listen on 192.0.2.1:3000: Cannot assign requested address\n"
+    )
+    assert "no-such-host.invalid" in refused(tmp_path, "--host", "no-such-host.invalid")
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """What a server says that ends at once, with status 1."""
+    done = subprocess.run(
+        [*COMMAND, "trains.nt", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def test_of_two_servers_that_start_at_once_one_listens() -> None:
+    with claimed_port("127.0.0.1", 0) as port:
+        # Nobody listens yet.
+        assert "Address already in use" in refused_claim("127.0.0.1", port)
+    with claimed_port("127.0.0.1", port):
+        pass
+
+
+def refused_claim(host: str, port: int) -> str:
+    with pytest.raises(ListenError) as refusal, claimed_port(host, port):
+        pass
+    return str(refusal.value)
