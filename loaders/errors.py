@@ -5,7 +5,8 @@ LoaderError
 ├── OutputError         an output that exists already or cannot be written
 ├── SettingError        a setting that makes no sense
 ├── SparkError          Spark is not available or did not start
-│   └── JavaNotFoundError    no Java of a version that Spark can use
+│   └── SparkMissingError    what Spark needs is not installed
+│       └── JavaNotFoundError    no Java of a version that Spark can use
 └── ReplayError         a replay that cannot go on
     ├── PublishRefusedError  the server refused a batch (wrong token, bad body, unknown dataset)
     ├── ServerUnreachableError  the server did not answer, however often it was asked
@@ -52,7 +53,11 @@ class SparkError(LoaderError):
     """Spark is not available or did not start."""
 
 
-class JavaNotFoundError(SparkError):
+class SparkMissingError(SparkError):
+    """What Spark needs is not installed: PySpark, or a Java."""
+
+
+class JavaNotFoundError(SparkMissingError):
     """No Java of a version that Spark can use."""
 
 

@@ -11,13 +11,19 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from loaders.errors import InputError, LoaderError, SettingError, SparkError
+from loaders.errors import (
+    InputError,
+    LoaderError,
+    SettingError,
+    SparkError,
+    SparkMissingError,
+)
 from loaders.java import find_java
 
 if TYPE_CHECKING:
@@ -109,9 +115,9 @@ def spark_context(
         from pyspark.errors import PySparkException
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
-        raise SparkError("PySpark is not installed: pip install 'live-linked-data[loaders]'") from (
-            error
-        )
+        raise SparkMissingError(
+            "PySpark is not installed: pip install 'live-linked-data[loaders]'"
+        ) from error
     if SparkContext._active_spark_context is not None:
         raise SparkError("a Spark session runs already in this process")
     with contextlib.ExitStack() as stack:
@@ -129,25 +135,28 @@ def spark_context(
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         where = {"JAVA_HOME": str(java), "SPARK_LOCAL_IP": settings.host}
         stack.enter_context(_environment(python | where))
-        try:
-            gateway = cast("Any", launch_gateway)(conf, popen_kwargs={"stdout": log, "stderr": log})
-        except PySparkException as error:
-            raise SparkError(f"Spark did not start{_reason(log_path)}; see {log_path}") from error
-        stack.callback(_shut_down, gateway)
-        try:
-            with _own_interrupts():
-                context = SparkContext(conf=conf, gateway=gateway)
-        except (PySparkException, Py4JError) as error:
-            raise SparkError(f"Spark did not start: {_first_line(error)}; see {log_path}") from (
-                error
-            )
         if settings.log is None and settings.local_dir is None:
             # Kept where Spark fails, because nothing else tells why.
             stack.enter_context(_removed_unless_spark_fails(log_path))
-        try:
-            yield context
-        finally:
-            context.stop()
+
+        def start() -> "SparkContext":
+            try:
+                gateway = cast("Any", launch_gateway)(
+                    conf, popen_kwargs={"stdout": log, "stderr": log}
+                )
+            except PySparkException as error:
+                reason = _reason(log_path)
+                raise SparkError(f"Spark did not start{reason}; see {log_path}") from error
+            stack.callback(_shut_down, gateway)
+            try:
+                context = SparkContext(conf=conf, gateway=gateway)
+            except (PySparkException, Py4JError) as error:
+                reason = _first_line(error)
+                raise SparkError(f"Spark did not start: {reason}; see {log_path}") from error
+            stack.callback(context.stop)
+            return context
+
+        yield _to_its_end(start)
 
 
 @contextlib.contextmanager
@@ -156,7 +165,7 @@ def _removed_unless_spark_fails(log: Path) -> Iterator[None]:
         yield
     except SparkError:
         raise
-    except (LoaderError, KeyboardInterrupt):
+    except (LoaderError, KeyboardInterrupt, SystemExit):
         log.unlink(missing_ok=True)
         raise
     log.unlink(missing_ok=True)
@@ -248,15 +257,24 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-@contextlib.contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Undo what PySpark does about Ctrl-C: a handler that calls Java, even amid another call."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
+    """Start Spark, even when somebody interrupts that: nothing could end a Java that is half there.
+
+    Another thread does it, which no interrupt reaches, and where PySpark sets no handler for Ctrl-C
+    (it calls Java, even amid another call). The first interrupt counts when Spark has started.
+    """
+    with ThreadPoolExecutor(1, "spark-start") as pool:
+        starting = pool.submit(start)
+        try:
+            return starting.result()
+        except BaseException:
+            if threading.current_thread() is threading.main_thread():
+                before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+                try:
+                    wait([starting])
+                finally:
+                    signal.signal(signal.SIGINT, before)
+            raise
 
 
 def _shut_down(gateway: Any) -> None:

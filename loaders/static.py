@@ -1,25 +1,21 @@
 """Static facts of a source into a directory of N-Triples files, by Spark or by plain Python.
 
+A file with facts in named graphs is one of N-Quads, and is called so.
+
 Both ways write exactly the same facts; each fact once. A source cuts its input into pieces, and any
 worker turns a piece into lines; Spark spreads the pieces over its cores, takes out repetitions by
 a shuffle, and every partition becomes a file.
 """
 
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from annotations.terms import Quad
-from loaders.errors import OutputError
 from loaders.outputs import directory_aside
 from loaders.progress import Report, Silent, spark_tasks
 from loaders.rdf.files import replaced
-from loaders.rdf.local import load_rdf_local
-from loaders.rdf.pieces import input_files
-from loaders.rdf.summary import RdfSummary
 from loaders.session import collected
 from loaders.sources.base import StaticSource
 
@@ -33,6 +29,13 @@ class LoadSummary:
 
     triples: int
     files: int
+
+
+class _Line(NamedTuple):
+    """A line of N-Quads, and whether it names a graph; else it is one of N-Triples."""
+
+    text: str
+    in_graph: bool
 
 
 def line_of(quad: Quad) -> str:
@@ -54,13 +57,12 @@ def load_local(
     with directory_aside(output, replace) as aside:
         pieces = source.pieces(8)
         report.stage(f"reading {source.name}", len(pieces))
-        lines: set[str] = set()
+        lines: set[_Line] = set()
         for number, piece in enumerate(pieces, start=1):
-            lines.update(map(line_of, source.quads(piece)))
+            lines.update(_lines(source.quads(piece)))
             report.done(number)
         report.stage("writing", 1)
-        with (aside / "part-00000.nt").open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in sorted(lines))
+        _write(aside / "part-00000", lines)
     return LoadSummary(len(lines), 1)
 
 
@@ -91,39 +93,14 @@ def load_spark(
     return LoadSummary(triples, files)
 
 
-def store_local(
-    source: StaticSource, store: Path, created: datetime, report: Report | None = None
-) -> RdfSummary:
-    """Write the static facts as a store, by one process; see `load_local`.
-
-    Raises:
-        InputError: the input is malformed.
-        OutputError: the store cannot be written.
-    """
-    with tempfile.TemporaryDirectory(prefix=f".{store.name}.", dir=_parent(store)) as aside:
-        load_local(source, Path(aside) / "facts", report=report)
-        return load_rdf_local(
-            input_files([Path(aside) / "facts"]), store, created=created, strict=True,
-            report=report, source=source.name, prefixes=source.prefixes,
-        )  # fmt: skip
-
-
-def _parent(store: Path) -> Path:
-    try:
-        store.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{store}: {error.strerror or error}") from error
-    return store.parent
-
-
 class _Lines:
     """Turns a piece of a source into lines; runs in the workers."""
 
     def __init__(self, source: StaticSource) -> None:
         self.source = source
 
-    def __call__(self, piece: str) -> Iterator[str]:
-        return map(line_of, self.source.quads(piece))
+    def __call__(self, piece: str) -> Iterator[_Line]:
+        return _lines(self.source.quads(piece))
 
 
 class _Writer:
@@ -132,21 +109,27 @@ class _Writer:
     def __init__(self, directory: Path) -> None:
         self.directory = str(directory)
 
-    def __call__(self, number: int, lines: Iterable[str]) -> Iterator[int]:
-        ordered = sorted(lines)
-        if ordered:
-            target = Path(self.directory) / f"part-{number:05}.nt"
-            with (
-                replaced(target) as aside,
-                aside.open("w", encoding="utf-8", newline="\n") as file,
-            ):
-                file.writelines(f"{line}\n" for line in ordered)
-        yield len(ordered)
+    def __call__(self, number: int, lines: Iterable[_Line]) -> Iterator[int]:
+        found = list(lines)
+        if found:
+            _write(Path(self.directory) / f"part-{number:05}", found)
+        yield len(found)
+
+
+def _lines(quads: Iterable[Quad]) -> Iterator[_Line]:
+    return (_Line(line_of(quad), bool(quad.graph)) for quad in quads)
+
+
+def _write(path: Path, lines: Collection[_Line]) -> None:
+    """Write lines in order; the path gets the suffix of what they are."""
+    target = path.with_suffix(".nq" if any(line.in_graph for line in lines) else ".nt")
+    with replaced(target) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line.text}\n" for line in sorted(lines))
 
 
 def _in_sequence(directory: Path) -> int:
     """Number the files without gaps; how many there are."""
     files = sorted(directory.glob("part-*"))
     for number, file in enumerate(files):
-        file.rename(directory / f"part-{number:05}.nt")
+        file.rename(directory / f"part-{number:05}{file.suffix}")
     return len(files)

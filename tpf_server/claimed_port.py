@@ -1,7 +1,7 @@
 """The port that a server listens on, for itself alone.
 
-Every worker binds the port with ``SO_REUSEPORT``, so nothing would keep a second server from binding
-it as well; the two would then answer by turns.
+Every worker binds the port with ``SO_REUSEPORT``, so nothing would keep a second server from
+binding it as well; the two would then answer by turns.
 """
 
 import socket

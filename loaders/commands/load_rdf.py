@@ -12,6 +12,7 @@ from loaders.commands.groups import grouped
 from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
+from loaders.sources.sizes import size_of
 
 
 @grouped
@@ -37,6 +38,7 @@ def rdf(
     )  # fmt: skip
     job.run(
         "rdf",
+        size_of(files),
         lambda context, report: options.told(
             load_rdf_spark(files, output, context, report=report, **given), output, aside
         ),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -13,14 +13,18 @@ from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
 from loaders.outputs import check_output
-from loaders.rdf.build import load_source_spark
+from loaders.progress import Report
+from loaders.rdf.build import load_source
 from loaders.sources.base import Feed, StaticSource
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.irail import Irail
 from loaders.sources.taxi import Taxi
-from loaders.static import LoadSummary, load_local, load_spark, store_local
+from loaders.static import LoadSummary, load_local, load_spark
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,7 @@ def load_static(
     if form is options.Form.NTRIPLES:
         job.run(
             source.name,
+            source.size(),
             lambda context, report: _written(
                 load_spark(source, output, context, job.replace, report), output
             ),
@@ -157,15 +162,12 @@ def load_static(
         )
         return
     created = SystemClock().now()
-    job.run(
-        source.name,
-        lambda context, report: options.told(
-            load_source_spark(source, output, context, created=created, report=report),
-            output,
-            output,
-        ),
-        lambda report: options.told(store_local(source, output, created, report), output, output),
-    )
+
+    def load(context: "SparkContext | None", report: Report) -> list[str]:
+        summary = load_source(source, output, context, created=created, report=report)
+        return options.told(summary, output, output)
+
+    job.run(source.name, source.size(), load, lambda report: load(None, report))
 
 
 def _written(summary: LoadSummary, output: Path) -> list[str]:

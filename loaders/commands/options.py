@@ -14,11 +14,12 @@ from rich.console import Console
 
 from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
-from loaders.errors import InputError, JavaNotFoundError, OutputError
+from loaders.errors import InputError, OutputError, SparkMissingError
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
 from loaders.session import SparkSettings, spark_context
 from loaders.sources.gtfs import DEFAULT_BASE as DEFAULT_BASE
+from loaders.sources.sizes import SMALL
 from tpf_server.store.layout import MANIFEST
 
 if TYPE_CHECKING:
@@ -44,7 +45,12 @@ def instant_option(text: str) -> datetime:
 Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Write the output anew if it exists.")]
 EngineOption = Annotated[
-    Engine, typer.Option("--engine", help="auto: Spark where there is a Java, else one process.")
+    Engine,
+    typer.Option(
+        "--engine",
+        help=f"auto: one process up to {SMALL >> 20} MB of input, not compressed; beyond, Spark "
+        "where it is installed and there is a Java.",
+    ),
 ]
 Master = Annotated[
     str | None,
@@ -92,7 +98,10 @@ class Form(enum.StrEnum):
 
 
 FormOption = Annotated[
-    Form, typer.Option("--format", help="A store that the server opens, or N-Triples files.")
+    Form,
+    typer.Option(
+        "--format", help="A store that the server opens, or files: N-Triples, in graphs N-Quads."
+    ),
 ]
 
 
@@ -117,10 +126,18 @@ class Job:
     def run(
         self,
         name: str,
+        size: int,
         spark: Callable[["SparkContext", Report], list[str]],
         local: Callable[[Report], list[str]],
     ) -> None:
-        """Do it with Spark or without, and print the lines that come back."""
+        """Do it with Spark or without, and print the lines that come back.
+
+        Args:
+            name: of what is loaded.
+            size: of the input, in bytes, not compressed.
+            spark: does it with Spark.
+            local: does it in this process.
+        """
         settings = SparkSettings.from_environment(
             os.environ, master=self.master, memory=self.memory
         )
@@ -128,12 +145,12 @@ class Job:
         lines: list[str] | None = None
         engine = Engine.SPARK
         with shown_on(Console(stderr=True), self.quiet) as report:
-            if self.engine is not Engine.LOCAL:
+            if self.engine is Engine.SPARK or (self.engine is Engine.AUTO and size > SMALL):
                 try:
                     report.stage("starting Spark")
                     with spark_context(settings, os.environ, f"tpf-load {name}") as context:
                         lines = spark(context, report)
-                except JavaNotFoundError as error:
+                except SparkMissingError as error:
                     if self.engine is Engine.SPARK:
                         raise
                     typer.echo(f"tpf-load: without Spark: {error}", err=True)

@@ -119,10 +119,10 @@ def load_rdf_spark(
     return summary_of(store, manifest, sum(piece.rejects for piece in found), first)
 
 
-def load_source_spark(
+def load_source(
     source: StaticSource,
     store: Path,
-    context: "SparkContext",
+    context: "SparkContext | None",
     *,
     created: datetime,
     report: Report | None = None,

@@ -51,6 +51,9 @@ class StaticSource(Protocol):
             InputError: the input is missing or malformed.
         """
 
+    def size(self) -> int:
+        """About how many bytes of input, not compressed, the static facts are made of."""
+
     def quads(self, piece: str) -> Iterator[Quad]:
         """The static facts of one piece; pieces may repeat each other's facts.
 

@@ -40,6 +40,7 @@ from loaders.sources.citybench_sensors import (
     observed_by_sensors,
 )
 from loaders.sources.latest import latest_batches, latest_span
+from loaders.sources.sizes import size_of
 from tpf_server.store.rdf_files import check_file
 
 SAO = "http://purl.oclc.org/NET/sao/"
@@ -105,6 +106,10 @@ class CityBench:
         self._observed: dict[str, list[Property]] = {}
 
     # The static side.
+
+    def size(self) -> int:
+        """About how many bytes the static files have."""
+        return size_of(self.directory / "static" / name for name in _STATIC)
 
     def pieces(self, count: int) -> Sequence[str]:  # noqa: ARG002 - there are three files
         """The files of the static side."""

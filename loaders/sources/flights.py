@@ -26,6 +26,7 @@ from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan
 from loaders.sources.flights_board import BASE, NEW_YORK, Flight, read_flight
+from loaders.sources.sizes import size_of
 
 _AIRLINE = iri(v.SCHEMA + "Airline")
 _AIRPORT = iri(v.SCHEMA + "Airport")
@@ -75,6 +76,13 @@ class Flights:
             raise InputError("no such file", str(self.directory / _ZIPPED))
 
     # The static side.
+
+    def size(self) -> int:
+        """About how many bytes the flights have that are wanted; the table is that of a year."""
+        whole = size_of(self.directory / name for name in ("flights.csv", _ZIPPED))
+        if self.start is None or self.until is None:
+            return whole
+        return int(whole * min(max((self.until - self.start) / timedelta(days=365), 0), 1))
 
     def pieces(self, count: int) -> Sequence[str]:
         """The airlines and airports, and `count` shares of the flights."""

@@ -55,6 +55,12 @@ class Gtfs:
 
     # What a loader asks for.
 
+    def size(self) -> int:
+        """About how many bytes the departures of all days of service would have as a table."""
+        services = self.schedule.services().values()
+        days = {day for service in services for day in service.days(*self._day_span())}
+        return self._tables.size() + self._tables.size("stop_times.txt") * len(days)
+
     def pieces(self, count: int) -> Sequence[str]:
         """The stops, routes and trips, and `count` shares of the departures (by trip)."""
         shares = max(count, 1)

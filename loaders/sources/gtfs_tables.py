@@ -9,6 +9,7 @@ from pathlib import Path
 
 from annotations.errors import TermError
 from loaders.errors import InputError
+from loaders.sources.sizes import size_of
 
 
 class Tables:
@@ -20,6 +21,14 @@ class Tables:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def size(self, name: str | None = None) -> int:
+        """Bytes of a table, or of all, not compressed; 0 where there is none."""
+        if self.path.is_dir():
+            return size_of([self.path / name if name else self.path])
+        with zipfile.ZipFile(self.path) as archive:
+            members = archive.infolist()
+        return sum(each.file_size for each in members if name in (None, each.filename))
 
     def rows(
         self, name: str, columns: tuple[str, ...], optional: bool = False

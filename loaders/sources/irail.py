@@ -25,6 +25,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.sources.base import FeedBatch, FeedSpan
+from loaders.sources.sizes import size_of
 
 _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
 CANCELLED = literal("cancelled")
@@ -100,6 +101,10 @@ class Irail:
             raise InputError(error.strerror or str(error), str(self.path)) from error
 
     # The static side.
+
+    def size(self) -> int:
+        """About how many bytes the documents have."""
+        return size_of([self.path])
 
     def pieces(self, count: int) -> Sequence[str]:
         """The documents in `count` lists of about equal length."""

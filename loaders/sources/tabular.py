@@ -7,6 +7,7 @@ from pathlib import Path
 from annotations.terms import Quad
 from loaders.errors import InputError
 from loaders.sources.csvw_mapping import PREFIXES, read_metadata
+from loaders.sources.sizes import size_of
 
 
 class Tabular:
@@ -45,6 +46,10 @@ class Tabular:
         for file, _ in self._files:
             if not Path(file).is_file():
                 raise InputError("no such file", file)
+
+    def size(self) -> int:
+        """About how many bytes the tables have."""
+        return size_of(Path(file) for file, _ in self._files)
 
     def pieces(self, count: int) -> Sequence[str]:
         """Shares of the rows of every file."""

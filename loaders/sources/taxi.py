@@ -24,6 +24,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan, Reading
+from loaders.sources.sizes import size_of
 
 TAXI = "http://example.org/taxi#"
 TRIPS = "http://example.org/taxi/trips/"
@@ -75,6 +76,10 @@ class Taxi:
             raise InputError("no such file", str(path))
 
     # The static side: every trip, for queries over the past.
+
+    def size(self) -> int:
+        """About how many bytes the trips have."""
+        return size_of([self.path])
 
     def pieces(self, count: int) -> Sequence[str]:
         """Shares of the lines."""

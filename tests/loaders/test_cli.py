@@ -1,16 +1,21 @@
+import gzip
 import json
 import re
+import sys
 from pathlib import Path
 
+import pyoxigraph as ox
 import pytest
 
 import commands
 from annotations.terms import QuadPattern, Variable
 from loaders.errors import SettingError
 from loaders.session import SparkSettings
+from loaders.sources.sizes import SMALL, size_of
 from tests.loaders.recordings import entry, write_directory, write_flights
 from tpf_server.store.opening import open_store
 
+PROJECT = Path(__file__).parents[2]
 ANY = QuadPattern(*map(Variable, ("?s", "?p", "?o", "?g")))
 
 
@@ -100,6 +105,7 @@ def test_without_java_one_process_does_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
 ) -> None:
     monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "absent"))
+    monkeypatch.setattr("loaders.commands.options.SMALL", 0)
     assert run("load", "irail", day, "-o", tmp_path / "out") == 0
     first, _, third = capsys.readouterr().err.splitlines()
     assert first.startswith(f"tpf-load: without Spark: no Java in {tmp_path / 'absent'}")
@@ -179,3 +185,55 @@ def test_dynamic_facts_and_streams_as_files(
     arguments += ["--from", "2020-01-01T00:00:00Z", "--quiet"]
     assert run("load", *arguments) == 0
     assert facts.read_text() == ""
+
+
+def test_without_pyspark_one_process_does_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setattr("loaders.commands.options.SMALL", 0)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert run("load", "irail", day, "-o", tmp_path / "out") == 0
+    first, _, third = capsys.readouterr().err.splitlines()
+    missing = "PySpark is not installed: pip install 'live-linked-data[loaders]'"
+    assert first == f"tpf-load: without Spark: {missing}"
+    assert third.endswith("engine: local")
+    assert run("load", "irail", day, "-o", tmp_path / "other", "--engine", "spark") == 1
+    assert capsys.readouterr().err == f"tpf-load: {missing}\n"
+
+
+def test_small_inputs_are_loaded_without_looking_for_spark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, day: Path
+) -> None:
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "absent"))
+    (tmp_path / "a.nt.gz").write_bytes(gzip.compress(b'<http://e/s> <http://e/p> "a" .\n'))
+    size = size_of([tmp_path / "a.nt.gz"])
+    for small, lines in ((size, 2), (size - 1, 3)):
+        monkeypatch.setattr("loaders.commands.options.SMALL", small)
+        out = tmp_path / "store"
+        assert run("load", "rdf", tmp_path / "a.nt.gz", "-o", out, "--replace") == 0
+        assert len(capsys.readouterr().err.splitlines()) == lines
+    assert f"{SMALL >> 20} MB" in (PROJECT / "docs" / "loading.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("form", ["store", "ntriples"])
+def test_facts_in_named_graphs(tmp_path: Path, form: str) -> None:
+    (tmp_path / "city" / "static").mkdir(parents=True)
+    (tmp_path / "city" / "streams").mkdir()
+    (tmp_path / "city" / "streams" / "AarhusWeatherData0.csv").write_text("TIMESTAMP,tempm\n")
+    for name in ("SensorRepository", "AarhusLibraryEvents"):
+        (tmp_path / "city" / "static" / f"{name}.n3").write_text("<http://e/s> a <http://e/o> .")
+    output = tmp_path / "out"
+    arguments = ["citybench", tmp_path / "city", "-o", output, "--engine", "local"]
+    assert run("load", *arguments, "--format", form) == 0
+    if form == "ntriples":
+        (file,) = output.iterdir()
+        assert file.name == "part-00000.nq"
+        assert len(list(ox.parse(path=file))) == 2
+    else:
+        with open_store(output) as store:
+            assert store.count(ANY) == 2

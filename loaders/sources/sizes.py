@@ -1,0 +1,29 @@
+"""How large an input is: decides whether starting Spark for it pays."""
+
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+SMALL = 64 << 20
+"""Bytes of input, not compressed, that one process loads sooner than Spark has started and loaded.
+
+See "When Spark pays" in the documentation of loading.
+"""
+
+_COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".xz"})
+_RATIO = 8
+"""How many times as large tables and RDF usually are when they are not compressed."""
+
+
+def size_of(paths: Iterable[Path]) -> int:
+    """About how many bytes files and directories hold, not compressed; what is missing has none."""
+    total = 0
+    for path in paths:
+        if path.is_dir():
+            total += size_of(path.iterdir())
+        elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                total += sum(member.file_size for member in archive.infolist())
+        elif path.is_file():
+            total += path.stat().st_size * (_RATIO if path.suffix.lower() in _COMPRESSED else 1)
+    return total
