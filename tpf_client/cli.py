@@ -4,43 +4,29 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, NoReturn
 
-import rdflib
 import typer
 from rich.console import Console
 from rich.live import Live
 
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
-from tpf_client.board import STATIC, Board, solution_table
+from tpf_client.board import STATIC, Board
 from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
-from tpf_client.solutions import Solutions
+from tpf_client.printing import Format, print_answer, refusal
+from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream, Update
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-
-
-class Format(StrEnum):
-    """Formats of answers."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    TSV = "tsv"
-    XML = "xml"
-    NDJSON = "ndjson"
-    TTL = "ttl"
-    NT = "nt"
 
 
 @app.command(no_args_is_help=True)
@@ -109,12 +95,14 @@ def query(
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
     sparql = text if text is not None else _read(file)
     instant = None if at is None else _instant(at)
+    _check_format(sparql, format, watch)
     started = monotonic()
     count = 0
     plan: list[Step] | None = [] if explain else None
     with Client(*urls) as client:
         try:
             if watch:
+                board = sys.stdout.isatty() and format is not Format.NDJSON
                 stream = client.stream(
                     sparql,
                     start=instant,
@@ -123,12 +111,12 @@ def query(
                     max_interval=max_interval,
                     every=every,
                     keep_checking=keep_checking,
-                    quiet=sys.stdout.isatty(),
+                    quiet=board,
                 )
-                count = _watch(client, stream, seconds, explain)
+                count = _watch(client, stream, seconds, board, explain)
             else:
                 with _time_limit(seconds, client):
-                    count = _answer(client, sparql, format, plan, instant)
+                    count = print_answer(client.query(sparql, plan=plan, at=instant), format)
         except QuerySyntaxError as error:
             _fail(f"{error}\n{error.pointed}")
         except ClosedError:
@@ -164,6 +152,19 @@ def _instant(text: str) -> datetime:
         raise typer.BadParameter(str(error), param_hint="--at") from error
 
 
+def _check_format(sparql: str, wanted: Format | None, watch: bool) -> None:
+    try:
+        form = parse_query(sparql).form
+    except ClientError:
+        # What is wrong with the query is said when it is asked.
+        return
+    if watch and form != "SELECT":
+        return
+    reason = refusal(form, wanted, watch=watch, terminal=sys.stdout.isatty())
+    if reason is not None:
+        raise typer.BadParameter(reason, param_hint="--format")
+
+
 def _fail(message: str) -> NoReturn:
     sys.stderr.write(f"tpf-query: {message}\n")
     raise typer.Exit(1)
@@ -182,54 +183,9 @@ def _time_limit(seconds: float | None, client: Client) -> Iterator[None]:
             timer.cancel()
 
 
-def _answer(
-    client: Client,
-    sparql: str,
-    form: Format | None,
-    plan: list[Step] | None,
-    at: datetime | None,
+def _watch(
+    client: Client, stream: Stream, seconds: float | None, board: bool, explain: bool
 ) -> int:
-    """Print the answer; the number of its solutions or triples."""
-    answer = client.query(sparql, plan=plan, at=at)
-    out = sys.stdout
-    if isinstance(answer, bool):
-        document = {"head": {}, "boolean": answer}
-        out.write((json.dumps(document) if form is Format.JSON else str(answer).lower()) + "\n")
-        return 1
-    if isinstance(answer, rdflib.Graph):
-        out.write(answer.serialize(format="nt" if form is Format.NT else "turtle"))
-        return len(answer)
-    if form is None:
-        form = Format.TABLE if out.isatty() else Format.JSON
-    count = _solutions(answer, form)
-    out.flush()
-    return count
-
-
-def _solutions(answer: Solutions, form: Format) -> int:
-    out = sys.stdout
-    count = 0
-    if form is Format.NDJSON:
-        for solution in answer:
-            count += 1
-            out.write(json.dumps(solution.to_json(), ensure_ascii=False) + "\n")
-            out.flush()
-    elif form is Format.TABLE:
-        console = Console()
-        with console.status("asking…") if console.is_terminal else nullcontext():
-            rows = list(answer)
-        console.print(solution_table(answer.variables, rows))
-        count = len(rows)
-    elif form in (Format.TTL, Format.NT):
-        _fail(f"a SELECT query has no answer in {form.value}: json, xml, csv, tsv, ndjson or table")
-    else:
-        rows = list(answer)
-        out.write(answer.serialize(form.value).rstrip("\n") + "\n")
-        count = len(rows)
-    return count
-
-
-def _watch(client: Client, stream: Stream, seconds: float | None, explain: bool) -> int:
     """Show updates until the time is over or somebody presses Ctrl-C; how many there were."""
     timer = None if seconds is None else threading.Timer(seconds, stream.close)
     if timer is not None:
@@ -247,7 +203,7 @@ def _watch(client: Client, stream: Stream, seconds: float | None, explain: bool)
             if count == 1 and explain:
                 sys.stderr.write(stream.explain() + "\n")
             # A board is opened below what was explained.
-            show = show or (_board(client, ending) if sys.stdout.isatty() else _write_line)
+            show = show or (_board(client, ending) if board else _write_line)
             show(update)
     return count
 

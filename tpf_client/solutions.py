@@ -84,9 +84,11 @@ class Solutions:
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self._variables = variables
-        self._rows = iter(rows)
+        self._rows = self._counted(rows)
         self._kept: list[Row] = []
         self._close = close
+        self.count = 0
+        """How many came so far."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -104,6 +106,11 @@ class Solutions:
             if row is None:
                 return
             self._kept.append(row)
+
+    def _counted(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for row in rows:
+            self.count += 1
+            yield row
 
     def close(self) -> None:
         """Stop what is still under way."""

@@ -251,8 +251,16 @@ def test_the_library_takes_a_budget(client: Client) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_ends_well(number: int) -> None:
-    code = "from tpf_client.cli import main; main()"
-    arguments = [sys.executable, "-c", code, "serve", "http://127.0.0.1:9/d", "--port", "0"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "commands",
+        "tpf-query",
+        "serve",
+        "http://127.0.0.1:9/d",
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
@@ -264,10 +272,18 @@ def test_the_command_ends_well(number: int) -> None:
 
 
 def test_a_port_in_use_is_named() -> None:
-    code = "from tpf_client.cli import main; main()"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        arguments = [sys.executable, "-c", code, "serve", "http://127.0.0.1:9/d", "--port", port]
+        arguments = [
+            sys.executable,
+            "-m",
+            "commands",
+            "tpf-query",
+            "serve",
+            "http://127.0.0.1:9/d",
+            "--port",
+            port,
+        ]
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert port in done.stderr

@@ -1,0 +1,164 @@
+"""Formats of answers: which there are, and that they stream."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+from werkzeug.serving import make_server
+
+import tpf_client.cli
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import LiveServer
+from tpf_client import Client, Solutions
+from tpf_client.printing import Format, refusal
+
+EX = "http://example.org/"
+ROWS = 3000
+SELECT = f"SELECT ?n {{ ?s <{EX}name> ?n }}"
+QUERIES = {
+    "SELECT": SELECT,
+    "ASK": "ASK { ?s ?p ?o }",
+    "CONSTRUCT": f"CONSTRUCT WHERE {{ <{EX}n1> ?p ?o }}",
+    "DESCRIBE": f"DESCRIBE <{EX}n1>",
+}
+OFFERED = {
+    "SELECT": {"table", "json", "csv", "tsv", "xml", "ndjson"},
+    "ASK": {"table", "json", "xml"},
+    "CONSTRUCT": {"ttl", "nt"},
+    "DESCRIBE": {"ttl", "nt"},
+}
+BEGINS = {
+    ("ASK", "table"): "true\n",
+    ("ASK", "json"): '{"head": {}, "boolean": true}\n',
+    ("ASK", "xml"): "<?xml",
+    ("SELECT", "table"): "┏",
+    ("SELECT", "json"): '{"head": {"vars": ["n"]}, "results": {"bindings": [{"n": {',
+    ("SELECT", "csv"): "n\n",
+    ("SELECT", "tsv"): "?n\n",
+    ("SELECT", "xml"): "<?xml",
+    ("SELECT", "ndjson"): '{"n": {',
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    data = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"é{n}")) for n in range(ROWS)]
+    server = LiveServer(tmp_path_factory.mktemp("formats"), data, live=False)
+    yield server
+    server.close()
+
+
+def _client(server: LiveServer) -> Client:
+    return Client(server.url, session=server.session(), clock=server.clock, parallelism=0)
+
+
+@pytest.mark.parametrize("form", QUERIES)
+@pytest.mark.parametrize("wanted", [each.value for each in Format])
+def test_a_format_is_honoured_or_refused(
+    server: LiveServer, form: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls: _client(server))
+    asked = len(server.log)
+    arguments = [server.url, "-q", QUERIES[form], "--format", wanted]
+    result = CliRunner().invoke(tpf_client.cli.app, arguments, catch_exceptions=False)
+    if wanted in OFFERED[form]:
+        assert result.exit_code == 0, result.output
+        begin = BEGINS.get((form, wanted), "<" if wanted == "nt" else "@prefix")
+        assert result.stdout.replace("\r\n", "\n").startswith(begin)
+        assert result.stdout.endswith("\n")
+    else:
+        assert (result.exit_code, result.stdout, len(server.log)) == (2, "", asked)
+        words = " ".join(result.stderr.replace("│", " ").split())
+        assert f"{form} has no format {wanted}" in words
+
+
+@pytest.mark.parametrize("wanted", [each.value for each in Format])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_formats_of_updates(wanted: str, terminal: bool) -> None:
+    reason = refusal("SELECT", Format(wanted), watch=True, terminal=terminal)
+    assert (reason is None) == (wanted == "ndjson" or (terminal and wanted == "table"))
+    assert reason is None or wanted in reason
+
+
+def test_updates_in_another_format_are_refused(server: LiveServer) -> None:
+    result = CliRunner().invoke(
+        tpf_client.cli.app, [server.url, "-q", SELECT, "--watch", "--format", "csv"]
+    )
+    assert result.exit_code == 2
+    assert "csv" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "tsv", "xml", "ndjson"])
+def test_solutions_are_written_as_they_come(server: LiveServer, form: str) -> None:
+    with _client(server) as client:
+        answer = client.query(SELECT)
+        assert isinstance(answer, Solutions)
+        pieces = answer.pieces(form)
+        asked = len(server.log)
+        text = ""
+        while "é" not in text:
+            text += next(pieces)
+        assert len(server.log) - asked <= 1
+        text += "".join(pieces)
+        assert text.count("é") == ROWS
+        assert answer.count == ROWS
+        with _client(server) as other:
+            again = other.query(SELECT)
+            assert isinstance(again, Solutions)
+            assert again.serialize(form) == text
+
+
+def test_solutions_that_were_seen_are_written_too(server: LiveServer) -> None:
+    with _client(server) as client:
+        answer = client.query(SELECT)
+        assert isinstance(answer, Solutions)
+        first = next(iter(answer))
+        assert "".join(answer.pieces("tsv")).splitlines()[1] == first.row[0]
+        assert answer.count == ROWS
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_reader_may_have_seen_enough(form: str, tmp_path: Path) -> None:
+    http = make_server("127.0.0.1", 0, lambda *_: [], threaded=True)
+    base = f"http://127.0.0.1:{http.server_port}/"
+    rows = [Quad(iri(f"{EX}n{n}"), iri(EX + "name"), literal(f"name{n}")) for n in range(20_000)]
+    server = LiveServer(tmp_path, rows, live=False, server={"base_url": base})
+    asked: list[str] = []
+
+    def app(environ: Any, start: Any) -> Any:
+        asked.append(environ["QUERY_STRING"])
+        return server.app(environ, start)
+
+    http.app = app
+    thread = threading.Thread(target=http.serve_forever, daemon=True)
+    thread.start()
+    arguments = [
+        sys.executable,
+        "-m",
+        "commands",
+        "tpf-query",
+        base + "trains",
+        "-q",
+        SELECT,
+        "--format",
+        form,
+    ]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert len(process.stdout.read(200)) == 200
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.wait(60)
+    http.shutdown()
+    http.server_close()
+    thread.join()
+    server.close()
+    assert errors == b""
+    # There are 20 pages of 1,000; a client in a hurry asks for 8 of them at the same time.
+    assert len(asked) < 20

@@ -1,0 +1,90 @@
+"""Answers on standard output: which formats there are for which form of query, and their text."""
+
+import sys
+from contextlib import nullcontext
+from enum import StrEnum
+
+import rdflib
+from rich.console import Console
+
+from tpf_client.board import solution_table
+from tpf_client.solutions import Solutions, graph_text
+from tpf_client.sparql.algebra import Form
+from tpf_client.sparql.results import BOOLEAN_WRITERS
+
+
+class Format(StrEnum):
+    """Formats of answers."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    TSV = "tsv"
+    XML = "xml"
+    NDJSON = "ndjson"
+    TTL = "ttl"
+    NT = "nt"
+
+
+_GRAPHS = {Format.TTL: "turtle", Format.NT: "nt"}
+_FORMATS: dict[Form, tuple[Format, ...]] = {
+    "SELECT": tuple(each for each in Format if each not in _GRAPHS),
+    "ASK": (Format.TABLE, Format.JSON, Format.XML),
+    "CONSTRUCT": tuple(_GRAPHS),
+    "DESCRIBE": tuple(_GRAPHS),
+}
+
+
+def refusal(form: Form, wanted: Format | None, *, watch: bool, terminal: bool) -> str | None:
+    """Why an answer cannot be had in a format; ``None``: it can.
+
+    Args:
+        form: the form of the query.
+        wanted: the format; ``None``: whatever fits.
+        watch: whether it is a continuous query.
+        terminal: whether standard output is a terminal.
+    """
+    offered = _FORMATS[form]
+    what = f"the answer of {form}"
+    if watch:
+        offered = (Format.TABLE, Format.NDJSON) if terminal else (Format.NDJSON,)
+        what = "--watch" if terminal else "--watch without a terminal"
+    if wanted is None or wanted in offered:
+        return None
+    return f"{what} has no format {wanted.value}: {', '.join(each.value for each in offered)}"
+
+
+def print_answer(answer: Solutions | bool | rdflib.Graph, form: Format | None) -> int:
+    """Print an answer, solutions as they come; the number of its solutions or triples.
+
+    Args:
+        answer: what the client gave.
+        form: one of the formats of this answer; ``None``: what fits best.
+    """
+    out = sys.stdout
+    if isinstance(answer, bool):
+        plain = form in (None, Format.TABLE)
+        text = str(answer).lower() if plain else BOOLEAN_WRITERS[str(form)](answer)
+        out.write(text.rstrip("\n") + "\n")
+        out.flush()
+        return 1
+    if isinstance(answer, rdflib.Graph):
+        out.write(graph_text(answer, _GRAPHS[form or Format.TTL]))
+        out.flush()
+        return len(answer)
+    if form is None:
+        form = Format.TABLE if out.isatty() else Format.JSON
+    if form is Format.TABLE:
+        console = Console()
+        with console.status("asking…") if console.is_terminal else nullcontext():
+            rows = list(answer)
+        console.print(solution_table(answer.variables, rows))
+        return len(rows)
+    for piece in answer.pieces(form.value):
+        out.write(piece)
+        # Whoever reads sees each solution when it is known; and we see when he has gone.
+        out.flush()
+    if form is Format.JSON:
+        out.write("\n")
+    out.flush()
+    return answer.count
