@@ -55,7 +55,8 @@ class QueryWriter:
             case _:
                 return f"SELECT ?a ?b ?c ?d WHERE {{ {body} }}"
 
-    def _window(self) -> str:
+    def window(self) -> str:
+        """What a window says between its brackets."""
         width, slide = self._random.randint(0, 6), self._random.randint(1, 4)
         return self._choose(
             ["NOW", "ALL", f"RANGE {width}ms", f"RANGE {width}ms SLIDE {slide}ms",
@@ -72,7 +73,7 @@ class QueryWriter:
     def _stream(self) -> str:
         triples = dict.fromkeys(self._triple() for _ in range(self._choose([1, 1, 2])))
         stream = self._choose(["<urn:s1>", "<urn:s2>"])
-        return f"STREAM {stream} [{self._window()}] {{ {' . '.join(triples)} }}"
+        return f"STREAM {stream} [{self.window()}] {{ {' . '.join(triples)} }}"
 
     def _static(self) -> str:
         one, other = self._choose([*VARIABLES, *NODES[:2]]), self._choose(VARIABLES)

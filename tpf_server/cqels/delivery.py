@@ -110,6 +110,7 @@ class Delivery:
 
     Attributes:
         silent: whether nothing is emitted where there are no rows.
+        taken: whether something was ever taken.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Delivery:
         self._whole: dict[Solution, int] = {}
         self._relation = semantics.relation
         self.awake = False
+        self.taken = False
         self.silent = semantics.relation != "rstream"
         if semantics.output == "difference":
             self.push: Callable[[Solution, int], None] = self._push_change
@@ -156,6 +158,7 @@ class Delivery:
     def take(self) -> tuple[list[tuple[Solution, int]], bool]:
         """What is to be emitted now, and whether it left the result."""
         self.awake = False
+        self.taken = True
         if self._derived:
             derived, self._derived = self._derived, []
             return derived, self._relation == "dstream"

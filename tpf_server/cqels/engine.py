@@ -115,6 +115,8 @@ class Engine(TickEngine):
         finally:
             self.dictionary.now = self.time
         self._until_housekeeping = 1
+        if registered.plan is not None:
+            self._housekeeping.added(registered.plan)
         self.queries[name] = registered
         return registered
 

@@ -43,6 +43,7 @@ class Housekeeping:
         self._stop = stop
         self._next_adaptation = 0
         self._swept = 0
+        self._next_limit = 0
 
     def run(self, arrivals: int, oldest: int) -> int:
         """Do what is due.
@@ -58,21 +59,45 @@ class Housekeeping:
             self._next_adaptation = arrivals + min(arrivals, _ADAPTATION)
             for plan in self._plans:
                 plan.adapt()
-        self._limit()
+        triples = self._triples()
+        if triples >= self._next_limit:
+            self._limit(triples)
         if self._dictionary.passing > 2 * self._swept + 10_000:
             self.sweep(oldest)
         # Often at first, when windows fill and routes settle; then rarely.
         return min(_INTERVAL, arrivals + 1)
 
-    def _limit(self) -> None:
+    def _limit(self, triples: int) -> None:
+        """Stop those whose windows hold too much, and see how soon others could.
+
+        Args:
+            triples: how many have come in all streams.
+        """
+        self._next_limit = triples + self._window_rows
         for plan in tuple(self._plans):
-            held = sum(window.held for window, _ in plan.leaves.subscriptions)
+            held, soonest = self._room(plan)
+            self._next_limit = min(self._next_limit, triples + soonest)
             if held > self._window_rows:
                 allowed = f"{self._window_rows} are allowed"
                 self._stop(
                     plan,
                     WindowLimitError(f"the windows of the query hold {held} entries; {allowed}"),
                 )
+
+    def _room(self, plan: Plan) -> tuple[int, int]:
+        """How much the windows of a plan hold, and how many triples at least fill them."""
+        windows = [window for window, _ in plan.leaves.subscriptions]
+        held = sum(window.held for window in windows)
+        if any(window.multiplies for window in windows):
+            return held, 0
+        return held, max(0, self._window_rows - held) // max(1, len(windows))
+
+    def added(self, plan: Plan) -> None:
+        """There is one more plan, or one more query of it."""
+        self._next_limit = min(self._next_limit, self._triples() + self._room(plan)[1])
+
+    def _triples(self) -> int:
+        return sum(stream.triples for stream in self._streams.values())
 
     def sweep(self, oldest: int) -> int:
         """Forget terms that no window holds any more; returns how many.

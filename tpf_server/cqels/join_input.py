@@ -17,10 +17,12 @@ class JoinCondition:
     Args:
         variables: what it needs.
         check: takes the values of exactly these variables, in this order.
+        text: the same as an expression with a place for each value, to spare the call.
     """
 
     variables: tuple[Variable, ...]
     check: Condition
+    text: str = ""
 
 
 class JoinInput:

@@ -27,6 +27,7 @@ from tpf_server.cqels.windows.matchers import PatternKey, is_star, number_variab
 from tpf_server.cqels.windows.specification import Triples
 from tpf_server.cqels.windows.window_input import WindowInput
 
+_STAMP: Final = "?.stamp"
 _INPUTS: Final = 64
 """Routes are functions with a loop for each input; Python indents 100 times."""
 
@@ -35,9 +36,9 @@ class Windows(Protocol):
     """Who has the windows."""
 
     def window_input(
-        self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput]
+        self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput], *, opens: bool
     ) -> WindowInput:
-        """An input for these patterns that is none of `taken`, shared with other queries."""
+        """See `WindowRegistry.window_input`."""
 
 
 class ContinuousLeaves:
@@ -51,12 +52,16 @@ class ContinuousLeaves:
         environment: for conditions.
         dictionary: the integers of terms.
         semantics: whether static sub-queries are distinct.
-        lifted: variables that stand for the constants of instances.
+        lifted: variables that stand for the constants of instances, and their column `INSTANCE`;
+            empty where there are none.
+        since: the number of the query: of stamped rows it sees those that came since.
+        opens: whether instances are added while elements flow.
         add: is told of each join that is made.
 
     Attributes:
         joins: every join that was made.
         caches: the static caches that were taken, and what listens to them.
+        alone: those of them that no window is joined with.
         subscriptions: the windows that were taken, and what listens to them.
     """
 
@@ -70,6 +75,8 @@ class ContinuousLeaves:
         dictionary: InliningDictionary,
         semantics: Semantics,
         lifted: frozenset[Variable],
+        since: int,
+        opens: bool,
         add: Callable[[MultiwayJoin], None],
     ) -> None:
         self.joins: list[MultiwayJoin] = []
@@ -84,7 +91,10 @@ class ContinuousLeaves:
         self._dictionary = dictionary
         self._distinct = semantics.static == "distinct"
         self._lifted = lifted
+        self._since = since
+        self._opens = opens
         self._add = add
+        self.alone: list[StaticCache] = []
         self._all = occurrences(query.query)
         self._known = set(basic_graph_patterns(query.query))
         self._everything = counts_whole_rows(query.query)
@@ -131,8 +141,12 @@ class ContinuousLeaves:
                 rest.append(condition)
 
         inputs: list[JoinInput] = []
+        checks = [self._condition(each) for each in rest]
         for graph, members in clauses.items():
-            inputs += self._window_inputs(graph, members)
+            for window, entry in self._window_inputs(graph, members):
+                inputs.append(entry)
+                if window.watermark is not None:
+                    checks.append(self._seen(entry))
         for part, own in zip(parts, inner, strict=True):
             within = occurrences((tuple(part), tuple(own)))
             kept = frozenset(n for n in within if n in outside or here[n] > within[n])
@@ -149,7 +163,7 @@ class ContinuousLeaves:
         needed = tuple(dict.fromkeys((*first, *(name for name in here if name in outside))))
         if self._lifted:
             needed = tuple(dict.fromkeys((*needed, INSTANCE)))
-        join = MultiwayJoin(inputs, [self._condition(each) for each in rest], needed)
+        join = MultiwayJoin(inputs, checks, needed)
         self.joins.append(join)
         self._add(join)
         return join
@@ -184,6 +198,8 @@ class ContinuousLeaves:
             columns = tuple(names.index(name) for name in schema)
             key = (self._dataset.key, numbered(part), columns, self._distinct)
             cache = self._static_caches.cache(key, [each for each, _ in self.caches], make)
+        if alone:
+            self.alone.append(cache)
         entry = cache.join_input(part, cache.schema if cache.per_instance else schema)
         self.caches.append((cache, entry))
         return entry
@@ -193,7 +209,19 @@ class ContinuousLeaves:
         check = ArithmeticCompiler(self._environment, names).condition(expression)
         return JoinCondition(names, check)
 
-    def _window_inputs(self, graph: str, members: list[QuadPattern]) -> list[JoinInput]:
+    def _seen(self, entry: JoinInput) -> JoinCondition:
+        """That a row of a window came after the query, or the instance."""
+        (stamp,) = (name for name in entry.variables if name.startswith(_STAMP))
+        if self._lifted:
+            return JoinCondition(
+                (stamp, INSTANCE), lambda values: values[0] >= values[1], "{} >= {}"
+            )
+        since = self._since
+        return JoinCondition((stamp,), lambda values: values[0] >= since, f"{{}} >= {since}")
+
+    def _window_inputs(
+        self, graph: str, members: list[QuadPattern]
+    ) -> list[tuple[WindowInput, JoinInput]]:
         clause = self._query.window_of(graph)
         assert clause is not None
         result = []
@@ -202,18 +230,23 @@ class ContinuousLeaves:
         ):
             key, names = number_variables(group, self._dictionary)
             taken = [window for window, _ in self.subscriptions]
-            window = self._windows.window_input(clause, key, taken)
+            window = self._windows.window_input(clause, key, taken, opens=self._opens)
+            if window.watermark is not None:
+                names = (*names, Variable(f"{_STAMP}{len(taken)}"))
             text = " . ".join(" ".join(pattern[:3]) for pattern in group)
             label = f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
             entry = window_join_input(label, names, window)
             self.subscriptions.append((window, entry))
-            result.append(entry)
+            result.append((window, entry))
         return result
 
     def _instance_input(self, inputs: Sequence[JoinInput]) -> JoinInput | None:
         """The table of instances, where windows have constants that differ between them."""
-        names = [n for each in inputs for n in each.variables if n in self._lifted]
-        if not names and (not self._lifted or any(INSTANCE in each.variables for each in inputs)):
+        if not self._lifted:
+            return None
+        variables = {name for each in inputs for name in each.variables}
+        names = sorted(variables & self._lifted - {INSTANCE})
+        if not names and INSTANCE in variables:
             return None
         schema = (*dict.fromkeys(names), INSTANCE)
         bag = RowBag(len(schema))

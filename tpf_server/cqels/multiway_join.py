@@ -183,10 +183,13 @@ class MultiwayJoin(Node):
             for condition in list(waiting):
                 if all(name in numbers for name in condition.variables):
                     waiting.remove(condition)
-                    function = f"c{len(names)}"
-                    names[function] = condition.check
-                    values = "".join(f"v{numbers[name]}, " for name in condition.variables)
-                    lines.append(f"{indent}if not {function}(({values})):")
+                    places = [f"v{numbers[name]}" for name in condition.variables]
+                    test = condition.text.format(*places)
+                    if not test:
+                        function = f"c{len(names)}"
+                        names[function] = condition.check
+                        test = f"{function}(({''.join(f'{place}, ' for place in places)}))"
+                    lines.append(f"{indent}if not {test}:")
                     lines.append(f"{indent}    {leave}")
 
         check("return")

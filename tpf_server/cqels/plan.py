@@ -45,8 +45,10 @@ class Plan:
         environment: for expressions.
         semantics: what is emitted.
         delivery: takes the changes of the result.
-        lifted: variables that stand for constants of instances; then the result has the column
-            `INSTANCE`.
+        number: of its registration (see `Watermark`).
+        lifted: variables that stand for constants of instances, and `INSTANCE`, which then is a
+            column of the result; empty where there are no instances.
+        opens: whether instances may be added while elements flow.
     """
 
     def __init__(
@@ -59,10 +61,15 @@ class Plan:
         environment: Environment,
         semantics: Semantics,
         delivery: Delivery,
+        number: int,
         lifted: frozenset[Variable] = frozenset(),
+        *,
+        opens: bool = False,
     ) -> None:
         self.query = query
         self.delivery = delivery
+        self.number = number
+        self.opens = opens
         self.lifted = lifted
         self.instances: dict[int, Instance] = {}
         self.flow = Dataflow(dictionary)
@@ -75,6 +82,8 @@ class Plan:
             dictionary,
             semantics,
             lifted,
+            number,
+            opens,
             self._added,
         )
         emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
@@ -115,48 +124,49 @@ class Plan:
             join.start()
         for window, entry in self.leaves.subscriptions:
             window.connect(entry)
+            if self.holding and self not in window.holders:
+                window.hold(self)
         for cache, entry in self.leaves.caches:
             cache.consumers.append(entry)
         for cache in self._own_caches:
             if not cache.per_instance:
-                cache.refresh(None)
+                cache.refresh(None, sends=cache in self.leaves.alone)
         self.flush()
         for join in self.leaves.joins:
             join.adapt()
 
     @property
     def unused(self) -> bool:
-        """Whether nothing has come into its windows yet."""
-        return not any(window.used for window, _ in self.leaves.subscriptions)
+        """Whether nothing has come into its windows since it was made."""
+        return not any(window.came_since(self.number) for window, _ in self.leaves.subscriptions)
 
     def add_instance(self, instance: Instance) -> None:
-        """One more query that differs in its constants only."""
+        """One more query that differs in its constants only; it sees what comes from now on."""
         self.instances[instance.number] = instance
-        for cache in self._own_caches:
-            if cache.per_instance:
-                cache.refresh(instance)
-        encode = self.flow.dictionary.encode
-        for bag, schema, entry in self.leaves.instance_bags:
-            row = tuple(
-                instance.number if name == INSTANCE else encode(instance.constants[name])
-                for name in schema
-            )
-            bag.change(row, 1)
-            entry.route(row, 1)
-        self.flush()
+        # No row of a window came after it yet.
+        self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
 
     def drop_instance(self, number: int) -> None:
         """That query is gone."""
         instance = self.instances.pop(number)
+        # Operators that keep nothing have nothing to forget.
+        self._change_instance(instance, -1, sends=not self.stateless)
+
+    def _change_instance(self, instance: Instance, count: int, *, sends: bool) -> None:
+        number = instance.number
         for cache in self._own_caches:
-            cache.drop(number)
+            if count < 0:
+                cache.drop(number, sends=sends)
+            elif cache.per_instance:
+                cache.refresh(instance, sends=sends)
         encode = self.flow.dictionary.encode
         for bag, schema, entry in self.leaves.instance_bags:
             row = tuple(
                 number if name == INSTANCE else encode(instance.constants[name]) for name in schema
             )
-            bag.change(row, -1)
-            entry.route(row, -1)
+            bag.change(row, count)
+            if sends:
+                entry.route(row, count)
         self.flush()
 
     def refresh(self, graph: Term) -> None:
@@ -183,6 +193,7 @@ class Plan:
         """Let go of the windows and indexes."""
         for window, entry in self.leaves.subscriptions:
             window.disconnect(entry)
+            window.release(self)
         for cache, entry in self.leaves.caches:
             cache.consumers.remove(entry)
         for join in self.leaves.joins:

@@ -1,8 +1,7 @@
 """The plans of an engine: which queries share one, and who owns which rows of it."""
 
-import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
@@ -24,7 +23,22 @@ from tpf_server.cqels.templates import (
     lifted_variable,
     template_of,
 )
+from tpf_server.cqels.watermark import Watermark
 from tpf_server.cqels.window_registry import WindowRegistry
+
+
+class _Member(NamedTuple):
+    """A plan of queries that differ in constants only.
+
+    Args:
+        template: of one of them.
+        numbers: of the constants in which its instances may differ; ``None``: it has no instances.
+        plan: the plan.
+    """
+
+    template: Template
+    numbers: tuple[int, ...] | None
+    plan: Plan
 
 
 class PlanRegistry:
@@ -35,12 +49,12 @@ class PlanRegistry:
         static: the static graphs.
         dictionary: the integers of terms.
         environment: for expressions.
+        watermark: counts registrations.
         share: whether queries that differ in constants only share a plan.
 
     Attributes:
         plans: all of them.
-        holding: those that hold something back until the end of a tick.
-        early: those that must be asked before rows come in, too.
+        early: how many must be asked before rows come in, too, what they hold back.
         awake: deliveries that have something to emit.
         repeating: deliveries that emit at every tick.
         phase: what the engine is doing.
@@ -53,11 +67,11 @@ class PlanRegistry:
         dictionary: InliningDictionary,
         environment: Environment,
         *,
+        watermark: Watermark,
         share: bool,
     ) -> None:
-        self.plans: list[Plan] = []
-        self.holding: list[Plan] = []
-        self.early: list[Plan] = []
+        self.plans: dict[Plan, None] = {}
+        self.early = 0
         self.awake: list[Delivery] = []
         self.repeating: list[Delivery] = []
         self.phase = Phase()
@@ -67,12 +81,13 @@ class PlanRegistry:
         self._dictionary = dictionary
         self._environment = environment
         self._share = share
-        # Any integer tells instances apart; it never meets a term.
-        self._instances = itertools.count(1)
+        # Numbers tell instances apart, too; they never meet a term.
+        self._watermark = watermark
         self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
         self._plan_of: dict[Delivery, Plan] = {}
-        self._templates: dict[object, list[tuple[Template, tuple[int, ...], Plan]]] = {}
+        self._templates: dict[object, list[_Member]] = {}
         self._alike: dict[object, Plan] = {}
+        self._known_as: dict[Plan, list[object]] = {}
 
     def add(self, registered: RegisteredQuery, policy: Semantics, *, alone: bool) -> None:
         """Give a query a plan: where `alone` is not set, that of others like it if there is one.
@@ -84,36 +99,57 @@ class PlanRegistry:
         """
         # Who emits everything emits at every arrival, also that there is nothing: of one plan it
         # could not be told whose result has changed.
-        alone = alone or policy.relation == "rstream" or not self._share
-        if alone:
-            self._new_plan(registered, registered.query, policy, frozenset())
+        query = registered.query
+        if alone or policy.relation == "rstream" or not self._share:
+            self._new_plan(registered, query, policy, frozenset())
             return
-        same = (registered.query.query, registered.query.windows, policy)
+        same = (query.query, query.windows, policy)
         alike = self._alike.get(same)
-        if alike is not None and alike.unused and not any(q.emitted for q in self.owners(alike)):
-            self._own(registered, alike, next(self._instances))
+        if alike is not None and alike.unused and not alike.delivery.taken:
+            self._own(registered, alike, self._watermark.next())
             return
-        template = template_of(registered.query)
-        if template is None:
-            self._alike[same] = self._new_plan(registered, registered.query, policy, frozenset())
-            return
-        known = self._templates.setdefault((template.key, policy), [])
-        for first, numbers, plan in known:
-            different = differing(first, template)
-            if numbers and set(different) <= set(numbers) and plan.unused:
-                self._add_instance(registered, plan, template, numbers)
-                return
-        for first, numbers, plan in known:
-            different = differing(first, template)
-            if not numbers and different and plan.unused:
-                query, lifted = common_query(registered.query, different)
-                shared = self._new_plan(None, query, policy, lifted)
-                known.append((template, different, shared))
-                self._add_instance(registered, shared, template, different)
-                return
-        plan = self._new_plan(registered, registered.query, policy, frozenset())
-        known.append((template, (), plan))
-        self._alike[same] = plan
+        template = template_of(query)
+        key = None if template is None else (template.key, policy)
+        if template is None or not self._join_members(registered, policy, template, key):
+            plan = self._alike[same] = self._new_plan(registered, query, policy, frozenset())
+            self._known_as[plan] = [same, key]
+            if template is not None:
+                self._templates.setdefault(key, []).append(_Member(template, None, plan))
+
+    def _join_members(
+        self, registered: RegisteredQuery, policy: Semantics, template: Template, key: object
+    ) -> bool:
+        """Make a query an instance of a plan that it shares with those like it, if there are any.
+
+        Plans that nothing has come into yet are shared as they are. Later one plan is made for all
+        that come from then on, whenever they do.
+        """
+        members = self._templates.get(key)
+        if not members:
+            return False
+        for first, numbers, plan in members:
+            open_ = numbers is not None and (plan.opens or plan.unused)
+            if open_ and set(differing(first, template)) <= set(numbers or ()):
+                self._add_instance(registered, plan, template, numbers or ())
+                return True
+        # As long as nothing has come, the one that is there already stays the only other one.
+        fresh = all(each.numbers is None or each.plan.unused for each in members)
+        opens, different = False, set[int]()
+        for first, numbers, plan in members:
+            if fresh and numbers is None and plan.unused and (found := differing(first, template)):
+                different.update(found)
+                break
+        else:
+            opens = True
+            for first, numbers, _ in members:
+                different.update(differing(first, template), numbers or ())
+        lifted = tuple(sorted(different))
+        query, variables = common_query(registered.query, lifted)
+        shared = self._new_plan(None, query, policy, variables, opens=opens)
+        members.append(_Member(template, lifted, shared))
+        self._known_as[shared] = [key]
+        self._add_instance(registered, shared, template, lifted)
+        return True
 
     def _new_plan(
         self,
@@ -121,9 +157,12 @@ class PlanRegistry:
         query: ContinuousQuery,
         policy: Semantics,
         lifted: frozenset[Any],
+        *,
+        opens: bool = False,
     ) -> Plan:
         delivery = Delivery(policy, self.awake.append, self.phase)
         dataset = query.query.dataset
+        number = self._watermark.next()
         plan = Plan(
             query,
             self._windows,
@@ -133,18 +172,17 @@ class PlanRegistry:
             self._environment,
             policy,
             delivery,
+            number,
             lifted,
+            opens=opens,
         )
         self._owners[plan] = {}
         if owner is not None:
-            self._own(owner, plan, 0)
+            self._own(owner, plan, number)
         plan.start()
-        self.plans.append(plan)
+        self.plans[plan] = None
         self._plan_of[delivery] = plan
-        if plan.holding:
-            self.holding.append(plan)
-        if plan.flushes_early:
-            self.early.append(plan)
+        self.early += plan.flushes_early
         if not delivery.silent:
             self.repeating.append(delivery)
         return plan
@@ -153,8 +191,8 @@ class PlanRegistry:
         owner.plan = plan
         owner.number = number
         owners = self._owners[plan]
-        if owners and not plan.lifted:
-            # They say the same, so what one gets all get.
+        if owners:
+            # They select or construct the same from their solutions.
             owner.maker = next(iter(owners.values())).maker
         else:
             owner.maker = RowMaker(owner.query.query, plan.schema, self._dictionary)
@@ -163,7 +201,7 @@ class PlanRegistry:
     def _add_instance(
         self, owner: RegisteredQuery, plan: Plan, template: Template, numbers: tuple[int, ...]
     ) -> None:
-        number = next(self._instances)
+        number = self._watermark.next()
         constants = {lifted_variable(n): template.constants[n] for n in numbers}
         plan.add_instance(Instance(number, constants))
         self._own(owner, plan, number)
@@ -181,20 +219,23 @@ class PlanRegistry:
                 plan.drop_instance(registered.number)
             return
         plan.stop()
-        for plans in (self.plans, self.holding, self.early):
-            if plan in plans:
-                plans.remove(plan)
-        del self._owners[plan], self._plan_of[plan.delivery]
+        del self.plans[plan], self._owners[plan], self._plan_of[plan.delivery]
+        self.early -= plan.flushes_early
         for deliveries in (self.awake, self.repeating):
             if plan.delivery in deliveries:
                 deliveries.remove(plan.delivery)
-        for known in self._templates.values():
-            known[:] = [entry for entry in known if entry[2] is not plan]
-        self._alike = {key: each for key, each in self._alike.items() if each is not plan}
+        for key in self._known_as.pop(plan, ()):
+            if self._alike.get(key) is plan:
+                del self._alike[key]
+            members = self._templates.get(key, [])
+            members[:] = [each for each in members if each.plan is not plan]
+            if not members:
+                self._templates.pop(key, None)
         for window, _ in plan.leaves.subscriptions:
             if not window.consumers:
                 self._windows.drop(window)
-        self._caches.drop_idle()
+        for cache, _ in plan.leaves.caches:
+            self._caches.drop(cache)
 
     def drop_idle(self) -> None:
         """Drop windows and static caches that nobody listens to."""

@@ -100,21 +100,26 @@ class StaticCache:
             is_variable(name) or name == DEFAULT_GRAPH for name in self.graphs
         )
 
-    def refresh(self, instance: Instance | None) -> None:
-        """Evaluate (for an instance, where rows are per instance) and send what changed."""
+    def refresh(self, instance: Instance | None, *, sends: bool = True) -> None:
+        """Evaluate (for an instance, where rows are per instance) and send what changed.
+
+        Args:
+            instance: see above.
+            sends: false where it is known that what changed meets no row of a window.
+        """
         number = instance.number if instance is not None and self.per_instance else 0
         if number == 0 and self.per_instance:
             return
         new = self._evaluated(instance, number)
-        self._replace(number, new)
+        self._replace(number, new, sends=sends)
 
-    def drop(self, number: TermId) -> None:
+    def drop(self, number: TermId, *, sends: bool = True) -> None:
         """Take out the rows of an instance."""
         if self.per_instance:
-            self._replace(number, Counter())
+            self._replace(number, Counter(), sends=sends)
             self._rows.pop(number, None)
 
-    def _replace(self, number: TermId, new: Counter[Solution]) -> None:
+    def _replace(self, number: TermId, new: Counter[Solution], *, sends: bool) -> None:
         old = self._rows.get(number, Counter())
         changes = [
             (row, new[row] - old[row])
@@ -126,7 +131,7 @@ class StaticCache:
         for row, change in changes:
             self.size += change
             self.bag.change(row, change)
-        for entry in self.consumers:
+        for entry in self.consumers if sends else ():
             for row, change in changes:
                 entry.route(row, change)
 

@@ -23,6 +23,7 @@ class StaticCaches:
 
     def __init__(self) -> None:
         self._shared: dict[object, StaticCache] = {}
+        self._keys: dict[StaticCache, object] = {}
 
     def cache(
         self, key: object, taken: Sequence[StaticCache], make: Callable[[], StaticCache]
@@ -34,6 +35,7 @@ class StaticCaches:
         found = self._shared.get(key)
         if found is None:
             found = self._shared[key] = make()
+            self._keys[found] = key
             found.refresh(None)
         elif found in taken:
             return make()
@@ -47,12 +49,16 @@ class StaticCaches:
 
     def drop_idle(self) -> None:
         """Drop the caches that no query uses."""
-        for key, cache in tuple(self._shared.items()):
-            if not cache.consumers:
-                del self._shared[key]
+        for cache in tuple(self._keys):
+            self.drop(cache)
+
+    def drop(self, cache: StaticCache) -> None:
+        """Drop a cache, if it is one of these and no query uses it."""
+        if cache in self._keys and not cache.consumers:
+            del self._shared[self._keys.pop(cache)]
 
     def __contains__(self, cache: StaticCache) -> bool:
-        return cache in self._shared.values()
+        return cache in self._keys
 
     def __len__(self) -> int:
         return len(self._shared)

@@ -6,10 +6,11 @@ pattern has. So the cost of an arrival follows the patterns that match, not thos
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_server.cqels.windows.matchers import EncodedTriple, StarMatcher
+from tpf_server.cqels.windows.matchers import EncodedTriple, StarMatcher, TripleMatcher
 from tpf_server.cqels.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
@@ -43,36 +44,51 @@ class Stream:
         self.version = 0
 
     def listen(self, entry: WindowInput) -> None:
-        """Let an input take further elements."""
+        """Let an input take further elements; it is the newest of all."""
         self.inputs.append(entry)
-        self._index()
+        self._changed()
+        matcher = entry.matcher
+        if isinstance(matcher, StarMatcher):
+            for predicate in matcher.predicates:
+                self._stars.setdefault(predicate, []).append(entry)
+            return
+        if entry.by_count:
+            self.counting.append(entry)
+        listener = (entry, matcher.row, bool(entry.by_count))
+        table, key = self._table(matcher)
+        table.setdefault(key, []).append(listener)
 
     def leave(self, entry: WindowInput) -> None:
         """An input wants no more elements."""
         self.inputs.remove(entry)
-        self._index()
+        self._changed()
+        matcher = entry.matcher
+        if isinstance(matcher, StarMatcher):
+            for predicate in matcher.predicates:
+                self._stars[predicate].remove(entry)
+                if not self._stars[predicate]:
+                    del self._stars[predicate]
+            return
+        if entry.by_count:
+            self.counting.remove(entry)
+        table, key = self._table(matcher)
+        listeners = table[key] = [each for each in table[key] if each[0] is not entry]
+        if not listeners:
+            del table[key]
+        for mask in [mask for mask, table in self._by_mask.items() if not table]:
+            del self._by_mask[mask]
 
-    def _index(self) -> None:
+    def _changed(self) -> None:
         self.version += 1
-        self._by_mask = {}
-        self._only_predicates = {}
-        self._stars = {}
         self._shapes = {}
-        self.counting = [entry for entry in self.inputs if entry.by_count]
-        for entry in self.inputs:
-            matcher = entry.matcher
-            if isinstance(matcher, StarMatcher):
-                for predicate in matcher.predicates:
-                    self._stars.setdefault(predicate, []).append(entry)
-                continue
-            listener = (entry, matcher.row, bool(entry.by_count))
-            subject, predicate_, object_ = matcher.mask
-            if predicate_ is not None and subject is None and object_ is None:
-                self._only_predicates.setdefault(predicate_, []).append(listener)
-            else:
-                mask = (subject is not None, predicate_ is not None, object_ is not None)
-                key = (subject, predicate_, object_)
-                self._by_mask.setdefault(mask, {}).setdefault(key, []).append(listener)
+
+    def _table(self, matcher: TripleMatcher) -> tuple[dict[Any, list[_Listener]], Any]:
+        """Where the listeners with the constants of a pattern are, and under which key."""
+        subject, predicate, object_ = matcher.mask
+        if predicate is not None and subject is None and object_ is None:
+            return self._only_predicates, predicate
+        mask = (subject is not None, predicate is not None, object_ is not None)
+        return self._by_mask.setdefault(mask, {}), (subject, predicate, object_)
 
     def expire_counted(self, coming: int) -> None:
         """Let windows that count triples let go what `coming` more triples push out."""

@@ -72,7 +72,10 @@ def differing(one: Template, other: Template) -> tuple[int, ...]:
 def common_query(
     query: ContinuousQuery, numbers: tuple[int, ...]
 ) -> tuple[ContinuousQuery, frozenset[Variable]]:
-    """The query with these constants as variables, its instances kept apart; and the variables."""
+    """The query with these constants as variables, its instances kept apart; and the variables.
+
+    `INSTANCE` is among them.
+    """
     bgp = _only_bgp(query.query.pattern)
     assert bgp is not None
     count = 0
@@ -88,7 +91,7 @@ def common_query(
         patterns.append(QuadPattern(*places))
     pattern_ = _apart(_with_bgp(query.query.pattern, BGP(tuple(patterns))))
     common: Query = replace(query.query, pattern=pattern_)
-    return replace(query, query=common), frozenset(map(lifted_variable, numbers))
+    return replace(query, query=common), frozenset((INSTANCE, *map(lifted_variable, numbers)))
 
 
 def lifted_variable(number: int) -> Variable:

@@ -9,6 +9,7 @@ There is one thread and no clock: time is what the elements say, and what `advan
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from datetime import datetime
 
 from annotations.terms import Term
@@ -30,6 +31,7 @@ from tpf_server.cqels.registered_query import RegisteredQuery
 from tpf_server.cqels.reorder_buffer import ReorderBuffer
 from tpf_server.cqels.streams import Stream
 from tpf_server.cqels.timestamps import milliseconds
+from tpf_server.cqels.watermark import Watermark
 from tpf_server.cqels.window_registry import WindowRegistry
 from tpf_server.cqels.windows.matchers import EncodedTriple
 
@@ -75,9 +77,15 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self.streams: dict[Term, Stream] = {}
         self._create_streams = create_streams
         self._waiting: ReorderBuffer[tuple[Stream, list[EncodedTriple]]] = ReorderBuffer(lateness)
-        self._windows = WindowRegistry(self.stream)
+        watermark = Watermark()
+        self._windows = WindowRegistry(self.stream, watermark)
         self._plans = PlanRegistry(
-            self._windows, self.static, self.dictionary, self._environment, share=share
+            self._windows,
+            self.static,
+            self.dictionary,
+            self._environment,
+            watermark=watermark,
+            share=share,
         )
         self._feeds = Feeds()
         # What waits to be emitted, and what of it becomes elements afterwards.
@@ -163,9 +171,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                 return False
             self.time = at
             self.dictionary.now = at
-            for log, width, window in self._windows.timed:
-                if log and log[0][0] < at - width:
-                    window.expire(at)
+            self._windows.expire(at)
         self.arrivals += 1
         if stream.counting:
             stream.expire_counted(triples)
@@ -214,8 +220,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def end_arrival(self) -> None:
         """What the arrival derived is sent and emitted."""
         plans = self._plans
-        for plan in plans.holding:
-            plan.flush()
+        if self._windows.touched:
+            self._flush_touched()
         plans.phase.inserting = False
         for delivery in plans.repeating:
             delivery.rouse()
@@ -231,17 +237,33 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._windows.expire(at)
 
     def _admit(self, at: int) -> None:
-        for plan in self._plans.early:
-            plan.flush()
+        if self._plans.early:
+            for plan in self._touched_plans():
+                if plan.flushes_early:
+                    plan.flush()
         self._plans.phase.inserting = True
         if self._windows.sliding:
             self._windows.admit(at)
 
     def _settle(self) -> None:
-        plans = self._plans
-        for plan in plans.holding:
+        self._flush_touched()
+        self._plans.phase.inserting = False
+
+    def _touched_plans(self) -> Sequence[Plan]:
+        """The plans that hold something back of windows in which rows came or went."""
+        touched = self._windows.touched
+        if len(touched) == 1:
+            return touched[0].holders
+        plans = {plan.number: plan for window in touched for plan in window.holders}
+        return [plans[number] for number in sorted(plans)]
+
+    def _flush_touched(self) -> None:
+        for plan in self._touched_plans():
             plan.flush()
-        plans.phase.inserting = False
+        touched = self._windows.touched
+        for window in touched:
+            window.calm = True
+        touched.clear()
 
     def _emit(self) -> None:
         """Give what there is to emit to its queries, then the streams what these feed them.

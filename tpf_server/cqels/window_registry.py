@@ -1,54 +1,94 @@
 """The windows of an engine: shared by queries, moved by time."""
 
+import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from tpf_server.cqels.parser import WindowClause
 from tpf_server.cqels.streams import Stream
+from tpf_server.cqels.watermark import Watermark
 from tpf_server.cqels.windows.matchers import PatternKey
+from tpf_server.cqels.windows.specification import All
 from tpf_server.cqels.windows.window_input import WindowInput
+
+_Key = tuple[object, ...]
 
 
 class WindowRegistry:
     """All window inputs.
 
+    There are two kinds. What is registered before any element came, or alone, takes a plain window,
+    whose rows all its queries see. What is registered later than others shares a window whose rows
+    are stamped, and sees those that came after it (see `Watermark`).
+
     Args:
         stream: gives the stream of a name.
+        watermark: counts registrations.
         numbers: of which each window takes one, so that there is an order of all.
 
     Attributes:
-        timed: the log, the width and the input of each window that time empties.
+        touched: windows in which rows came or went, and whose plans hold something back.
         sliding: windows whose elements wait for a boundary.
     """
 
     def __init__(
-        self, stream: Callable[[str], Stream], numbers: Iterator[int] | None = None
+        self,
+        stream: Callable[[str], Stream],
+        watermark: Watermark,
+        numbers: Iterator[int] | None = None,
     ) -> None:
-        self.timed: list[tuple[deque[tuple[Any, ...]], int, WindowInput]] = []
+        self.touched: list[WindowInput] = []
         self.sliding: list[WindowInput] = []
         self._stream = stream
+        self._watermark = watermark
         self._numbers = itertools.count() if numbers is None else numbers
-        self._shared: dict[object, list[WindowInput]] = {}
-        self._streams: dict[WindowInput, Stream] = {}
+        self._shared: dict[_Key, list[WindowInput]] = {}
+        self._streams: dict[WindowInput, tuple[Stream, _Key]] = {}
+        # The last instant at which each window that time empties has its oldest row.
+        self._due: list[tuple[int, int, WindowInput]] = []
 
     def window_input(
-        self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput]
+        self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput], *, opens: bool
     ) -> WindowInput:
-        """An input for these patterns, shared with other queries as long as nothing has come."""
-        share = self._shared.setdefault((clause.stream, clause.window, key), [])
-        for window in share:
-            if not window.used and window not in taken:
-                return window
-        window = WindowInput(clause.window, key, next(self._numbers))
-        share.append(window)
-        stream = self._streams[window] = self._stream(clause.stream)
+        """An input for these patterns that is none of `taken`, shared with other queries.
+
+        Args:
+            clause: the stream and the window.
+            key: the patterns.
+            taken: those that the query has already.
+            opens: whether other queries are to share its plan whenever they come, so that its rows
+                must be stamped. Otherwise they are only where the window is in use already.
+        """
+        share_key = (clause.stream, clause.window, key)
+        share = [each for each in self._shared.get(share_key, ()) if each not in taken]
+        stamped = opens
+        if not opens:
+            for window in share:
+                if window.watermark is None and not window.used:
+                    return window
+            # Of what is kept for ever only those keep rows who need them, so others cannot share.
+            stamped = not isinstance(clause.window, All) and any(
+                each.watermark is None for each in share
+            )
+        if stamped:
+            for window in share:
+                if window.watermark is not None:
+                    return window
+        return self._new(clause, key, share_key, self._watermark if stamped else None)
+
+    def _new(
+        self, clause: WindowClause, key: PatternKey, share_key: _Key, watermark: Watermark | None
+    ) -> WindowInput:
+        window = WindowInput(clause.window, key, next(self._numbers), self, watermark)
+        if watermark is not None and not window.keeps_log:
+            # Later queries may want its rows.
+            window.keep_rows()
+        self._shared.setdefault(share_key, []).append(window)
+        stream = self._stream(clause.stream)
+        self._streams[window] = stream, share_key
         stream.listen(window)
-        if window.keeps_log and not window.by_count:
-            self.timed.append((window.log, window.width, window))
-            if window.slides:
-                self.sliding.append(window)
+        if window.slides:
+            self.sliding.append(window)
         return window
 
     def drop_idle(self) -> None:
@@ -58,21 +98,36 @@ class WindowRegistry:
 
     def drop(self, window: WindowInput) -> None:
         """Nobody listens to this window any more."""
-        self._streams.pop(window).leave(window)
-        self.timed[:] = [each for each in self.timed if each[2] is not window]
-        if window in self.sliding:
-            self.sliding.remove(window)
-        for key, share in tuple(self._shared.items()):
-            if window in share:
-                share.remove(window)
-                if not share:
-                    del self._shared[key]
+        stream, key = self._streams.pop(window)
+        stream.leave(window)
+        if window.scheduled:
+            self._due = [each for each in self._due if each[2] is not window]
+            heapq.heapify(self._due)
+        for windows in (self.sliding, self.touched):
+            if window in windows:
+                windows.remove(window)
+        share = self._shared[key]
+        share.remove(window)
+        if not share:
+            del self._shared[key]
+
+    def schedule(self, window: WindowInput, at: int) -> None:
+        """The oldest row of a window has this timestamp now, and nobody knows when it goes."""
+        heapq.heappush(self._due, (window.last_instant(at), window.number, window))
 
     def expire(self, at: int) -> None:
-        """Let go what is too old at a stream time."""
-        for log, width, window in self.timed:
-            if log and log[0][0] < at - width:
-                window.expire(at)
+        """Let go what is too old at a stream time: of those windows only that have any."""
+        due = self._due
+        while due and due[0][0] < at:
+            window = due[0][2]
+            window.expire(at)
+            log = window.log
+            if log:
+                again = window.last_instant(log[0][0])
+                heapq.heapreplace(due, (max(again, at), window.number, window))
+            else:
+                window.scheduled = False
+                heapq.heappop(due)
 
     def admit(self, at: int) -> None:
         """Let in what has waited for its slide."""
@@ -87,3 +142,6 @@ class WindowRegistry:
                 yield None
             elif not window.by_count and window.oldest is not None:
                 yield window.oldest
+
+    def __len__(self) -> int:
+        return len(self._streams)

@@ -12,6 +12,7 @@ from annotations.terms import QuadPattern, Term, Variable
 from tpf_server.cqels.delivery import Emission
 from tpf_server.cqels.engine import Engine
 from tpf_server.cqels.row_index import RowBag
+from tpf_server.cqels.semantics import CQELS, PAPER, Semantics
 from tpf_server.cqels.static_bgp import evaluate
 from tpf_server.cqels.static_data import Dataset, MemoryGraph, StaticData
 
@@ -26,7 +27,8 @@ STREAMED = _PREFIX + "SELECT ?room { STREAM <urn:s> [NOW] { <urn:pNAME> :at ?roo
 """Its constant is in the stream."""
 
 
-def _engine(query: str, instances: int) -> Engine:
+def _engine(query: str, instances: int, *, between: bool = False) -> Engine:
+    """An engine with queries; `between` them an element comes after each registration."""
     engine = Engine()
     graph = engine.static.memory()
     for number in range(instances):
@@ -35,8 +37,14 @@ def _engine(query: str, instances: int) -> Engine:
         graph.add((paper, Term("<urn:by>"), who) for who in (author, *mates))
         graph.add([(author, Term("<urn:name>"), Term(f'"{number}"'))])
     for number in range(instances):
-        engine.register(query.replace("NAME", str(number)), lambda _: None)
+        engine.register(query.replace("NAME", str(number)), _ignore)
+        if between:
+            engine.push("<urn:s>", ("<urn:nobody>", "<urn:at>", "<urn:nowhere>"), 1)
     return engine
+
+
+def _ignore(_emission: Emission) -> None:
+    pass
 
 
 def _detections(count: int) -> list[tuple[int, tuple[str, str, str]]]:
@@ -49,6 +57,10 @@ def _detections(count: int) -> list[tuple[int, tuple[str, str, str]]]:
 
 def _calls(engine: Engine, events: list[tuple[int, tuple[str, str, str]]]) -> int:
     """How many functions the arrivals call, those of Python itself included."""
+    return _calls_on(engine, "<urn:s>", events)
+
+
+def _calls_on(engine: Engine, stream: str, events: list[tuple[int, tuple[str, str, str]]]) -> int:
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: Any) -> None:
@@ -61,19 +73,30 @@ def _calls(engine: Engine, events: list[tuple[int, tuple[str, str, str]]]) -> in
     sys.setprofile(count)
     try:
         for at, triple in events:
-            engine.push("<urn:s>", triple, at)
+            engine.push(stream, triple, at)
     finally:
         sys.setprofile(before)
         gc.enable()
     return calls
 
 
-@pytest.mark.parametrize("query", [STATIC, STREAMED])
-def test_cost_follows_the_instances_that_match(query: str) -> None:
-    """The same five of 20 and of 300 queries have something to say; the others cost nothing."""
+TWO_WINDOWS = (
+    _PREFIX + "SELECT ?mate { STREAM <urn:s> [NOW] { <urn:pNAME> :at ?room }"
+    " STREAM <urn:s> [RANGE 5s] { ?mate :at ?room } }"
+)
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("query", [STATIC, STREAMED, TWO_WINDOWS])
+def test_cost_follows_the_instances_that_match(query: str, between: bool) -> None:
+    """The same five of 20 and of 300 queries have something to say; the others cost nothing.
+
+    It does not matter when they were registered.
+    """
     found = []
     for instances in (20, 300):
-        engine = _engine(query, instances)
+        engine = _engine(query, instances, between=between)
+        assert len({each.plan for each in engine.queries.values()}) <= 3
         events = _detections(1300)
         # Routes settle first: how often they are looked at follows the arrivals, not the queries.
         _calls(engine, events[:1100])
@@ -238,3 +261,39 @@ def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
     assert len(rows) == 2 * papers
     # The papers, the authors of each, and what was read until it turned out to be too much.
     assert graph.read < 1 + papers + 2 * papers + 5 * papers
+
+
+def _unlike(number: int, kind: str) -> str:
+    stream = f"STREAM <urn:s{number // 10}> [RANGE 5s] {{ ?who :at ?room }}"
+    name = f"?n{number}"
+    return (
+        _PREFIX
+        + {
+            "plain": f"SELECT ?who ?room ({number} AS {name}) {{ {stream} }}",
+            "groups": f"SELECT ?who (COUNT(*) AS {name}) {{ {stream} }} GROUP BY ?who",
+            "first": f"SELECT ?who ({number} AS {name}) {{ {stream} }} ORDER BY DESC(?who) LIMIT 2",
+            "not there": f"SELECT ?who ({number} AS {name}) {{ {stream}"
+            f" FILTER NOT EXISTS {{ STREAM <urn:s{number // 10}> [NOW] {{ ?who :in ?x }} }} }}",
+        }[kind]
+    )
+
+
+@pytest.mark.parametrize("policy", [PAPER, CQELS])
+@pytest.mark.parametrize("kind", ["plain", "groups", "first", "not there"])
+def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantics) -> None:
+    """Ten queries read it; there are none, or 390, that read others."""
+    found = []
+    for count in (10, 400):
+        engine = Engine(semantics=policy)
+        for number in range(count):
+            engine.register(_unlike(number, kind), _ignore)
+        # The other windows are not empty.
+        for stream in range(count // 10):
+            engine.push(f"<urn:s{stream}>", ("<urn:p0>", "<urn:at>", "<urn:r>"), 1000)
+        events = _detections(1100)
+        while engine._until_housekeeping < 60:
+            engine.push("<urn:s0>", events[0][1], 1000)
+        for at, triple in events[:30]:
+            engine.push("<urn:s0>", triple, at)
+        found.append(_calls_on(engine, "<urn:s0>", events[30:50]))
+    assert found[0] == found[1]

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 from annotations.terms import Variable, is_variable
 from tpf_client.dataflow.changes import Solution, TermDictionary, TermId
+from tpf_server.cqels.watermark import Watermark
 
 EncodedTriple = tuple[TermId, TermId, TermId]
 Place = int  # a column of the row (0 and up), or the complement of a position in the constants
@@ -121,7 +123,11 @@ class StarMatcher:
         found = [predicates.index(own) for own in self.predicates]
         return tuple([-1 if at < 0 else found[at] for at in self._sources])
 
-    def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[TermId]]:
+    def parts(self, row: Solution) -> list[list[Any]]:
+        """The objects that a row has for each pattern, as `values` gives them."""
+        return [[row[value] if variable else value] for variable, value in self.objects]
+
+    def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[Any]]:
         """The objects that these triples of `subject` have for each pattern."""
         variable, wanted = self.subject
         if not variable and wanted != subject:
@@ -134,6 +140,32 @@ class StarMatcher:
             ]
             for own, (free, constant) in zip(self.predicates, self.objects, strict=True)
         ]
+
+
+class StampedStarMatcher(StarMatcher):
+    """A star whose rows, and the objects that they are made from, are stamped (see `Watermark`).
+
+    A row of several elements has the stamp of the first of them.
+    """
+
+    def __init__(self, key: PatternKey, watermark: Watermark) -> None:
+        super().__init__(key)
+        self.width += 1
+        self._watermark = watermark
+
+    def row(self, subject: TermId, values: Sequence[Any]) -> Solution | None:
+        """See `StarMatcher`; values are pairs of an object and its stamp."""
+        row = super().row(subject, [value for value, _ in values])
+        return None if row is None else (*row, min([stamp for _, stamp in values]))
+
+    def parts(self, row: Solution) -> list[list[Any]]:
+        """See `StarMatcher`."""
+        return [[(value, row[-1])] for (value,) in super().parts(row)]
+
+    def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[Any]]:
+        """See `StarMatcher`."""
+        stamp = self._watermark.last
+        return [[(value, stamp) for value in own] for own in super().values(subject, triples)]
 
 
 def is_star(key: PatternKey) -> bool:

@@ -9,11 +9,12 @@ elements count twice).
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_server.cqels.windows.matchers import StarMatcher
 
-Parts = list[list[TermId]]
+Parts = list[list[Any]]
 Brought = Parts | Solution
 Emit = Callable[[Solution, int], None]
 
@@ -24,7 +25,7 @@ class _Mixed:
     __slots__ = ("objects",)
 
     def __init__(self, patterns: int) -> None:
-        self.objects: list[dict[TermId, int]] = [{} for _ in range(patterns)]
+        self.objects: list[dict[Any, int]] = [{} for _ in range(patterns)]
 
 
 class StarContent:
@@ -87,11 +88,7 @@ class StarContent:
 
     def _parts(self, brought: Brought) -> Parts:
         """Objects pattern by pattern."""
-        if isinstance(brought, list):
-            return brought
-        return [
-            [brought[value] if variable else value] for variable, value in self._matcher.objects
-        ]
+        return brought if isinstance(brought, list) else self._matcher.parts(brought)
 
     def _single(self, subject: TermId, parts: Parts) -> Solution | None:
         if any(len(values) != 1 for values in parts):
@@ -111,7 +108,7 @@ class StarContent:
                     self._emit(row, sign * count)
 
     def _rows(
-        self, subject: TermId, content: _Mixed, pattern: int, value: TermId
+        self, subject: TermId, content: _Mixed, pattern: int, value: Any
     ) -> Iterator[tuple[Solution, int]]:
         """The rows in which `value` is the object of `pattern`."""
         choices = [

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_server.cqels.row_index import RowBag, compiled
+from tpf_server.cqels.watermark import Watermark
 from tpf_server.cqels.windows.matchers import (
     EncodedTriple,
     PatternKey,
+    StampedStarMatcher,
     StarMatcher,
     TripleMatcher,
 )
@@ -30,6 +32,19 @@ class Consumer(Protocol):
     """Takes a row that came or went (looked up at every use)."""
 
 
+class Attention(Protocol):
+    """Who looks after windows in which something happens."""
+
+    touched: list["WindowInput"]
+    """Windows in which rows came or went, and whose plans hold something back."""
+
+    def schedule(self, window: "WindowInput", at: int) -> None:
+        """The oldest row of a window has this timestamp now."""
+
+
+_SCHEDULING = ("if not window.scheduled:", "    schedule(at)")
+
+
 class WindowInput:
     """Rows of a triple pattern or a star in a window.
 
@@ -39,10 +54,16 @@ class WindowInput:
         number: the place in the order in which all inputs of an engine take an element. An input
             stores a row before its consumers hear of it, so that of several new rows that join
             exactly one, the last, finds all others.
+        attention: is told when rows come or go again.
+        watermark: where it is given, rows have one more column: their stamp.
 
     Attributes:
-        used: whether any element came since it was made.
+        watermark: see above.
+        used: the stamp of the last row that came, or 1; 0 where none ever did.
         consumers: who hears of rows.
+        holders: plans that hold something back, to be flushed after rows came or went.
+        calm: whether no row came or went since these were flushed.
+        scheduled: whether it is known when the oldest row goes.
         recent: some rows that came lately, to measure with.
         arrive_row: takes the row of a single triple: its timestamp (or number, see `arrive`) and
             its row.
@@ -55,11 +76,23 @@ class WindowInput:
     expire: Callable[[int], None]
     arrive_star: Callable[[int, TermId, Solution], None]
 
-    def __init__(self, window: Window, key: PatternKey, number: int) -> None:
+    def __init__(
+        self,
+        window: Window,
+        key: PatternKey,
+        number: int,
+        attention: Attention,
+        watermark: Watermark | None = None,
+    ) -> None:
         self.window = window
         self.key = key
         self.number = number
-        self.used = False
+        self.watermark = watermark
+        self.used = 0
+        self.holders: list[Any] = []
+        self.calm = True
+        self.scheduled = False
+        self._attention = attention
         self.consumers: list[Consumer] = []
         self._leavers: list[Consumer] = []
         self.recent: deque[Solution] = deque(maxlen=32)
@@ -76,9 +109,11 @@ class WindowInput:
         if len(key.patterns) == 1:
             self.matcher: TripleMatcher | StarMatcher = TripleMatcher(key)
             self._star: StarContent | None = None
+            self._row_width = self.matcher.width + (watermark is not None)
             self._prepare()
         else:
-            self.matcher = StarMatcher(key)
+            self.matcher = StampedStarMatcher(key, watermark) if watermark else StarMatcher(key)
+            self._row_width = self.matcher.width
             self._star = StarContent(self.matcher, self._changed)
             self.arrive_star = self._star_sink(self._star)
             self.expire = self._expire_star
@@ -89,11 +124,29 @@ class WindowInput:
         if consumer.takes_expired:
             self._leavers.append(consumer)
 
+    def hold(self, plan: Any) -> None:
+        """Have a plan flushed after rows came or went."""
+        self.holders.append(plan)
+        self._prepare()
+
+    def release(self, plan: Any) -> None:
+        """That plan is gone."""
+        if plan in self.holders:
+            self.holders.remove(plan)
+
+    def came_since(self, number: int) -> bool:
+        """Whether a row came that a query with this number sees."""
+        return bool(self.used) if self.watermark is None else self.used >= number
+
     def disconnect(self, consumer: Consumer) -> None:
         """A join wants to hear no more."""
         self.consumers.remove(consumer)
         if consumer in self._leavers:
             self._leavers.remove(consumer)
+
+    def keep_rows(self) -> None:
+        """Keep all rows from now on, also where there is no log and nobody asks for them yet."""
+        assert self.bag is not None
 
     @property
     def bag(self) -> RowBag:
@@ -103,10 +156,10 @@ class WindowInput:
         """
         if self._bag is None:
             if self.keeps_log:
-                self._bag = RowBag(self.matcher.width, self._present, prepare=self._prepare)
+                self._bag = RowBag(self._row_width, self._present, prepare=self._prepare)
             else:
                 assert not self.used, "an input that is in use gets no new kind of consumer"
-                self._bag = RowBag(self.matcher.width, prepare=self._prepare)
+                self._bag = RowBag(self._row_width, prepare=self._prepare)
             self._prepare()
         return self._bag
 
@@ -126,6 +179,11 @@ class WindowInput:
         return len(self._log) + len(self._waiting) + (0 if self.keeps_log else self._rows)
 
     @property
+    def multiplies(self) -> bool:
+        """Whether one triple may add many entries."""
+        return self._star is not None and not self.keeps_log
+
+    @property
     def oldest(self) -> int | None:
         """The number (or time) of the oldest entry; ``None`` where there is none."""
         if self._log:
@@ -142,7 +200,8 @@ class WindowInput:
                 first triple (the others follow).
             triples: for a star all triples of one subject, otherwise those that match.
         """
-        self.used = True
+        watermark = self.watermark
+        self.used = 1 if watermark is None else watermark.last
         matcher = self.matcher
         if isinstance(matcher, StarMatcher):
             subject = triples[0][0]
@@ -153,7 +212,7 @@ class WindowInput:
         for triple in triples:
             row = matcher.row(triple)
             if row is not None:
-                self._enter(at, row)
+                self._enter(at, row if watermark is None else (*row, watermark.last))
 
     def _prepare(self) -> None:
         """Make the code by which rows of single triples come and go, with the indexes of now."""
@@ -161,6 +220,9 @@ class WindowInput:
             return
         names: dict[str, Any] = {
             "window": self,
+            "watermark": self.watermark,
+            "rouse": self._rouse,
+            "schedule": self._schedule,
             "enter": self._enter,
             "log": self._log,
             "remember": self.recent.append,
@@ -168,10 +230,13 @@ class WindowInput:
             "leavers": self._leavers,
         }
         indexing = [] if self._bag is None else self._bag.maintenance(names)
+        rousing = ["if window.calm:", "    rouse()"] if self.holders else []
         if self._slide is not None:
             come = ["enter(at, row)"]
         else:
             come = [
+                *([] if self.by_count or not self.keeps_log else _SCHEDULING),
+                *rousing,
                 "log.append((at, row))" if self.keeps_log else "window._rows += 1",
                 "count = 1",
                 *indexing,
@@ -180,12 +245,16 @@ class WindowInput:
                 "    consumer.route(row, 1)",
             ]
         go = [
+            *rousing,
             "row = log.popleft()[1]",
             *indexing,
             "for consumer in leavers:",
             "    consumer.route(row, -1)",
         ]
-        lines = ["def arrive_row(at, row):", "    window.used = True"]
+        lines = ["def arrive_row(at, row):", "    window.used = 1"]
+        if self.watermark is not None:
+            lines = ["def arrive_row(at, row):", "    window.used = stamp = watermark.last"]
+            lines.append("    row = (*row, stamp)")
         lines += [f"    {line}" for line in come]
         self.arrive_row = compiled("\n".join(lines), "arrive_row", names)
         first = f"now - {self._width}"
@@ -200,19 +269,27 @@ class WindowInput:
     def _star_sink(self, star: StarContent) -> Callable[[int, TermId, Solution], None]:
         enter, remember, log = self._enter, self.recent.append, self._log.append
         live, consumers, keeps_log = star.live, self.consumers, self.keeps_log
-        slides = self._slide is not None
+        slides, watermark = self._slide is not None, self.watermark
 
         def arrive_star(at: int, subject: TermId, row: Solution) -> None:
-            self.used = True
+            if watermark is None:
+                self.used = 1
+            else:
+                self.used = stamp = watermark.last
+                row = (*row, stamp)
             if slides or subject in live:
                 enter(at, (subject, row))
                 return
             # What most elements come to, without the steps in between.
             live[subject] = row
             if keeps_log:
+                if not self.scheduled:
+                    self._schedule(at)
                 log((at, subject, row))
             else:
                 self._rows += 1
+            if self.calm and self.holders:
+                self._rouse()
             bag = self._bag
             if bag is not None and not bag.idle:
                 bag.change(row, 1)
@@ -229,6 +306,8 @@ class WindowInput:
         self._insert(at, item)
 
     def _insert(self, at: int, item: Any) -> None:
+        if self.keeps_log and not self.scheduled and not self.by_count:
+            self._schedule(at)
         if self._star is None:
             if self.keeps_log:
                 self._log.append((at, item))
@@ -238,7 +317,17 @@ class WindowInput:
                 self._log.append((at, *item))
             self._star.insert(*item)
 
+    def _rouse(self) -> None:
+        self.calm = False
+        self._attention.touched.append(self)
+
+    def _schedule(self, at: int) -> None:
+        self.scheduled = True
+        self._attention.schedule(self, at)
+
     def _changed(self, row: Solution, count: int) -> None:
+        if self.calm and self.holders:
+            self._rouse()
         if self._bag is not None:
             self._bag.change(row, count)
         if count > 0:
@@ -267,15 +356,18 @@ class WindowInput:
                 star.expire(subject, brought)
                 continue
             del live[subject]
+            if self.calm and self.holders:
+                self._rouse()
             if bag is not None:
                 bag.change(row, -1)
             for consumer in leavers:
                 consumer.route(row, -1)
 
-    @property
-    def width(self) -> int:
-        """How many milliseconds a row stays (before the slide is taken into account)."""
-        return self._width
+    def last_instant(self, at: int) -> int:
+        """The last instant at which the window has an element with this timestamp."""
+        if self._slide is None:
+            return at + self._width
+        return ((at + self._width) // self._slide + 1) * self._slide - 1
 
     @property
     def log(self) -> deque[tuple[Any, ...]]:
