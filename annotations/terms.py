@@ -8,7 +8,8 @@ Source: RDF 1.2 N-Triples, section 2 (grammar) and section 3 (canonical form).
 """
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, NewType, TypeAlias
 
 from annotations.errors import TermError
@@ -85,7 +86,12 @@ _UNESCAPES = {
 _NOT_IN_IRI = re.compile('[\\x00-\\x20<>"{}|^`\\\\]')
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*(--(ltr|rtl))?")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_BLANK = re.compile(r"_:[\w·:-](?:[\w·:.-]*[\w·:-])?", re.UNICODE)
+_STARTS_NAME = (
+    "0-9A-Z_a-z:\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d"
+    "\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_IN_NAME = rf"\-{_STARTS_NAME}\u00b7\u0300-\u036f\u203f\u2040"
+_BLANK = re.compile(f"_:[{_STARTS_NAME}](?:[{_IN_NAME}.]*[{_IN_NAME}])?")
 _VARIABLE = re.compile(r"\?\w+", re.UNICODE)
 
 XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
@@ -98,7 +104,12 @@ def _escape_one(match: re.Match[str]) -> str:
 
 def _unescape_one(match: re.Match[str]) -> str:
     short, four, eight = match.groups()
-    return _UNESCAPES[short] if short else chr(int(four or eight, 16))
+    if short:
+        return _UNESCAPES[short]
+    code = int(four or eight, 16)
+    if code > sys.maxunicode or 0xD800 <= code <= 0xDFFF:
+        raise TermError(f"no character: {match[0]}")
+    return chr(code)
 
 
 def iri(value: str) -> Term:
@@ -215,7 +226,7 @@ def literal_parts(term: str) -> LiteralParts:
     """The lexical form (unescaped), language tag and datatype IRI of a literal.
 
     Raises:
-        TermError: the term is not a literal.
+        TermError: the term is not a literal, or escapes what is no character.
     """
     if not is_literal(term):
         raise TermError(f"not a literal: {term}")
@@ -239,11 +250,11 @@ MAX_NESTING: Final = 100
 """How deep triple terms may be nested."""
 
 _TOKEN = re.compile(
-    r"""\s*(?:
+    r"""[ \t\r\n]*+(?:
         (?P<open><<\() | (?P<close>\)>>)
-      | (?P<iri><[^<>\s]*>)
-      | (?P<literal>"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?)
-      | (?P<blank>_:[^\s<>"]+)
+      | (?P<iri><[^<>\x00-\x20]*+>)
+      | (?P<literal>"(?:[^"\\]++|\\.)*+"(?:@[A-Za-z0-9-]+|\^\^<[^<>\x00-\x20]*+>)?)
+      | (?P<blank>_:[^\x00-\x20<>"]++)
     )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -255,12 +266,25 @@ def triple_of_term(term: str) -> Triple:
     Raises:
         TermError: the term is not a triple term, or nested deeper than `MAX_NESTING`.
     """
-    tokens = _tokens(term)
+    return _triple_of(term, Term)
+
+
+def read_triple_term(text: str) -> Term:
+    """The triple term that a text in N-Triples form stands for, in canonical form.
+
+    Raises:
+        TermError: it is malformed, also in a part, or nested deeper than `MAX_NESTING`.
+    """
+    return triple_term(_triple_of(text, _read_term))
+
+
+def _triple_of(text: str, make: Callable[[str], Term]) -> Triple:
+    tokens = _tokens(text)
     if next(tokens, "") == "<<(":
-        triple = _read_triple(tokens, term, 1)
+        triple = _read_triple(tokens, text, 1, make)
         if next(tokens, None) is None:
             return triple
-    raise TermError(f"not a triple term: {term}")
+    raise TermError(f"not a triple term: {text}")
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -269,21 +293,34 @@ def _tokens(text: str) -> Iterator[str]:
         match = _TOKEN.match(text, position)
         if match is None:
             raise TermError(f"not a triple term: {text}")
-        yield match.group().strip()
+        yield match[match.lastgroup or 0]
         position = match.end()
 
 
-def _read_triple(tokens: Iterator[str], whole: str, depth: int) -> Triple:
+def _read_triple(
+    tokens: Iterator[str], whole: str, depth: int, make: Callable[[str], Term]
+) -> Triple:
     if depth > MAX_NESTING:
         raise TermError(f"triple terms are nested more than {MAX_NESTING} deep")
     terms: list[Term] = []
     for token in tokens:
         if token == ")>>":
-            if len(terms) == 3:
+            if len(terms) == 3 and is_iri(terms[1]) and terms[0].startswith(("_:", "<")):
                 return Triple(*terms)
             break
         if token == "<<(":
-            terms.append(triple_term(_read_triple(tokens, whole, depth + 1)))
+            if len(terms) != 2:
+                break
+            terms.append(triple_term(_read_triple(tokens, whole, depth + 1, make)))
         else:
-            terms.append(Term(token))
+            terms.append(make(token))
     raise TermError(f"not a triple term: {whole}")
+
+
+def _read_term(token: str) -> Term:
+    if is_blank_node(token):
+        return blank_node(token[2:])
+    if is_iri(token):
+        return iri(token[1:-1])
+    lexical, language, datatype = literal_parts(token)
+    return literal(lexical, language, None if language else datatype)

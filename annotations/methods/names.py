@@ -30,8 +30,7 @@ from annotations.terms import (
     is_triple_term,
     literal,
     literal_parts,
-    triple_of_term,
-    triple_term,
+    read_triple_term,
 )
 
 Kind: TypeAlias = Literal["property", "graph", "statement", "reifier", "interval"]
@@ -130,7 +129,7 @@ def term_of_parameter(text: str) -> Term:
         TermError: the text stands for no term.
     """
     if is_triple_term(text):
-        return triple_term(triple_of_term(text))
+        return read_triple_term(text)
     if text.startswith("_:"):
         return blank_node(text[2:])
     if text.startswith("<") and text.endswith(">"):

@@ -34,7 +34,8 @@ from tpf_server.fragments.skolem import Skolemizer
 _HEAD = re.compile(r"\s*\(([\s\w?]*)\)\s*\{")
 _NAME = re.compile(r"\?\w+")
 _WORD = re.compile(
-    r'\s*(?:([()}])|(UNDEF)|(<[^<>\s]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?))\s*',
+    r"\s*+(?:([()}])|(UNDEF)|(<[^<>\x00-\x20]*+>|"
+    r'"(?:[^"\\]++|\\.)*+"(?:@[A-Za-z0-9-]++|\^\^<[^<>\x00-\x20]*+>)?))\s*+',
     re.DOTALL,
 )
 _SHOWN = 80

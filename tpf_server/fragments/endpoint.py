@@ -8,6 +8,7 @@ from annotations.labels import FactKey
 from annotations.methods.base import Naming
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Term
+from tpf_server.fragments.authority import Authority
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.fragments.pattern import PatternReader
 from tpf_server.fragments.skolem import Skolemizer
@@ -58,6 +59,7 @@ class Endpoint:
             **(dataset.static.prefixes if dataset.static is not None else {}),
             **settings.prefixes,
         }
+        self.authority = Authority(base + own.name)
         self.skolemizer = Skolemizer(f"{base}.well-known/genid/{own.name}/")
         self.reader = PatternReader(self.prefixes, self.skolemizer)
         self.page_size = own.page_size or settings.page_size

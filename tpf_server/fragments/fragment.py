@@ -1,6 +1,7 @@
 """A page of a fragment: the value that is computed once and rendered by any writer."""
 
 from datetime import datetime
+from itertools import compress
 from typing import NamedTuple
 
 from annotations.instants import to_micros
@@ -88,6 +89,7 @@ def evaluate(query: Query) -> Fragment:
     static, dynamic = endpoint.dataset.static, matches.dynamic
     if dynamic or (static is not None and static.has_blank_nodes):
         rows = Rows(endpoint.skolemizer.quads(rows.quads), rows.labels)
+    rows = _without_metadata(rows, endpoint)
     return Fragment(
         query,
         rows,
@@ -97,6 +99,15 @@ def evaluate(query: Query) -> Fragment:
         matches.earliest_end() if dynamic else None,
         _links(request, matches, query.snapshot),
     )
+
+
+def _without_metadata(rows: Rows, endpoint: Endpoint) -> Rows:
+    """The rows without those that would be taken for the metadata of a page."""
+    authority = endpoint.authority
+    if not authority.may_make_metadata(rows.quads):
+        return rows
+    kept = [not authority.makes_metadata(quad) for quad in rows.quads]
+    return Rows(list(compress(rows.quads, kept)), list(compress(rows.labels, kept)))
 
 
 def _links(

@@ -41,7 +41,7 @@ _OFTEN = 512
 """Terms that are remembered: predicates and the like come again and again."""
 _SHORT = 256
 """Most characters of these."""
-_COMPACT_TRIPLE = re.compile(r"<<(?!\()(\S+) (\S+) (.+)>>", re.DOTALL)
+_COMPACT_TRIPLE = re.compile(r"<<(?!\()([^ ]+) ([^ ]+) (.+)>>", re.DOTALL)
 _PREFIXED = re.compile(r"([A-Za-z][\w-]*)?:(?!//)(.*)", re.DOTALL)
 
 

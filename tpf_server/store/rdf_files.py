@@ -12,7 +12,6 @@ same files always give the same store.
 import bz2
 import gzip
 import itertools
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -48,7 +47,6 @@ _QUOTED_CHARACTERS: Final = 200
 NOWHERE: Final = "http://relative.invalid/"
 """The base to parse JSON-LD with that has none: without a base, its parser leaves out in silence
 what has a relative IRI; with this one, `relative_iri` finds it."""
-_RELATIVE: Final = re.compile(rf'(?:^|"\^\^)<{re.escape(NOWHERE)}([^>]*)>$')
 
 
 def rdf_format(path: Path) -> ox.RdfFormat | None:
@@ -233,9 +231,11 @@ def quad_texts(quads: Iterable[ox.Quad], scope: BlankNodeScope) -> Iterator[Quad
 def relative_iri(texts: Iterable[str]) -> str | None:
     """The first relative IRI among terms that were parsed with the base `NOWHERE`."""
     for text in texts:
-        found = _RELATIVE.search(text)
-        if found is not None:
-            return found[1]
+        if text.endswith(">"):
+            # Of a literal, its datatype.
+            iri = text[text.rfind('"^^<') + 3 :] if text[0] == '"' else text
+            if iri.startswith(f"<{NOWHERE}"):
+                return iri[len(NOWHERE) + 1 : -1]
     return None
 
 

@@ -8,10 +8,11 @@ identifier: published again, it is acknowledged again and does nothing.
 
 import hmac
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from flask import Request, Response
 
-from annotations.errors import AnnotationError, InstantError, LabelError
+from annotations.errors import AnnotationError, InstantError, LabelError, TermError
 from annotations.instants import parse_instant
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS, method_named
@@ -19,8 +20,9 @@ from annotations.methods.base import Method
 from annotations.methods.names import read_fragment_iri
 from annotations.methods.shaped import reads_as_annotation
 from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
-from annotations.terms import Quad, is_iri
+from annotations.terms import DEFAULT_GRAPH, Quad, is_iri
 from tpf_server.errors import (
+    BodyError,
     ForbiddenError,
     PublishError,
     RequestError,
@@ -55,10 +57,18 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     parameters = _parameters(request)
     body = site.bodies.read(request)
     # A server where nobody publishes does not load a parser.
-    from tpf_server.web.rdf_body import parse_body
+    from tpf_server.web.rdf_body import check_terms, parse_body
 
-    quads = [endpoint.skolemizer.restore_quad(quad) for quad in parse_body(body, request.mimetype)]
+    try:
+        restore = endpoint.skolemizer.restore_quad
+        quads = [restore(quad) for quad in parse_body(body, request.mimetype)]
+    except TermError as error:
+        raise BodyError(str(error)) from None
     facts = _facts(quads, parameters, endpoint)
+    _check(facts, endpoint)
+    # An annotation may spell terms in another way, which no parser has seen.
+    decoded = set(chain.from_iterable(fact.quad for fact in facts))
+    check_terms(decoded.difference(chain(*quads), (DEFAULT_GRAPH,)))
     receipt = dataset.live.publish(facts, site.clock.now(), parameters.get("batch"))
     return json_answer(
         {
@@ -113,6 +123,17 @@ def _parameters(request: Request) -> Mapping[str, str]:
     if batch is not None and not 1 <= len(batch) <= _MAX_BATCH_ID:
         raise RequestError(f"batch has 1 to {_MAX_BATCH_ID} characters")
     return request.args
+
+
+def _check(facts: Sequence[Fact], endpoint: Endpoint) -> None:
+    """See to it that no fact speaks for the server."""
+    authority = endpoint.authority
+    for fact in facts:
+        quad = fact.quad
+        if authority.makes_metadata(quad) or authority.controls(quad):
+            raise PublishError(
+                "only the server says this of its own pages: " + " ".join(filter(None, quad))
+            )
 
 
 def _facts(

@@ -1,5 +1,8 @@
 """RDF in the body of a request."""
 
+from collections.abc import Iterable, Iterator
+from typing import Final
+
 import pyoxigraph
 
 from annotations.errors import NestingError
@@ -7,6 +10,12 @@ from annotations.nesting import check_nesting
 from annotations.terms import Quad, Term, Triple, triple_term
 from tpf_server.errors import BodyError, MediaTypeError
 from tpf_server.store.rdf_files import NOWHERE, relative_iri
+from tpf_server.web.growth import check_growth
+
+_MOST_CHARACTERS: Final = 64 * 2**20
+_MOST_GROWTH: Final = 8
+"""How much the terms of a body may come to, written out: so many characters, and so many times its
+bytes. A long prefix, base or vocabulary that every term repeats would take all memory."""
 
 
 def parse_body(body: bytes, media_type: str) -> list[Quad]:
@@ -14,7 +23,8 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
 
     Raises:
         MediaTypeError: an unknown format.
-        BodyError: the body is malformed; the message names the line.
+        BodyError: the body is malformed (the message names the line), nested too deep, or much
+            larger when its prefixes are written out.
     """
     rdf_format = pyoxigraph.RdfFormat.from_media_type(media_type) if media_type else None
     if rdf_format is None:
@@ -27,17 +37,7 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
     # Blank nodes of two bodies are different nodes.
     parsed = pyoxigraph.parse(body, format=rdf_format, base_iri=base, rename_blank_nodes=True)
     try:
-        quads = [
-            Quad(
-                Term(str(quad.subject)),
-                Term(str(quad.predicate)),
-                _object(quad.object),
-                Term("")
-                if isinstance(quad.graph_name, pyoxigraph.DefaultGraph)
-                else Term(str(quad.graph_name)),
-            )
-            for quad in parsed
-        ]
+        quads = list(_bounded(map(_quad, parsed), _MOST_CHARACTERS + _MOST_GROWTH * len(body)))
     except SyntaxError as error:
         line = f"line {error.lineno}: " if error.lineno else ""
         raise BodyError(f"{line}{error.msg}") from None
@@ -58,6 +58,43 @@ def check_body(body: bytes, media_type: str) -> None:
         check_nesting((body,), media_type)
     except NestingError as error:
         raise BodyError(str(error)) from None
+    check_growth(body, media_type)
+
+
+def check_terms(terms: Iterable[Term]) -> None:
+    """See to it that terms which no parser has made are what a parser would make of them.
+
+    Raises:
+        BodyError: one of them is malformed, or not in canonical form.
+    """
+    for term in terms:
+        line = f"<urn:x> <urn:x> {term} .".encode()
+        try:
+            (triple,) = pyoxigraph.parse(line, format=pyoxigraph.RdfFormat.N_TRIPLES)
+        except (SyntaxError, ValueError):
+            triple = None
+        if triple is None or _object(triple.object) != term:
+            raise BodyError(f"not a term: {term}")
+
+
+def _bounded(quads: Iterable[Quad], most: int) -> Iterator[Quad]:
+    characters = 0
+    for quad in quads:
+        subject, predicate, value, graph = quad
+        characters += len(subject) + len(predicate) + len(value) + len(graph)
+        if characters > most:
+            raise BodyError(f"with its prefixes written out, the body has more than {most} bytes")
+        yield quad
+
+
+def _quad(quad: pyoxigraph.Quad) -> Quad:
+    graph = quad.graph_name
+    return Quad(
+        Term(str(quad.subject)),
+        Term(str(quad.predicate)),
+        _object(quad.object),
+        Term("") if isinstance(graph, pyoxigraph.DefaultGraph) else Term(str(graph)),
+    )
 
 
 def _object(term: object) -> Term:

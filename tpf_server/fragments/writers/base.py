@@ -44,7 +44,12 @@ def in_graph(lines: str, graph: Term) -> str:
 
 
 def triples_of_page(fragment: Fragment) -> str:
-    """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple."""
-    quads = fragment.rows.quads
+    """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple.
+
+    Data that reads like metadata of our pages is left out, because nothing keeps them apart here.
+    """
+    authority, quads = fragment.query.endpoint.authority, fragment.rows.quads
+    if authority.may_control(quads):
+        quads = [quad for quad in quads if not authority.controls(quad)]
     lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q in quads])
     return "".join(lines) + metadata_lines(metadata(fragment))
