@@ -4,6 +4,7 @@ nothing behind. Twenty thousand others are sent over HTTP.
 
 import contextlib
 import gc
+import re
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,6 +36,9 @@ KINDS: dict[str, tuple[int, Callable[[Gun], Shot], set[int]]] = {
 _WARM = 0.4
 _MOST_OBJECTS = 20_000
 _MOST_BYTES = 24 * 2**20
+
+
+_TERM = re.compile(r'<[^<>\s]*>|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?', re.DOTALL)
 
 
 @pytest.fixture
@@ -75,8 +79,12 @@ def check(shot: Shot, answer: Answer) -> None:
 def _as_received(shot: Shot) -> Iterator[str]:
     """What the parameters may have been read as: a raw query holds more or fewer of them."""
     for pair in shot.query.split(b"&"):
-        value = pair.partition(b"=")[2].replace(b"+", b" ")
-        yield unquote_to_bytes(value).decode("utf-8", "replace")
+        value = unquote_to_bytes(pair.partition(b"=")[2].replace(b"+", b" "))
+        text = value.decode("utf-8", "replace")
+        yield text
+        if pair.startswith(b"values="):
+            # There a term is one of many.
+            yield from _TERM.findall(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
