@@ -12,24 +12,40 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
+from types import MappingProxyType
 from typing import IO, Annotated
 
 import typer
 
 from annotations.instants import format_instant
-from experiments.workloads.trains import train_query
 from loaders.sources.irail import Irail
 from tpf_client import Client
 
 _FIRST_FACTS_SECONDS = 60
 _STOP_SECONDS = 10
 _SHOWN = timedelta(hours=1, minutes=30)
+_LATEST = timedelta(hours=12)
+"""How long after their time departures are still on the board."""
+
+
+_BOARD = """\
+PREFIX t: <http://example.org/train#>
+PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
+SELECT ?leaves ?headSign ?routeLabel ?platform (xsd:integer(ROUND(?delay / 60)) AS ?minutesLate)
+WHERE {{
+  ?departure t:delay ?delay ; t:platform ?platform ;
+             t:departureTime ?time ; t:headSign ?headSign ; t:routeLabel ?routeLabel .
+  FILTER (?time > "{start}"^^xsd:dateTime && ?time < "{until}"^^xsd:dateTime)
+  BIND (SUBSTR(STR(?time), 12, 5) AS ?leaves)
+}}
+ORDER BY ?time ?routeLabel
+"""
 
 
 class DemoError(Exception):
@@ -88,41 +104,34 @@ def run(data: str, seconds: float | None) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-demo-")))
         _say(f"loading the static facts of {chosen.source}")
-        with _process(_load_command(chosen, folder / "departures"), dict(os.environ)) as load:
-            if load.wait():
-                raise DemoError("the static facts could not be loaded")
+        if _started(stack, _load_command(chosen, folder / "departures")).wait():
+            raise DemoError("the static facts could not be loaded")
         token = secrets.token_urlsafe()
-        environment = os.environ | {
+        environment = {
             "TPF_SERVER_PUBLISH_TOKEN": token,
             "TPF_SERVER_DATA_DIR": str(folder / "server"),
             "TPF_PUBLISH_TOKEN": token,
         }
-        server = stack.enter_context(
-            _process(
-                ("tpf-server", str(folder / "departures"), "--port", "0"),
-                environment,
-                stderr=subprocess.PIPE,
-            )
-        )
-        url = _url(server) + "departures"
+        command = ("tpf-server", str(folder / "departures"), "--port", "0")
+        url = _url(_started(stack, command, environment, stderr=subprocess.PIPE)) + "departures"
         _say(f"serving {url} (open it in a browser)")
-        replay = stack.enter_context(_process(_replay_command(chosen, url), environment))
+        replay = _started(stack, _replay_command(chosen, url), environment)
         _await_first_facts(url, replay)
         start = format_instant(chosen.start)
         _say(f"replaying from {start}, {chosen.speed:g} times as fast; Ctrl-C ends it")
         query = folder / "board.rq"
-        board = train_query(chosen.start, chosen.until) + "ORDER BY ?departureTime ?routeLabel\n"
-        query.write_text(board, encoding="utf-8")
+        span = {"start": format_instant(chosen.start), "until": format_instant(chosen.until)}
+        query.write_text(_BOARD.format_map(span), encoding="utf-8")
         watch = ["tpf-query", url, "--watch", "-f", str(query)]
         if seconds is not None:
             watch += ["--seconds", f"{seconds:g}"]
-        with _process(watch, environment) as client:
-            try:
-                status = client.wait()
-            except KeyboardInterrupt:
-                return  # That is how a board is left.
-            if status:
-                raise DemoError(f"tpf-query ended with exit status {status}")
+        client = _started(stack, watch)
+        try:
+            status = client.wait()
+        except KeyboardInterrupt:
+            return  # That is how a board is left.
+        if status:
+            raise DemoError(f"tpf-query ended with exit status {status}")
 
 
 def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
@@ -150,7 +159,8 @@ def _load_command(chosen: Recording, output: Path) -> tuple[str, ...]:
 def _replay_command(chosen: Recording, url: str) -> tuple[str, ...]:
     return (
         "tpf-replay", chosen.source, *chosen.inputs, url, "--from", format_instant(chosen.start),
-        "--speed", f"{chosen.speed:g}", "--quiet",
+        "--until", format_instant(chosen.until + _LATEST), "--speed", f"{chosen.speed:g}",
+        "--quiet",
     )  # fmt: skip
 
 
@@ -177,25 +187,45 @@ def _resolved(command: Sequence[str]) -> list[str]:
     return [str(beside) if beside.exists() else command[0], *command[1:]]
 
 
-@contextmanager
-def _process(
-    command: Sequence[str], environment: dict[str, str], stderr: int | None = None
-) -> Iterator["subprocess.Popen[str]"]:
-    """A process that is ended when the block is left."""
-    # A Ctrl-C goes to all processes of the terminal: only this one heeds it, and ends the others,
-    # which inherit that it is held back.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+def _started(
+    stack: ExitStack,
+    command: Sequence[str],
+    environment: Mapping[str, str] = MappingProxyType({}),
+    stderr: int | None = None,
+) -> "subprocess.Popen[str]":
+    """A process that is ended with the stack."""
+    with _signals_held_back():
         process = subprocess.Popen(  # noqa: S603
-            _resolved(command), env=environment, stderr=stderr, text=True
+            _resolved(command), env=os.environ | environment, stderr=stderr, text=True
         )
-        try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            yield process
-        finally:
-            _stop(process)
+        stack.callback(_stop, process)
+    return process
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Heed signals at the end of the block, where everything is known that must be ended.
+
+    A Ctrl-C goes to all processes of the terminal. Those that are started here inherit that they
+    do not get it: only this one heeds it, and ends the others.
+    """
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDINGS
+    }
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for each in came:
+        if callable(handler := handlers[signal.Signals(each)]):
+            handler(each, None)
+
+
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _stop(process: "subprocess.Popen[str]") -> None:

@@ -1,9 +1,10 @@
 """Answers on a terminal: tables, and the board that updates in place."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -38,52 +39,106 @@ def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> T
 class Board:
     """The present answer of a continuous query, as something that rich can show.
 
-    New rows are green, changed cells yellow, rows that are gone stay dim until the next update.
+    New rows are green, changed cells yellow, rows that are gone stay dim until the next update. A
+    row is a line, cut off where it is too long, and there are as many as leave room for the status
+    below them.
 
     Args:
-        height: how many rows there is room for.
+        urls: of the datasets, to be shown.
     """
 
-    def __init__(self, height: int) -> None:
-        self._height = max(height, 1)
+    def __init__(self, urls: Sequence[str] = ()) -> None:
+        self._urls = tuple(urls)
 
     def render(self, update: Update, statistics: Statistics) -> RenderableType:
         """The board after an update."""
-        table = Table(*update.variables, highlight=False)
+        rows = [solution.row for solution in update.results]
         added = [solution.row for solution in update.added]
         removed = [solution.row for solution in update.removed]
         changed = pairs(added, removed)
         new = set(added)
-        results = update.results
-        rows = 0
-        for solution in results[: self._height]:
-            before = changed.get(solution.row)
-            rows += 1
-            table.add_row(
-                *(
-                    Text(cell(term), style=_style(solution.row, place, before, new))
-                    for place, term in enumerate(solution.row)
-                )
-            )
-        paired = set(changed.values())
-        for row in removed:
-            if row not in paired and rows < self._height:
-                rows += 1
-                table.add_row(*(Text(cell(term), style="dim strike") for term in row))
-        footer = Text(style="dim")
-        if len(results) > self._height:
-            footer.append(f"{len(results) - self._height} more rows · ")
-        footer.append(f"{len(results)} rows at {_time(update.at, update.at)} UTC")
-        footer.append(f" · valid until {_time(update.valid_until, update.at)}")
-        footer.append(f" · next look {_time(update.wakes_at, update.at)}")
-        footer.append(f" · {statistics.requests} requests, {statistics.cache_hits} from cache")
-        lines: list[RenderableType] = [table, footer]
+        lines = [_styled(row, changed.get(row), new) for row in rows]
+        replaced = set(changed.values())
+        gone = [row for row in removed if row not in replaced]
+        lines += [[Text(_line(term), style="dim strike") for term in row] for row in gone]
+        status = Text(
+            f"{_counted(len(rows), 'row')} at {_time(update.at, update.at)} UTC"
+            f" · valid until {_time(update.valid_until, update.at)}"
+            f" · next look {_time(update.wakes_at, update.at)}",
+            style="bold",
+        )
+        work = f"{_counted(statistics.requests, 'request')}, {statistics.cache_hits} from cache"
+        below = [status, _cut(" · ".join((*self._urls, work)), "dim")]
         if not update.dynamic:
-            lines.append(Text(STATIC))
-        lines += [Text(f"warning: {each}", style="yellow") for each in update.warnings]
+            below.append(_cut(STATIC, ""))
+        below += [_cut(f"warning: {each}", "yellow") for each in update.warnings[:_WARNINGS]]
         if update.error is not None:
-            lines.append(Text(f"error: {update.error}; trying again", style="red"))
-        return Group(*lines)
+            below.append(_cut(f"error: {update.error}; trying again", "red"))
+        return _Frame(update.variables, lines, len(rows), below)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A table that leaves room for what is below it.
+
+    Args:
+        variables: the names of the columns.
+        lines: the rows to show, those that are gone last.
+        present: how many are not gone.
+        below: lines of text.
+    """
+
+    variables: Sequence[str]
+    lines: Sequence[Sequence[Text]]
+    present: int
+    below: Sequence[Text]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # A line is left for the cursor.
+        height = console.size.height - 1 - _FRAME
+        height -= sum(len(console.render_lines(text, options)) for text in self.below)
+        shown = self.lines
+        if len(shown) > height:
+            shown = shown[: max(height - 1, 0)]
+        if height > 0:
+            table = Table(highlight=False)
+            for name in self.variables:
+                table.add_column(name, no_wrap=True, overflow="ellipsis")
+            for line in shown:
+                table.add_row(*line)
+            yield table
+            if hidden := self.present - min(len(shown), self.present):
+                yield _cut(f"{_counted(hidden, 'more row')}", "dim")
+        yield from self.below
+
+
+_FRAME = 4
+"""Lines of a table that are no rows: its head and its border."""
+
+_WARNINGS = 3
+
+
+def _styled(row: Row, before: Row | None, new: set[Row]) -> list[Text]:
+    if before is None:
+        style = "green" if row in new else ""
+        return [Text(_line(term), style=style) for term in row]
+    return [
+        Text(_line(term), style="" if term == old else "bold yellow")
+        for term, old in zip(row, before, strict=True)
+    ]
+
+
+def _line(term: str | None) -> str:
+    """A cell without line ends."""
+    return " ".join(cell(term).splitlines())
+
+
+def _cut(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
@@ -108,12 +163,6 @@ def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
             result[row] = other
             taken.add(other)
     return result
-
-
-def _style(row: Row, place: int, before: Row | None, new: set[Row]) -> str:
-    if before is not None:
-        return "bold yellow" if row[place] != before[place] else ""
-    return "green" if row in new else ""
 
 
 def _time(instant: datetime | None, now: datetime) -> str:

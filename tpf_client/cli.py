@@ -210,7 +210,7 @@ def _watch(
 
 def _board(client: Client, ending: ExitStack) -> Callable[[Update], None]:
     console = Console()
-    board = Board(console.height - 6)
+    board = Board(client.urls)
     live = ending.enter_context(Live(console=console, auto_refresh=False))
     return lambda update: live.update(board.render(update, client.statistics), refresh=True)
 

@@ -181,7 +181,7 @@ class Flights:
         # Most rows are sorted out by their local day, without being read any further.
         first = "" if self.start is None else f"{self.start.astimezone(NEW_YORK):%Y-%m-%d}"
         last = "9" if self.until is None else f"{self.until.astimezone(NEW_YORK):%Y-%m-%d}"
-        for line, row in self._rows("flights.csv", columns, share, shares):
+        for line, row in self._rows("flights.csv", columns, share, shares, self._beginnings()):
             day = f"{row['year']}-{row['month']:0>2}-{row['day']:0>2}"
             if not first <= day <= last:
                 continue
@@ -192,10 +192,37 @@ class Flights:
             ):
                 yield flight
 
+    def _beginnings(self) -> tuple[str, ...]:
+        """What the lines of the wanted flights begin with, where that are few days; else nothing.
+
+        Quoted values are left for a closer look.
+        """
+        if self.start is None or self.until is None:
+            return ()
+        first, last = (t.astimezone(NEW_YORK).date() for t in (self.start, self.until))
+        if last - first > timedelta(days=_FEW_DAYS):
+            return ()
+        days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
+        forms = ("{0.year},{0.month},{0.day},", "{0.year},{0.month:02},{0.day:02},")
+        return ('"', *(form.format(day) for day in days for form in forms))
+
     def _rows(
-        self, name: str, columns: tuple[str, ...], share: int = 0, shares: int = 1
+        self,
+        name: str,
+        columns: tuple[str, ...],
+        share: int = 0,
+        shares: int = 1,
+        beginnings: tuple[str, ...] = (),
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """The rows of a table as dictionaries, with their line numbers; none spans two lines."""
+        """The rows of a table as dictionaries, with their line numbers; none spans two lines.
+
+        Args:
+            name: of the file.
+            columns: those that are wanted.
+            share: every `shares`-th row, from this one on.
+            shares: in how many shares the table is read.
+            beginnings: leave out lines of year, month, day and more that begin otherwise.
+        """
         with self._open(name) as text:
             header = next(csv.reader(text), [])
             if missing := set(columns) - set(header):
@@ -203,9 +230,11 @@ class Flights:
                     f"no column {', '.join(sorted(missing))}", str(self.directory / name), 1
                 )
             picked = operator.itemgetter(*map(header.index, columns))
-            lines = itertools.islice(text, share, None, shares)
-            for number, row in enumerate(csv.reader(lines)):
-                line = 2 + share + number * shares
+            chosen = beginnings if header[:3] == ["year", "month", "day"] else ()
+            for line, content in itertools.islice(enumerate(text, start=2), share, None, shares):
+                if chosen and not content.startswith(chosen):
+                    continue
+                row = next(csv.reader((content,)), [])
                 if len(row) != len(header):
                     raise InputError(
                         f"{len(row)} values in a table of {len(header)} columns",
@@ -230,6 +259,7 @@ class Flights:
 
 
 _ZIPPED = "flights.csv.zip"
+_FEW_DAYS = 31
 
 
 def package_data() -> Path:

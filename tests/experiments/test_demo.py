@@ -16,7 +16,6 @@ def _demo(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "commands", "tpf-demo", *arguments]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "data", ["flights", pytest.param(str(RECORDING), marks=needs_recording, id="irail")]
 )
@@ -35,8 +34,8 @@ def _heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.spark
-def test_an_interrupt_leaves_nothing_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("during", ["loading", "serving", "watching"])
+def test_an_interrupt_leaves_nothing_running(tmp_path: Path, during: str) -> None:
     with subprocess.Popen(
         _demo(),
         stdout=subprocess.PIPE,
@@ -48,8 +47,13 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(tmp_path)},
     ) as demo:
         assert demo.stdout is not None
+        assert demo.stderr is not None
         try:
-            assert json.loads(demo.stdout.readline())["added"]
+            if during == "watching":
+                assert json.loads(demo.stdout.readline())["added"]
+            else:
+                while f"tpf-demo: {during}" not in demo.stderr.readline():
+                    assert demo.poll() is None
             # As a terminal does it: the signal goes to the whole group.
             os.killpg(demo.pid, signal.SIGINT)
             # Ends only when no process holds the other end of the pipes any more.
@@ -57,8 +61,11 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path) -> None:
         finally:
             if demo.poll() is None:
                 os.killpg(demo.pid, signal.SIGKILL)
-    assert demo.returncode == 0, err
-    assert not list(tmp_path.glob("tpf-demo-*"))
+    if during == "watching":
+        assert demo.returncode == 0, err
+    else:
+        assert (demo.returncode, err) == (130, "tpf-demo: interrupted\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_no_recording_is_refused_in_a_line() -> None:

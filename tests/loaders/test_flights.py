@@ -199,3 +199,19 @@ def test_an_instant_says_the_same_quads_whenever_it_is_asked(tmp_path: Path) -> 
     first: tuple[Quad, ...] = next(iter(feed.batches(middle, None))).quads
     assert first == next(b for b in feed.batches(None, None) if b.at == middle).quads
     assert first
+
+
+def test_few_days_are_found_however_their_dates_are_written(tmp_path: Path) -> None:
+    days = ["2013-7-21", "2013-7-22", "2013-7-22", "2013-7-22", "2013-7-23", "2013-9-22"]
+    rows = [f"{day},600,1,UA,{number},EWR,IAH" for number, day in enumerate(days)]
+    directory = write_flights(tmp_path, rows)
+    header, *lines = (directory / "flights.csv").read_text().splitlines(keepends=True)
+    lines[2] = lines[2].replace("2013,7,22,", '"2013","7",22,')
+    lines[3] = lines[3].replace("2013,7,22,", "2013,07,22,")
+    (directory / "flights.csv").write_text(header + "".join(lines))
+    few = Flights(
+        directory, datetime(2013, 7, 22, 4, tzinfo=UTC), datetime(2013, 7, 23, 4, tzinfo=UTC)
+    )
+    for shares in (1, 3):
+        quads = [quad for piece in few.pieces(shares) for quad in few.quads(piece)]
+        assert len([quad for quad in quads if quad.predicate == f"<{T}departureTime>"]) == 3

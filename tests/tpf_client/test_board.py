@@ -1,6 +1,7 @@
 """The board: what is new, what changed, what is gone."""
 
 import io
+import itertools
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_new_changed_and_gone_rows_look_different(server: LiveServer) -> None:
     console = Console(width=100, force_terminal=True, color_system="standard", record=True)
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         updates = iter(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"))
-        board = Board(10)
+        board = Board([server.url])
         console.print(board.render(next(updates), client.statistics))
         assert "2 rows at 10:20:00 UTC" in console.export_text(clear=True)
         update = next(updates)
@@ -66,7 +67,7 @@ def test_what_never_changes_is_said(tmp_path: Path) -> None:
         stream = client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}")
         (update,) = stream
         assert update.wakes_at is None
-        console.print(Board(10).render(update, client.statistics))
+        console.print(Board().render(update, client.statistics))
         explained = stream.explain()
     server.close()
     assert "nothing in this dataset is labelled" in console.export_text()
@@ -90,3 +91,29 @@ def test_what_changes_and_why_is_explained(server: LiveServer) -> None:
     )
     assert f"<{EX}e>" in optional
     assert nothing == "   nothing matches now, or nothing was asked for"
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 12), (40, 10), (30, 6), (200, 60)])
+def test_the_status_stays_in_sight_whatever_wraps(
+    server: LiveServer, width: int, height: int
+) -> None:
+    long = "a value\nof several lines " * 20
+    _publish(server, {f"s{n}": f"{n} {long * (n % 2)}" for n in range(50)}, 5)
+    end = START + timedelta(seconds=5)
+    server.clock.schedule(end, lambda: _publish(server, {"s1": f"new {long}", "s3": "3"}, 5))
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        board = Board([server.url])
+        for update in itertools.islice(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"), 2):
+            console = Console(width=width, height=height, record=True, file=io.StringIO())
+            console.print(board.render(update, client.statistics))
+            lines = console.export_text().splitlines()
+            assert len(lines) < height
+            said = " ".join(" ".join(lines).split())
+            assert "rows at 10:20:0" in said
+            assert f"valid until {(update.valid_until or START):%H:%M:%S}" in said
+            assert "next look 10:20:" in said
+            assert server.url[: width - 10] in said
+            rows = [line for line in lines if line.startswith("│")]
+            assert len(rows) >= min(height - 10, len(update.results))
+            hidden = len(update.results) - len(rows)
+            assert hidden <= 0 or not rows or f"{hidden} more row" in said
