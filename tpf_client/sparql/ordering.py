@@ -13,7 +13,7 @@ from typing import Any
 from tpf_client.sparql.algebra import OrderCondition
 from tpf_client.sparql.expressions.compiler import Compiler, Solution
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, local_seconds
-from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import (
     BlankNode,
     Iri,
@@ -22,9 +22,6 @@ from tpf_client.sparql.expressions.values import (
     Value,
     decimal_of_float,
 )
-
-# Queries that run for long meet new values for ever.
-_REMEMBERED = 100_000
 
 
 class Descending:
@@ -103,7 +100,7 @@ class SortKey:
 def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> SortKey:
     """A function from solutions to keys that sort as the conditions say."""
     parts = [
-        (compiler.binding(each.expression), _Remembered(compiler.typed, each.descending))
+        (compiler.binding(each.expression), _Keys(compiler.typed, each.descending))
         for each in conditions
     ]
     places = [compiler.place(each.expression) for each in conditions]
@@ -124,7 +121,7 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
     )
 
 
-class _Remembered(dict[int, tuple[Any, ...]]):
+class _Keys(Remembered[int, tuple[Any, ...]]):
     """Keys of identifiers, the latest of them remembered."""
 
     def __init__(self, typed: TypedTerms, descending: bool) -> None:
@@ -141,9 +138,7 @@ class _Remembered(dict[int, tuple[Any, ...]]):
             key = (0,) if value is None else value_key(value)
             if self._descending:
                 key = tuple([_turned(part) for part in key])
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        self[identifier] = key
+        self.remember(identifier, key)
         return key
 
 

@@ -18,14 +18,13 @@ behind the point, and a longer integer costs far less than an entry of the table
 always has the same integer, so equality of terms is equality of integers. Source: paper 000,
 section 4.2.
 
-The table forgets. A stream brings new terms for ever; those that came with a stream and were last
-used before the oldest element that any window still holds are dropped by `forget_before`. Every
-solution in the engine depends on an element in some window or on static data alone, so nothing that
-is dropped can be met again. Positions are never given twice.
+The table forgets: a stream brings new terms for ever, and those that nothing holds any more are
+dropped (see `forgetting`). Positions are never given twice.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
@@ -176,30 +175,28 @@ class InliningDictionary(TermDictionary):
     """Integers for the terms of an engine.
 
     Attributes:
-        now: the stream time that new and used terms are stamped with, in milliseconds; ``None``
-            while static data and queries are loaded: their terms are kept for ever.
         texts: the term of each integer, those of inlined values included (never of `UNBOUND`); only
             to be read.
+        known: the integer of a term that is in the table, else ``None``.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.now: int | None = None
+        self._keeps = False
         self._numbers: dict[str, TermId] = {}
-        self._last_used: dict[TermId, int] = {}
+        self._passing: set[TermId] = set()
         self._next = 1
         self._prefixes: list[str] = []
         self.texts: dict[TermId, Term] = _Texts(self._prefixes)
+        self.known: Callable[[str], TermId | None] = self._numbers.get
         self._forgetters: list[Callable[[list[TermId]], None]] = []
 
     def encode(self, term: Term) -> TermId:
         """The integer of a term, a new one where it is new."""
         found = self._numbers.get(term)
         if found is not None:
-            if found in self._last_used and self.now is not None:
-                self._last_used[found] = self.now
-            elif self.now is None:
-                self._last_used.pop(found, None)
+            if self._keeps:
+                self._passing.discard(found)
             return found
         if term[0] == '"':
             inlined = _inlined(term)
@@ -213,8 +210,8 @@ class InliningDictionary(TermDictionary):
         self._next += 1
         self._numbers[term] = found
         self.texts[found] = term
-        if self.now is not None:
-            self._last_used[found] = self.now
+        if not self._keeps:
+            self._passing.add(found)
         return found
 
     def register_prefix(self, prefix: str) -> int | None:
@@ -236,33 +233,15 @@ class InliningDictionary(TermDictionary):
         """The integer of the IRI that is a registered prefix and a number."""
         return ((number << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
-    def known(self, term: str) -> TermId | None:
-        """The integer of a term that is in the table, marked as used; else ``None``."""
-        found = self._numbers.get(term)
-        if found in self._last_used and self.now is not None:
-            self._last_used[found] = self.now
-        return found
-
     def known_triple(
         self, subject: str, predicate: str, object_: str
     ) -> tuple[TermId, TermId, TermId] | None:
-        """The integers of three terms, marked as used; ``None`` where one is not in the table."""
-        numbers = self._numbers
-        s = numbers.get(subject)
-        p = numbers.get(predicate)
-        o = numbers.get(object_)
-        if s is None or p is None or o is None:
-            return None
-        now = self.now
-        if now is not None:
-            last_used = self._last_used
-            if s in last_used:
-                last_used[s] = now
-            if p in last_used:
-                last_used[p] = now
-            if o in last_used:
-                last_used[o] = now
-        return s, p, o
+        """The integers of three terms; ``None`` where one is not in the table."""
+        known = self.known
+        s = known(subject)
+        p = known(predicate)
+        o = known(object_)
+        return None if s is None or p is None or o is None else (s, p, o)
 
     def decode(self, identifier: TermId) -> Term:
         """The term of an integer (never of `UNBOUND`)."""
@@ -274,15 +253,39 @@ class InliningDictionary(TermDictionary):
 
     @property
     def passing(self) -> int:
-        """How many terms of the table came with a stream and may be forgotten."""
-        return len(self._last_used)
+        """How many terms of the table came with a stream, or were computed."""
+        return len(self._passing)
 
-    def forget_before(self, horizon: int) -> int:
-        """Drop the terms that were last used before this stream time; returns how many."""
-        stale = [number for number, used in self._last_used.items() if used < horizon]
+    @property
+    def lasting(self) -> int:
+        """How many terms of the table are of static data or queries."""
+        return len(self.texts) - len(self._passing)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Terms that are looked up meanwhile are of static data or queries."""
+        before, self._keeps = self._keeps, True
+        try:
+            yield
+        finally:
+            self._keeps = before
+
+    @property
+    def tables(self) -> tuple[object, ...]:
+        """Where its terms are, which therefore hold none."""
+        return self._numbers, self._passing, self.texts
+
+    def forget(self, held: Set[TermId], *, everything: bool = False) -> int:
+        """Drop the terms that are not held; returns how many.
+
+        Args:
+            held: integers of terms, and others.
+            everything: also those of static data and queries.
+        """
+        stale = [each for each in (self.texts if everything else self._passing) if each not in held]
         for number in stale:
-            del self._last_used[number]
             del self._numbers[self.texts.pop(number)]
+        self._passing.difference_update(stale)
         if stale:
             for forget in self._forgetters:
                 forget(stale)

@@ -102,9 +102,9 @@ class Engine(TickEngine):
                 # Each element that it makes would be an arrival at which it emits everything.
                 raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")
             self._feeds.add(registered, self.stream(into).name, self.queries)
-        self.dictionary.now = None
         try:
-            self._plans.add(registered, policy, alone=into is not None)
+            with self.dictionary.keeping():
+                self._plans.add(registered, policy, alone=into is not None)
         except (UnsupportedQueryError, RecursionError) as error:
             self._give_up(name)
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -112,8 +112,7 @@ class Engine(TickEngine):
         except ContinuousError:
             self._give_up(name)
             raise
-        finally:
-            self.dictionary.now = self.time
+        self.forgetting.opened()
         self._until_housekeeping = 1
         if registered.plan is not None:
             self._housekeeping.added(registered.plan)
@@ -132,6 +131,7 @@ class Engine(TickEngine):
         self._plans.remove(registered)
         if registered.state == "running":
             registered.state = "closed"
+        self.forgetting.closed(len(self.queries))
 
     # ----------------------------------------------------------------------------- elements
 
@@ -152,9 +152,7 @@ class Engine(TickEngine):
             self._check_open()
         found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
-        time, dictionary = self.time, self.dictionary
-        dictionary.now = at if time is None or at > time else time
-        encode = self.encode
+        dictionary, encode = self.dictionary, self.encode
         try:
             if element and isinstance(element[0], str):
                 s, p, o = element
@@ -179,7 +177,9 @@ class Engine(TickEngine):
             subjects: what the IRIs of subjects begin with, where they end in a number.
         """
         terms = [self.name(each) for each in predicates]
-        return RecordFeed(self, self.stream(stream), terms, subjects)
+        feed = RecordFeed(self, self.stream(stream), terms, subjects)
+        self._records.add(feed)
+        return feed
 
     def encode(self, term: str) -> int:
         """The integer of a term that comes with a stream.

@@ -4,24 +4,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from annotations.terms import Term
-from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.errors import WindowLimitError
+from tpf_server.cqels.forgetting import Forgetting
 from tpf_server.cqels.plan import Plan
 from tpf_server.cqels.streams import Stream
-from tpf_server.cqels.window_registry import WindowRegistry
 
 _INTERVAL: Final = 64
 _ADAPTATION: Final = 1024
 
 
 class Housekeeping:
-    """Looks after plans, windows and terms every so many arrivals.
+    """Looks after plans and terms every so many arrivals.
 
     Args:
         plans: whose routes are chosen anew, and whose windows are limited.
-        windows: of these plans.
         streams: that these read.
-        dictionary: the terms.
+        forgetting: of terms.
         window_rows: entries that the windows of one plan may hold.
         stop: ends the queries of a plan, and tells them why.
     """
@@ -29,28 +27,24 @@ class Housekeeping:
     def __init__(
         self,
         plans: Iterable[Plan],
-        windows: WindowRegistry,
         streams: Mapping[Term, Stream],
-        dictionary: InliningDictionary,
+        forgetting: Forgetting,
         window_rows: int,
         stop: Callable[[Plan, WindowLimitError], None],
     ) -> None:
         self._plans = plans
-        self._windows = windows
         self._streams = streams
-        self._dictionary = dictionary
+        self._forgetting = forgetting
         self._window_rows = window_rows
         self._stop = stop
         self._next_adaptation = 0
-        self._swept = 0
         self._next_limit = 0
 
-    def run(self, arrivals: int, oldest: int) -> int:
+    def run(self, arrivals: int) -> int:
         """Do what is due.
 
         Args:
             arrivals: how many elements the engine has processed.
-            oldest: the time of the oldest element outside of windows.
 
         Returns:
             After how many more arrivals to do it again.
@@ -62,8 +56,7 @@ class Housekeeping:
         triples = self._triples()
         if triples >= self._next_limit:
             self._limit(triples)
-        if self._dictionary.passing > 2 * self._swept + 10_000:
-            self.sweep(oldest)
+        self._forgetting.sweep_where_due()
         # Often at first, when windows fill and routes settle; then rarely.
         return min(_INTERVAL, arrivals + 1)
 
@@ -98,26 +91,3 @@ class Housekeeping:
 
     def _triples(self) -> int:
         return sum(stream.triples for stream in self._streams.values())
-
-    def sweep(self, oldest: int) -> int:
-        """Forget terms that no window holds any more; returns how many.
-
-        Args:
-            oldest: as for `run`.
-        """
-        horizon = self._horizon(oldest)
-        dropped = 0 if horizon is None else self._dictionary.forget_before(horizon)
-        self._swept = self._dictionary.passing
-        return dropped
-
-    def _horizon(self, oldest: int) -> int | None:
-        """The time of the oldest element that something may hold; ``None``: everything is held."""
-        for at in self._windows.oldest:
-            if at is None:
-                return None
-            oldest = min(oldest, at)
-        for stream in self._streams.values():
-            counted = stream.oldest_counted()
-            if counted is not None:
-                oldest = min(oldest, counted)
-        return oldest

@@ -1,6 +1,7 @@
 """What the engines of both languages have in common: their queries, and when they are closed."""
 
 import itertools
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from tpf_server.cqels.errors import (
     UnknownGraphError,
     UnknownQueryError,
 )
+from tpf_server.cqels.forgetting import Forgetting
 from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.static_graphs import StaticGraphs
 from tpf_server.cqels.timestamps import date_time
@@ -52,6 +54,10 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         self.dictionary = InliningDictionary()
         self.queries: dict[str, QueryT] = {}
         self._environment = Environment(InliningTypedTerms(self.dictionary), date_time(now))
+        self.dictionary.on_forget(self._environment.forget)
+        self.forgetting = Forgetting(
+            self.dictionary, self._holders, self._static_holders, self._apart
+        )
         self._require_graphs = require_graphs
         self._names = itertools.count(1)
         self._closed = False
@@ -65,6 +71,22 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         if name not in self.queries:
             raise UnknownQueryError(f"there is no query {name!r}")
         return self.queries[name]
+
+    def _holders(self) -> Iterable[object]:
+        """What leads to all that holds terms."""
+        raise NotImplementedError
+
+    def _static_holders(self) -> Iterable[object]:
+        """What holds terms of static data alone."""
+        return ()
+
+    def _apart(self) -> Iterable[object]:
+        """What holds no terms, and leads to the rest of the program."""
+        return self, self.static, self._environment
+
+    def sweep(self) -> int:
+        """Forget terms that nothing holds any more; returns how many."""
+        return self.forgetting.sweep()
 
     def close(self) -> None:
         """Stop all queries."""

@@ -43,12 +43,12 @@ class RecordFeed:
         self._stream = stream
         self._encode = engine.encode
         self._dictionary = engine.dictionary
-        now, self._dictionary.now = self._dictionary.now, None
-        self._predicates = tuple([self._encode(each) for each in predicates])
-        self._dictionary.now = now
+        with self._dictionary.keeping():
+            self._predicates = tuple([self._encode(each) for each in predicates])
         self._prefix = subjects
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._version = -1
+        self._batch: list[list[TermId]] = []
         self._takers: list[WindowInput] | None = None
         self._deliverer: tuple[int, Callable[..., int]] | None = None
         self._take: Callable[[TermId, Sequence[Value], int], None] = _unprepared
@@ -69,8 +69,6 @@ class RecordFeed:
         stream = self._stream
         if self._version != stream.version:
             self._prepare(values)
-        if engine.time is None or timestamp > engine.time:
-            self._dictionary.now = timestamp
         if type(subject) is not int:
             number = self._encode(subject)  # type: ignore[arg-type]
         elif self._code is None:
@@ -109,18 +107,20 @@ class RecordFeed:
         if not values.num_rows:
             return
         times = milliseconds_of(timestamps)
-        latest = max(times)
-        if self._engine.time is None or latest > self._engine.time:
-            self._dictionary.now = latest
         columns = [
             encoded_column(name, column, self.value, self._encode)
             for name, column in zip(values.schema.names, values.columns, strict=True)
         ]
         # The subject comes last, so that its place, -1, is the place in this list too.
         columns.append(self._subjects(subjects))
-        done = 0
-        while done < len(times):
-            done += self._deliver([each[done:] for each in columns], times[done:])
+        # Their terms are held by nothing else before they arrive.
+        self._batch = columns
+        try:
+            done = 0
+            while done < len(times):
+                done += self._deliver([each[done:] for each in columns], times[done:])
+        finally:
+            self._batch = []
 
     def _subjects(self, subjects: pa.Array) -> list[TermId]:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:

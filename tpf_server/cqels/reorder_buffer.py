@@ -40,8 +40,3 @@ class ReorderBuffer(Generic[ItemT]):
     def rest(self) -> Iterator[tuple[int, ItemT]]:
         """Let go all of them, likewise."""
         return iter(()) if self._newest is None else self.until(self._newest)
-
-    @property
-    def oldest(self) -> int | None:
-        """The time of the oldest one that waits."""
-        return self._waiting[0][0] if self._waiting else None

@@ -144,6 +144,11 @@ class RowBag:
         return table
 
     @property
+    def tables(self) -> Iterable[Table]:
+        """All of its indexes."""
+        return self._tables.values()
+
+    @property
     def size(self) -> int:
         """How many rows there are, copies counted (counted when asked for)."""
         return sum([count for _, count in self.rows()])

@@ -146,6 +146,11 @@ class StaticCache:
         for rows in self._rows.values():
             yield from rows.items()
 
+    @property
+    def tables(self) -> Iterable[object]:
+        """All that holds its rows."""
+        return self, self.bag, self._rows, *self._rows.values(), *self.bag.tables
+
     def _evaluated(self, instance: Instance | None, number: TermId) -> Counter[Solution]:
         patterns: Sequence[QuadPattern] = self.patterns
         if number:

@@ -4,7 +4,6 @@ An arriving triple is looked up by its predicate, and by each combination of con
 pattern has. So the cost of an arrival follows the patterns that match, not those that are there.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,7 +35,6 @@ class Stream:
         self.triples = 0
         self.inputs: list[WindowInput] = []
         self.counting: list[WindowInput] = []
-        self._times: deque[tuple[int, int]] = deque()
         self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[_Listener]]] = {}
         self._only_predicates: dict[TermId, list[_Listener]] = {}
         self._stars: dict[TermId, list[WindowInput]] = {}
@@ -160,10 +158,6 @@ class Stream:
                 found[entry.number] = (entry, places)
         return [found[number] for number in sorted(found)]
 
-    def remember(self, at: int) -> None:
-        """Remember the time of an element that was counted, for windows that count triples."""
-        self._times.append((self.triples, at))
-
     def _call_stars(
         self,
         triples: Sequence[EncodedTriple],
@@ -195,13 +189,3 @@ class Stream:
             found += table.get(key, ())
         found.sort(key=lambda listener: listener[0].number)
         return found
-
-    def oldest_counted(self) -> int | None:
-        """The time of the oldest element that a window counting triples may hold."""
-        if not self.counting:
-            self._times.clear()
-            return None
-        longest = max(entry.by_count for entry in self.counting)
-        while self._times and self._times[0][0] <= self.triples - longest:
-            self._times.popleft()
-        return self._times[0][1] if self._times else None

@@ -9,8 +9,9 @@ There is one thread and no clock: time is what the elements say, and what `advan
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from weakref import WeakSet
 
 from annotations.terms import Term
 from tpf_server.cqels.delivery import Emission
@@ -94,21 +95,20 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._emits = False
         self._housekeeping = Housekeeping(
             self._plans.plans,
-            self._windows,
             self.streams,
-            self.dictionary,
+            self.forgetting,
             self.limits.window_rows,
             self._stop,
         )
         self._until_housekeeping = 1
+        self._records: WeakSet[object] = WeakSet()
         self.static.on_change(self._refresh)
 
     def _refresh(self, graph: Term) -> None:
-        # The terms of static data are kept for ever.
-        self.dictionary.now = None
-        self._plans.refresh(graph)
-        self.dictionary.now = self.time
+        with self.dictionary.keeping():
+            self._plans.refresh(graph)
         self._emit()
+        self.forgetting.sweep_where_due()
 
     # ------------------------------------------------------------------------------ streams
 
@@ -170,15 +170,12 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                 self.dropped += 1
                 return False
             self.time = at
-            self.dictionary.now = at
             self._windows.expire(at)
         self.arrivals += 1
         if stream.counting:
             stream.expire_counted(triples)
         stream.elements += 1
         stream.triples += triples
-        if stream.counting:
-            stream.remember(at)
         plans = self._plans
         if plans.early or self._windows.sliding:
             self._admit(at)
@@ -229,11 +226,10 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._emit()
         self._until_housekeeping -= 1
         if not self._until_housekeeping:
-            self._until_housekeeping = self._housekeeping.run(self.arrivals, self._oldest)
+            self._until_housekeeping = self._housekeeping.run(self.arrivals)
 
     def _expire(self, at: int) -> None:
         self.time = at
-        self.dictionary.now = at
         self._windows.expire(at)
 
     def _admit(self, at: int) -> None:
@@ -310,16 +306,14 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     # ------------------------------------------------------------------------- housekeeping
 
-    @property
-    def _oldest(self) -> int:
-        """The time of the oldest element outside of windows: the last one, or one that waits."""
-        assert self.time is not None
-        waiting = self._waiting.oldest
-        return self.time if waiting is None else min(self.time, waiting)
+    def _holders(self) -> Iterable[object]:
+        streams = tuple(self.streams.values())
+        return self._plans.plans, self._windows, streams, self._waiting, self._fed, *self._records
 
-    def sweep(self) -> int:
-        """Forget terms that no window holds any more; returns how many."""
-        return 0 if self.time is None else self._housekeeping.sweep(self._oldest)
+    def _static_holders(self) -> Iterable[object]:
+        for plan in self._plans.plans:
+            for cache, _ in plan.leaves.caches:
+                yield from cache.tables
 
     def _stop(self, plan: Plan, error: WindowLimitError) -> None:
         for owner in self._plans.owners(plan):

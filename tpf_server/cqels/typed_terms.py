@@ -56,3 +56,5 @@ class InliningTypedTerms(TypedTerms):
     def _forget(self, identifiers: list[TermId]) -> None:
         for identifier in identifiers:
             self.pop(identifier, None)
+        for known in self._known.values():
+            known.clear()

@@ -134,14 +134,5 @@ class WindowRegistry:
         for window in self.sliding:
             window.admit(at)
 
-    @property
-    def oldest(self) -> Iterator[int | None]:
-        """The time of the oldest element of each window over time; ``None`` where all are kept."""
-        for window in self._streams:
-            if not window.keeps_log:
-                yield None
-            elif not window.by_count and window.oldest is not None:
-                yield window.oldest
-
     def __len__(self) -> int:
         return len(self._streams)

@@ -10,7 +10,7 @@ The engine has one thread and no clock: time is what elements say, and what `adv
 import itertools
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from annotations.terms import QuadPattern, Term
 from tpf_client.errors import UnsupportedQueryError
@@ -37,8 +37,6 @@ from tpf_server.csparql.parser import BASE, CsparqlQuery, parse
 from tpf_server.csparql.registered_query import Callback, RegisteredQuery
 from tpf_server.csparql.rules import RULES, Rule, optimised
 from tpf_server.csparql.schedule import Schedule
-
-_SWEEP: Final = 10_000
 
 
 class CsparqlEngine(QueryEngine[RegisteredQuery]):
@@ -95,13 +93,14 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._most_windows = 1
         self._done: int | None = None
         self._last: int | None = None
-        self._swept = 0
+        self._arriving: list[Sequence[Occurrence]] = []
         self.static.on_change(self._refresh)
 
     def _refresh(self, name: Term) -> None:
-        self.dictionary.now = None
-        for registered in self.queries.values():
-            registered.evaluation.refresh(name)
+        with self.dictionary.keeping():
+            for registered in self.queries.values():
+                registered.evaluation.refresh(name)
+        self.forgetting.sweep_where_due()
 
     # ----------------------------------------------------------------------------- queries
 
@@ -162,6 +161,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             raise
         self.queries[name] = registered
         self._listen(registered)
+        self.forgetting.opened()
         return registered
 
     def _listen(self, registered: RegisteredQuery) -> None:
@@ -188,14 +188,14 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def _evaluation(self, name: str, query: CsparqlQuery) -> Evaluation:
         self._check_graphs(query.query.dataset)
-        self.dictionary.now = None
         try:
             graph = optimised(
                 operator_graph(query, self.static.names, self._knowledge()), self._rules
             )
-            return Evaluation(
-                name, graph, self.static, self.dictionary, self._environment, self._arrivals
-            )
+            with self.dictionary.keeping():
+                return Evaluation(
+                    name, graph, self.static, self.dictionary, self._environment, self._arrivals
+                )
         except UnsupportedQueryError as error:
             raise UnsupportedContinuousQueryError(str(error)) from error
         except RecursionError:
@@ -261,6 +261,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 self._windows.detach(stream, view, evaluation.predicates)
         if registered.state == "running":
             registered.state = "closed"
+        self.forgetting.closed(len(self.queries))
 
     # ----------------------------------------------------------------------------- streams
 
@@ -312,7 +313,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         readers, counting = self._readers.get(stream), self._counting.get(stream)
         if not readers and not counting:
             return
-        self.dictionary.now = max(at, self.time or at)
         encode = self.dictionary.encode
         self._arrivals += 1
         number = self._arrivals
@@ -322,6 +322,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         ]
         if readers:
             self._arrive_in_time(stream, readers, occurrences, at)
+        self._arriving.append(occurrences)
         for registered in tuple(counting or ()):
             for each in occurrences:
                 # Its callback may have closed it, or that of another query.
@@ -330,6 +331,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 registered.evaluation.windows[stream].contents.add(each)
                 if registered.arrived():
                     self._answer(registered, at)
+        self._arriving.pop()
 
     def _arrive_in_time(
         self,
@@ -425,12 +427,9 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 self._schedule.plan(registered, registered.next)
         if end is None:
             self._done = until if self._done is None else max(self._done, until)
-        if self.dictionary.passing > 2 * self._swept + _SWEEP:
-            self._sweep()
+        self.forgetting.sweep_where_due()
 
     def _answer(self, registered: RegisteredQuery, at: int) -> None:
-        # What is computed may outlive the elements it came from, in operators.
-        self.dictionary.now = None
         answer = registered.evaluation.at(at)
         try:
             registered.deliver(answer)
@@ -446,15 +445,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         registered.error = error
         self._drop(registered)
 
-    def _sweep(self) -> None:
-        """Forget terms that no window holds any more."""
-        assert self.time is not None
-        counted = (
-            view.contents.oldest
-            for readers in self._counting.values()
-            for registered in readers
-            for view in registered.evaluation.windows.values()
-        )
-        held = (each for each in (*self._windows.oldest, *counted) if each is not None)
-        self.dictionary.forget_before(min([self.time, *held]))
-        self._swept = self.dictionary.passing
+    def _holders(self) -> Iterable[object]:
+        evaluations = [each.evaluation for each in self.queries.values()]
+        return evaluations, self._windows, self._arriving

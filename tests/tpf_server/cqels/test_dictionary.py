@@ -67,33 +67,31 @@ def test_a_beginning_that_is_known_already_is_not_inlined():
     assert dictionary.encode(Term("<urn:trip/9>")) == number
 
 
-def test_only_what_came_with_the_stream_and_has_passed_is_forgotten():
+def test_only_what_came_with_the_stream_and_is_not_held_is_forgotten():
     dictionary = InliningDictionary()
-    kept = dictionary.encode(Term("<urn:static>"))
     forgotten = []
     dictionary.on_forget(forgotten.extend)
-    dictionary.now = 10
+    with dictionary.keeping():
+        kept = dictionary.encode(Term("<urn:static>"))
     old = dictionary.encode(Term("<urn:old>"))
     used = dictionary.encode(Term("<urn:used>"))
-    dictionary.now = 20
-    assert dictionary.encode(Term("<urn:used>")) == used
     assert dictionary.known("<urn:static>") == kept
     assert dictionary.known_triple("<urn:used>", "<urn:static>", "<urn:new>") is None
-    assert dictionary.forget_before(20) == 1
+    assert dictionary.known_triple("<urn:used>", "<urn:static>", "<urn:old>") == (used, kept, old)
+    assert dictionary.forget({used, 7}) == 1
     assert forgotten == [old]
     assert dictionary.known("<urn:old>") is None
     assert dictionary.decode(used) == "<urn:used>"
     assert dictionary.encode(Term("<urn:old>")) not in (old, used, kept)
+    assert (dictionary.passing, dictionary.lasting) == (2, 1)
+    assert dictionary.forget({used}, everything=True) == 2
+    assert list(dictionary.texts) == [used]
 
 
-def test_a_known_triple_counts_as_used():
+def test_a_term_of_a_stream_that_a_query_names_lasts():
     dictionary = InliningDictionary()
-    static = dictionary.encode(Term("<urn:static>"))
-    dictionary.now = 10
-    passing = [dictionary.encode(Term(text)) for text in ("<urn:a>", "<urn:b>")]
-    dictionary.now = 20
-    found = dictionary.known_triple("<urn:a>", "<urn:static>", "<urn:b>")
-    assert found == (passing[0], static, passing[1])
-    assert dictionary.forget_before(20) == 0
-    assert dictionary.forget_before(21) == 2
-    assert dictionary.known_triple("<urn:a>", "<urn:static>", "<urn:b>") is None
+    number = dictionary.encode(Term("<urn:a>"))
+    with dictionary.keeping():
+        assert dictionary.encode(Term("<urn:a>")) == number
+    assert dictionary.forget(set()) == 0
+    assert dictionary.known("<urn:a>") == number

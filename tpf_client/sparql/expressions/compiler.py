@@ -8,7 +8,7 @@ of it: false, and unbound.
 Source: SPARQL 1.1 Query Language, section 17.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from random import Random, SystemRandom
@@ -20,7 +20,7 @@ from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Express
 from tpf_client.sparql.expressions import casts, operators, terms
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.functions import FUNCTIONS
-from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import EvaluationError, Value
 
 Solution: TypeAlias = tuple[int, ...]
@@ -44,8 +44,14 @@ class Environment:
     typed: TypedTerms
     now: DateTime
     random: Random = field(default_factory=SystemRandom)
-    nodes: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    nodes: Remembered[tuple[Any, ...], int] = field(default_factory=Remembered)
     """Blank nodes that BNODE(label) has made, by the row and the label."""
+
+    def forget(self, identifiers: Collection[int]) -> None:
+        """These terms are there no more: neither are the blank nodes among them."""
+        gone = set(identifiers)
+        for key in [key for key, node in self.nodes.items() if node in gone]:
+            del self.nodes[key]
 
 
 def is_volatile(expression: Expression) -> bool:

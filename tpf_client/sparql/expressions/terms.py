@@ -5,6 +5,7 @@ Source: SPARQL 1.1 Query Language, sections 17.4.1 (functional forms) and 17.4.2
 
 import uuid
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from annotations.errors import TermError
@@ -87,13 +88,14 @@ TERM_FUNCTIONS: dict[str, Callable[["Compiler", Arguments], TermOf]] = {
 def _on_term(function: Callable[[Term], Value]) -> Callable[["Compiler", Arguments], ValueOf]:
     def compiled(compiler: "Compiler", arguments: Arguments) -> ValueOf:
         term, decode = compiler.term(arguments[0]), compiler.typed.dictionary.decode
-        known: dict[int, Value] = {}
+        known = compiler.typed.known(function)
 
         def call(solution: Solution) -> Value:
             identifier = term(solution)
             value = known.get(identifier)
             if value is None:
-                value = known[identifier] = function(decode(identifier))
+                value = function(decode(identifier))
+                known.remember(identifier, value)
             return value
 
         return call
@@ -149,7 +151,11 @@ def _iri(compiler: "Compiler", arguments: Arguments) -> ValueOf:
     if len(arguments) > 1:
         assert isinstance(arguments[1], Constant)
         base = arguments[1].term[1:-1]
+    return _on_term(_iri_maker(base))(compiler, arguments)
 
+
+@lru_cache(maxsize=64)
+def _iri_maker(base: str | None) -> Callable[[Term], Iri]:
     def make(term: Term) -> Iri:
         if is_iri(term):
             return Iri(term[1:-1])
@@ -165,7 +171,7 @@ def _iri(compiler: "Compiler", arguments: Arguments) -> ValueOf:
         except TermError:
             raise EvaluationError from None
 
-    return _on_term(make)(compiler, arguments)
+    return make
 
 
 def _strdt(compiler: "Compiler", arguments: Arguments) -> ValueOf:

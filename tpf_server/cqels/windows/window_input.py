@@ -183,13 +183,6 @@ class WindowInput:
         """Whether one triple may add many entries."""
         return self._star is not None and not self.keeps_log
 
-    @property
-    def oldest(self) -> int | None:
-        """The number (or time) of the oldest entry; ``None`` where there is none."""
-        if self._log:
-            return int(self._log[0][0])
-        return self._waiting[0][0] if self._waiting else None
-
     # ---------------------------------------------------------------------------- arrivals
 
     def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:

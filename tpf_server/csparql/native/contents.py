@@ -55,12 +55,6 @@ class WindowContents:
             return held
         return sum(each.number > since for part in (self._inside, self._coming) for each in part)
 
-    @property
-    def oldest(self) -> int | None:
-        """The timestamp of the oldest element that it holds."""
-        first = [each[0].at for each in (self._inside, self._coming) if each]
-        return min(first) if first else None
-
     def latest(self, triple: EncodedTriple, since: int) -> int | None:
         """The latest timestamp of a triple in the window, of elements with a later number."""
         return _latest(self._occurrences.get(triple, ()), since)

@@ -69,12 +69,5 @@ class WindowRegistry:
                     window.add(each)
                     yield window
 
-    @property
-    def oldest(self) -> Iterator[int]:
-        """The time of the oldest element of each window that holds any."""
-        for window in self._shared.values():
-            if window.oldest is not None:
-                yield window.oldest
-
     def __len__(self) -> int:
         return len(self._shared)
