@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import pyoxigraph
 
@@ -28,7 +28,17 @@ from experiments.experiment import (
 from experiments.processes import LOOPBACK, Process, free_port, python, started
 from experiments.results import Results
 from experiments.servers import Server, fragment_server, index, reference_data, reference_server
-from experiments.workloads.shop import COMPARED, QUERIES, Shop
+from experiments.workloads.shop import (
+    COMPARED,
+    GRAPHS,
+    IN_GRAPHS,
+    LIMIT,
+    QUERIES,
+    UNLIMITED,
+    Shop,
+)
+
+Answer: TypeAlias = Counter[tuple[str | None, ...]]
 
 OURS = "ours"
 COMUNICA = "Comunica"
@@ -86,7 +96,7 @@ class Opened:
 
     places: Mapping[str, Place]
     clients: Mapping[str, Process]
-    answers: Mapping[str, Counter[tuple[str | None, ...]]]
+    answers: Mapping[str, Answer]
 
     def ask(self, client: str, server: str, query: str) -> Mapping[str, Any]:
         """Have a client answer a query.
@@ -115,7 +125,8 @@ class Clients:
     settings = Sizes
     keys = ("triples", "latency_ms", "server", "client", "query")
     values = (
-        "requests", "bytes", "seconds", "client_cpu_ms", "server_cpu_ms", "results", "right",
+        "requests", "bytes", "first_seconds", "seconds", "client_cpu_ms", "server_cpu_ms",
+        "results", "right",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
@@ -135,6 +146,7 @@ class Clients:
             for query in settings.queries
             for server in settings.servers
             for client in settings.clients
+            if server != REFERENCE or query not in IN_GRAPHS
         ]
         yield Group("queries", partial(_open, settings, run), measurements, _warm_up)
 
@@ -143,6 +155,8 @@ class Clients:
         yield from _headlines(results)
         for latency in results.distinct("latency_ms"):
             yield _totals(results, latency)
+        for server in results.distinct("server"):
+            yield _shapes(results, server)
         first = results.where(latency_ms=results.distinct("latency_ms")[0])
         yield Figure(
             "requests", "Requests per query", "query", "requests",
@@ -164,15 +178,18 @@ class Clients:
 
 @contextmanager
 def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
-    triples = run.folder / "shop.nt"
-    if not triples.exists():
-        Shop(settings.triples, run.seed).write(triples)
-    answers = right_answers(triples, settings.queries)
+    shop = Shop(settings.triples, run.seed)
+    quads, triples = run.folder / "shop.nq", run.folder / "shop.nt"
+    for file in (quads, triples):
+        if not file.exists():
+            shop.write(file, graphs=file is quads)
+    answers = right_answers(quads, settings.queries)
     with ExitStack() as stack:
         places = {}
         for name in settings.servers:
             try:
-                places[name] = stack.enter_context(_place(name, triples, run.folder))
+                data = triples if name == REFERENCE else quads
+                places[name] = stack.enter_context(_place(name, data, run.folder))
             except UnavailableError as error:
                 run.say(f"{name}: {error}")
         clients = {}
@@ -185,19 +202,19 @@ def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
 
 
 @contextmanager
-def _place(name: str, triples: Path, folder: Path) -> Iterator[Place]:
+def _place(name: str, data: Path, folder: Path) -> Iterator[Place]:
     """A server that calls itself what its proxy is called."""
     port = free_port()
     base = f"http://{LOOPBACK}:{port}/"
     with ExitStack() as stack:
         if name == REFERENCE:
-            data = reference_data(triples, folder)
+            served = reference_data(data, folder)
             server = stack.enter_context(
-                reference_server(data, _DATASET, folder / "reference", base_url=base)
+                reference_server(served, _DATASET, folder / "reference", base_url=base)
             )
         else:
             store = folder / _DATASET
-            index(triples, store)
+            index(data, store)
             config = "max_values = 0\nmax_page_size = 100\n" if name == PLAIN else ""
             own = folder / ("plain" if name == PLAIN else "restricted")
             server = stack.enter_context(fragment_server(own, config, store, base_url=base))
@@ -218,13 +235,24 @@ def _client(name: str) -> Iterator[Process]:
         yield process
 
 
-def right_answers(
-    triples: Path, queries: Iterable[str]
-) -> dict[str, Counter[tuple[str | None, ...]]]:
-    """The answers of another engine, pyoxigraph, over the data itself."""
+def right_answers(quads: Path, queries: Iterable[str]) -> dict[str, Answer]:
+    """The answers of another engine, pyoxigraph, over the data itself.
+
+    Where a limit lets through whatever comes first: the answers without it.
+    """
     store = pyoxigraph.Store()
-    store.bulk_load(path=triples, format=pyoxigraph.RdfFormat.N_TRIPLES)
-    return {name: _rows(store.query(QUERIES[name])) for name in queries}
+    store.bulk_load(path=quads, format=pyoxigraph.RdfFormat.N_QUADS)
+    return {name: _rows(store.query(UNLIMITED.get(name, QUERIES[name]))) for name in queries}
+
+
+def is_right(query: str, rows: Answer, answer: Answer) -> bool:
+    """Whether these are the rows that a query asks for, given what `right_answers` says."""
+    if query in GRAPHS:
+        # A graph is a set; clients may send a triple twice.
+        rows = Counter(rows.keys())
+    if query in UNLIMITED:
+        return rows.total() == LIMIT and rows <= answer
+    return rows == answer
 
 
 def _rows(result: Any) -> Counter[tuple[str | None, ...]]:
@@ -257,17 +285,16 @@ def _measure(latency: float, server: str, client: str, query: str, opened: Opene
     used = place.server.process.usage().since(before)
     passed = place.passed(0.0)
     rows = Counter(tuple(row) for row in answer["rows"])
-    if query == "construct":
-        # A graph is a set; clients may send a triple twice.
-        rows = Counter(rows.keys())
+    first = answer["first"]
     yield {
         "requests": passed["requests"],
         "bytes": passed["bytes"],
+        "first_seconds": answer["seconds"] if first is None else first,
         "seconds": answer["seconds"],
         "client_cpu_ms": 1000 * answer["cpu"],
         "server_cpu_ms": 1000 * used.cpu,
         "results": rows.total(),
-        "right": int(rows == opened.answers[query]),
+        "right": int(is_right(query, rows, opened.answers[query])),
     }
 
 
@@ -307,6 +334,30 @@ def _totals(results: Results, latency: str) -> Table:
     header = ("", "requests", "bytes", "seconds", "CPU of client, ms", "CPU of server, ms")
     title = f"All {len(queries)} queries, one after the other, {latency} ms of latency added"
     return Table(title, header, rows)
+
+
+def _shapes(results: Results, server: str) -> Table:
+    """Every query by itself: requests, and how soon the first and the last result were there."""
+    latencies = results.distinct("latency_ms")
+    columns: list[tuple[str, str, float, dict[str, str]]] = []
+    for client in results.distinct("client"):
+        name = "we" if client == OURS else client
+        at = {"client": client, "latency_ms": latencies[0]}
+        columns.append((f"{name}: requests", "requests", 1, at))
+        for latency in latencies:
+            at = {"client": client, "latency_ms": latency}
+            columns.append((f"{name}: first, ms (+{latency})", "first_seconds", 1000, at))
+            columns.append((f"{name}: all, ms (+{latency})", "seconds", 1000, at))
+    rows: list[Sequence[Any]] = []
+    for query in results.distinct("query"):
+        means = [
+            (results.mean(column, query=query, server=server, **wanted), factor)
+            for _, column, factor, wanted in columns
+        ]
+        if any(mean is not None for mean, _ in means):
+            rows.append((query, *(None if m is None else m * factor for m, factor in means)))
+    header = ("", *(name for name, *_ in columns))
+    return Table(f"Query by query over {server} (+ latency added, ms)", header, rows)
 
 
 def _headlines(results: Results) -> Iterator[Item]:

@@ -17,9 +17,9 @@ function text(term) {
   return term.datatype.value === XSD_STRING ? quoted : `${quoted}^^<${term.datatype.value}>`;
 }
 
-async function answer(engine, query, url) {
+async function answer(engine, query, url, rowCame) {
   const result = await engine.query(query, { sources: [url] });
-  const rows = [];
+  const rows = { push(row) { rowCame(); all.push(row); } }, all = [];
   if (result.resultType === 'bindings') {
     const names = (await result.metadata()).variables.map((v) => v.variable ?? v).sort((a, b) => (a.value < b.value ? -1 : 1));
     for await (const row of await result.execute()) rows.push(names.map((name) => text(row.get(name))));
@@ -28,7 +28,7 @@ async function answer(engine, query, url) {
   } else {
     rows.push([String(await result.execute())]);
   }
-  return rows;
+  return all;
 }
 
 const engine = new QueryEngine();
@@ -37,14 +37,15 @@ for await (const line of createInterface({ input: process.stdin })) {
   // What one question learned must not answer the next one.
   await engine.invalidateHttpCache();
   const begin = performance.now(), cpu = process.cpuUsage();
-  let found;
+  let found, first = null;
   try {
-    found = { rows: await answer(engine, query, url) };
+    found = { rows: await answer(engine, query, url, () => { first ??= (performance.now() - begin) / 1000; }) };
   } catch (error) {
     found = { error: String(error) };
   }
   const used = process.cpuUsage(cpu);
   found.id = id;
+  found.first = first;
   found.seconds = (performance.now() - begin) / 1000;
   found.cpu = (used.user + used.system) / 1e6;
   process.stdout.write(JSON.stringify(found) + '\n');

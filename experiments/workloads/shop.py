@@ -14,35 +14,95 @@ _CATEGORIES = 61
 _PRODUCERS = 50
 _VENDORS = 50
 _PEOPLE = 500
+_WAREHOUSES = 5
 
 _PREFIX = f"PREFIX : <{EX}>\n"
 
-QUERIES: dict[str, str] = {
-    name: _PREFIX + query
-    for name, query in {
-        "star": "SELECT * { ?p :feature :feature7 ; :label ?l ; :price ?e ; :producer ?m ; "
-        ":category ?c }",
-        "chain": "SELECT * { ?o :vendor :vendor3 . ?o :product ?p . ?p :producer ?m . "
-        "?m :country ?c }",
-        "snowflake": "SELECT * { ?p :category :category9 ; :label ?l ; :producer ?m . "
-        "?m :country ?mc . ?o :product ?p ; :price ?e ; :vendor ?v . ?v :country ?vc }",
-        "optional": "SELECT * { ?p :producer :producer5 ; :label ?l OPTIONAL { ?p :discount ?d } }",
-        "union": "SELECT * { { ?p :category :category11 } UNION { ?p :category :category12 } "
-        "?p :label ?l }",
-        "filter": "SELECT * { ?r :rating 1 ; :helpful ?h ; :product ?p FILTER(?h > 95) }",
-        "distinct": "SELECT DISTINCT ?c { ?r :reviewer ?u . ?u :country ?c }",
-        "order+limit": "SELECT ?o ?e { ?o :vendor :vendor1 ; :price ?e } ORDER BY ?e ?o LIMIT 10",
-        "aggregate": "SELECT ?m (COUNT(*) AS ?n) (MAX(?e) AS ?x) "
-        "{ ?p :producer ?m ; :price ?e FILTER(?e > 500) } GROUP BY ?m",
-        "ask": "ASK { ?o :vendor :vendor2 ; :product ?p . ?p :category :category13 }",
-        "construct": "CONSTRUCT { ?p :soldIn ?c } { ?p :category :category14 . "
-        "?o :product ?p ; :vendor ?v . ?v :country ?c }",
-        "not exists": "SELECT * { ?p :category :category15 ; :label ?l "
-        "FILTER NOT EXISTS { ?p :discount ?d } }",
-        "big join": "SELECT ?r ?m { ?r :product ?p . ?p :producer ?m . ?m :country :BE }",
-        "path": "SELECT * { ?c :within+ :category1 . ?p :category ?c }",
-    }.items()
+LIMIT = 10
+
+_SHAPES = {
+    "triple": "SELECT * { ?p :producer :producer7 }",
+    "star": "SELECT * { ?p :feature :feature7 ; :label ?l ; :price ?e ; :producer ?m ; "
+    ":category ?c }",
+    "chain": "SELECT * { ?o :vendor :vendor3 . ?o :product ?p . ?p :producer ?m . ?m :country ?c }",
+    "snowflake": "SELECT * { ?p :category :category9 ; :label ?l ; :producer ?m . "
+    "?m :country ?mc . ?o :product ?p ; :price ?e ; :vendor ?v . ?v :country ?vc }",
+    "big join": "SELECT ?r ?m { ?r :product ?p . ?p :producer ?m . ?m :country :BE }",
+    "optional": "SELECT * { ?p :producer :producer5 ; :label ?l OPTIONAL { ?p :discount ?d } }",
+    "optional twice": "SELECT * { ?p :category :category21 OPTIONAL { ?p :discount ?d } "
+    "OPTIONAL { ?o :product ?p ; :days 3 } }",
+    "optional in optional": "SELECT * { ?p :category :category22 "
+    "OPTIONAL { ?o :product ?p ; :vendor ?v OPTIONAL { ?v :name ?n } } }",
+    "union": "SELECT * { { ?p :category :category11 } UNION { ?p :category :category12 } "
+    "?p :label ?l }",
+    "union with a path": "SELECT * { { :category57 :within+ ?c } UNION { :product7 :category ?c } "
+    "?c :name ?n }",
+    "path": "SELECT * { ?c :within+ :category1 . ?p :category ?c }",
+    "path of any length": "SELECT * { :category57 :within* ?c . ?c :name ?n }",
+    "path of one step or none": "SELECT * { :category20 :within? ?c . ?p :category ?c ; "
+    ":label ?l }",
+    "path of two steps": "SELECT * { ?o :product/:producer :producer9 }",
+    "path backwards": "SELECT * { :person3 ^:reviewer/:product ?p . ?p :label ?l }",
+    "path of either": "SELECT * { ?p :category :category16 ; :discount|:price ?x }",
+    "path from a pattern": "SELECT * { ?p :producer :producer8 ; :category ?c . "
+    "?c :within+ ?d . ?d :name ?n }",
+    "path of acquaintances": "SELECT * { :person7 :knows+ ?q . ?q :name ?n }",
+    "bind": "SELECT * { BIND(:product7 AS ?p) ?p ?q ?o }",
+    "bind computed": "SELECT * { VALUES ?n { 7 8 9 } "
+    "BIND(IRI(CONCAT(STR(:product), STR(?n))) AS ?p) ?p :label ?l ; :price ?e }",
+    "bind after a pattern": "SELECT * { ?p :category :category23 "
+    "BIND(IRI(REPLACE(STR(?p), 'product', 'offer')) AS ?o) ?o :price ?e }",
+    "values": "SELECT * { VALUES ?p { :product1 :product2 :product3 } ?p :label ?l ; "
+    ":producer ?m }",
+    "values in pairs": "SELECT * { VALUES (?c ?m) { (:category24 :producer1) "
+    "(:category25 :producer2) } ?p :category ?c ; :producer ?m ; :label ?l }",
+    "sub-query that counts": "SELECT * { { SELECT ?p (COUNT(*) AS ?n) "
+    "{ ?o :product ?p ; :vendor :vendor4 } GROUP BY ?p } ?p :label ?l }",
+    "sub-query with having": "SELECT * { { SELECT ?p (COUNT(*) AS ?n) "
+    "{ ?r :product ?p ; :rating 1 } GROUP BY ?p HAVING (COUNT(*) > 4) } ?p :label ?l }",
+    "sub-query that finds the most": "SELECT * { { SELECT (MAX(?d) AS ?most) "
+    "{ ?p :category :category17 ; :discount ?d } } ?q :discount ?most ; :label ?l }",
+    "sub-query with limit": "SELECT * { { SELECT ?p { ?p :category :category18 } "
+    "ORDER BY ?p LIMIT 3 } ?p :label ?l ; :producer ?m }",
+    "sub-query of the different": "SELECT * { { SELECT DISTINCT ?m { ?p :category :category19 ; "
+    ":producer ?m } } ?m :name ?n ; :country ?c }",
+    "filter": "SELECT * { ?r :rating 1 ; :helpful ?h ; :product ?p FILTER(?h > 95) }",
+    "filter by equality": "SELECT * { ?p :label ?l ; :price ?e FILTER(?p = :product9) }",
+    "filter by a list": "SELECT * { ?p :producer ?m ; :label ?l "
+    "FILTER(?m IN (:producer1, :producer2)) }",
+    "exists": "SELECT * { ?p :category :category26 ; :label ?l "
+    "FILTER EXISTS { ?o :product ?p ; :days 5 } }",
+    "not exists": "SELECT * { ?p :category :category15 ; :label ?l "
+    "FILTER NOT EXISTS { ?p :discount ?d } }",
+    "minus": "SELECT * { ?p :category :category27 ; :label ?l MINUS { ?p :discount ?d } }",
+    "order+limit": "SELECT ?o ?e { ?o :vendor :vendor1 ; :price ?e } ORDER BY ?e ?o LIMIT 10",
+    "limit": f"SELECT * {{ ?p :label ?l ; :producer ?m ; :price ?e }} LIMIT {LIMIT}",
+    "distinct": "SELECT DISTINCT ?c { ?r :reviewer ?u . ?u :country ?c }",
+    "aggregate": "SELECT ?m (COUNT(*) AS ?n) (MAX(?e) AS ?x) "
+    "{ ?p :producer ?m ; :price ?e FILTER(?e > 500) } GROUP BY ?m",
+    "ask": "ASK { ?o :vendor :vendor2 ; :product ?p . ?p :category :category13 }",
+    "construct": "CONSTRUCT { ?p :soldIn ?c } { ?p :category :category14 . "
+    "?o :product ?p ; :vendor ?v . ?v :country ?c }",
+    "describe": "DESCRIBE :product7",
+    "graph": "SELECT * { GRAPH :warehouse3 { ?p :stock ?n } ?p :label ?l FILTER(?n < 10) }",
+    "any graph": "SELECT * { ?p :category :category28 GRAPH ?g { ?p :stock ?n } }",
+    "all together": "SELECT ?l ?n (COUNT(?o) AS ?offers) { VALUES ?top { :category2 } "
+    "?c :within* ?top . ?p :category ?c ; :label ?l ; :producer ?m . ?m :name ?n "
+    "OPTIONAL { ?o :product ?p } FILTER NOT EXISTS { ?p :discount ?d } } GROUP BY ?l ?n "
+    "ORDER BY DESC(?offers) ?l LIMIT 5",
 }
+
+QUERIES: dict[str, str] = {name: _PREFIX + query for name, query in _SHAPES.items()}
+"""Queries by the name of their shape."""
+
+UNLIMITED = {"limit": QUERIES["limit"].replace(f" LIMIT {LIMIT}", "")}
+"""What a limit cuts, whichever solutions it lets through."""
+
+GRAPHS = ("construct", "describe")
+"""Those whose answer is a graph."""
+
+IN_GRAPHS = ("graph", "any graph")
+"""Those about named graphs, which not every server has."""
 
 COMPARED = (
     "star", "chain", "snowflake", "optional", "filter", "distinct", "order+limit", "construct",
@@ -62,11 +122,26 @@ class Shop:
     triples: int
     seed: int
 
-    def write(self, path: Path) -> int:
-        """Write the triples as N-Triples; return how many there are."""
-        lines = list(dict.fromkeys(f"{line} .\n" for line in self._lines()))
-        path.write_text("".join(lines), encoding="utf-8")
+    def write(self, path: Path, *, graphs: bool = True) -> int:
+        """Write the triples as N-Triples, and as N-Quads what stands in named graphs.
+
+        Args:
+            path: the file.
+            graphs: whether to write named graphs, too.
+
+        Returns:
+            How many there are.
+        """
+        lines = list(self.lines(graphs=graphs))
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return len(lines)
+
+    def lines(self, *, graphs: bool = True) -> Iterator[str]:
+        """The same, line by line, each once."""
+        found = dict.fromkeys(self._lines())
+        if graphs:
+            found |= dict.fromkeys(self._stocks())
+        return (f"{line} ." for line in found)
 
     def _lines(self) -> Iterator[str]:
         chance = random.Random(self.seed)
@@ -97,6 +172,21 @@ class Shop:
             yield f"{review} {_iri('rating')} {_integer(chance.randrange(1, 6))}"
             yield f"{review} {_iri('helpful')} {_integer(chance.randrange(100))}"
             yield f"{review} {_iri('title')} {_text(f'review no {number}')}"
+        for number in range(_CATEGORIES):
+            yield f"{_iri(f'category{number}')} {_iri('name')} {_text(f'category no {number}')}"
+        for number in range(people):
+            # Groups of ten, in each of which everybody is known.
+            group = number - number % 10
+            for knows in {group + (number + 1) % 10, group + chance.randrange(10)}:
+                yield f"{_iri(f'person{number}')} {_iri('knows')} {_iri(f'person{knows}')}"
+
+    def _stocks(self) -> Iterator[str]:
+        """What the warehouses have, each in a graph of its own."""
+        chance = random.Random(self.seed)
+        for number in range(0, max(1, self.triples // _TRIPLES_PER_PRODUCT), 2):
+            stock, warehouse = _integer(chance.randrange(100)), chance.randrange(_WAREHOUSES)
+            product = _iri(f"product{number}")
+            yield f"{product} {_iri('stock')} {stock} {_iri(f'warehouse{warehouse}')}"
 
     def _product(self, number: int, chance: random.Random) -> Iterator[str]:
         product = _iri(f"product{number}")

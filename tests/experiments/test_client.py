@@ -15,7 +15,7 @@ from tests.experiments.test_runner import run
 
 
 def test_the_shop_has_about_so_many_triples_and_an_answer_for_every_query(tmp_path: Path) -> None:
-    file = tmp_path / "shop.nt"
+    file = tmp_path / "shop.nq"
     count = Shop(100_000, 1).write(file)
     assert count == pytest.approx(100_000, rel=0.05)
     lines = file.read_text().splitlines()
@@ -26,7 +26,7 @@ def test_the_shop_has_about_so_many_triples_and_an_answer_for_every_query(tmp_pa
     assert answers["ask"] == {("true",): 1}
     assert len(answers["star"]) > 10
     assert set(COMPARED) < set(QUERIES)
-    other = tmp_path / "other.nt"
+    other = tmp_path / "other.nq"
     Shop(100_000, 1).write(other)
     assert other.read_text() == file.read_text()
 

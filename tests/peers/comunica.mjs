@@ -26,20 +26,25 @@ async function answer(engine, { query, sources, options }) {
     fetch: (url, init) => { requests.push(String(url.url ?? url)); return fetch(url, init); },
   };
   const found = {};
+  // How many requests there were before the first answer.
+  const came = () => { found.first ??= requests.length; };
   try {
     const result = await engine.query(query, context);
     if (result.resultType === 'bindings') {
       found.bindings = [];
       for await (const row of await result.execute()) {
+        came();
         found.bindings.push(Object.fromEntries([...row].map(([name, term]) => ['?' + name.value, plain(term)])));
       }
     } else if (result.resultType === 'quads') {
       found.quads = [];
       for await (const quad of await result.execute()) {
+        came();
         found.quads.push([quad.subject, quad.predicate, quad.object, quad.graph].map(plain));
       }
     } else {
       found.boolean = await result.execute();
+      came();
     }
   } catch (error) {
     found.error = String(error.stack ?? error);

@@ -134,7 +134,7 @@ class Comunica:
 
         Returns:
             ``bindings`` (variable to canonical term), ``quads``, ``boolean`` or ``error``; and
-            ``requests``, the URLs that were fetched.
+            ``requests``, the URLs that were fetched, ``first`` of which before the first answer.
         """
         question = {"query": query, "sources": sources, "options": options}
         assert self._process.stdin is not None

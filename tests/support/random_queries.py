@@ -117,6 +117,13 @@ def conditions(patterns: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+_computed = st.one_of(
+    st.sampled_from([":a", ":c", "1 / 0"]),
+    variables.map(lambda v: f"IF(ISIRI({v}), {v}, 1 / 0)"),
+    variables.map(lambda v: f"IRI(CONCAT('http://e/', STR({v})))"),
+)
+
+
 def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     both = st.tuples(inner, inner)
     return st.one_of(
@@ -133,6 +140,16 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
             lambda p: f"{p[0]} VALUES ({p[1]} ?z) {{ ({p[2]} 1) (UNDEF 2) (:a UNDEF) }}"
         ),
         st.tuples(inner, _atoms).map(lambda p: f"{{ {p[0]} }} BIND({p[1]} AS ?k)"),
+        # What is computed, or an error, meets a pattern.
+        st.tuples(inner, _computed, _links, _objects).map(
+            lambda p: f"{{ {p[0]} }} BIND({p[1]} AS ?k) {{ ?k {p[2]} {p[3]} }}"
+        ),
+        st.tuples(inner, _computed, _links, _objects).map(
+            lambda p: f"{{ {p[0]} }} BIND({p[1]} AS ?k) OPTIONAL {{ ?k {p[2]} {p[3]} }}"
+        ),
+        st.tuples(inner, variables, st.sampled_from([":a", ":b", "1"])).map(
+            lambda p: f"VALUES {p[1]} {{ {p[2]} }} {p[0]}"
+        ),
         st.tuples(inner, variables).map(
             lambda p: f"{{ SELECT DISTINCT {p[1]} WHERE {{ {p[0]} }} }}"
         ),

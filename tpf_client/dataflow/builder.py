@@ -30,12 +30,14 @@ from tpf_client.dataflow.minus import Minus
 from tpf_client.dataflow.modifiers_builder import Watch, build_modified
 from tpf_client.dataflow.node import (
     Condition,
+    CountingLeaves,
     Dataflow,
     FilteringLeaves,
     Leaves,
     Node,
 )
 from tpf_client.dataflow.number import Number
+from tpf_client.dataflow.on_demand import OnDemand
 from tpf_client.dataflow.order import SortKey, TopK
 from tpf_client.dataflow.output import Output
 from tpf_client.dataflow.path_builder import build_path
@@ -46,7 +48,7 @@ from tpf_client.dataflow.union import Union
 from tpf_client.dataflow.values import Values
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Exists, Expression, Pattern, VariableRef
+from tpf_client.sparql.algebra import Constant, Exists, Expression, Pattern, VariableRef
 from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
 
 Services = Callable[[Term], Leaves]
@@ -141,10 +143,16 @@ class Builder:
         return self.flow.add(Filter(node, condition))
 
     def extended(
-        self, node: Node, variable: Variable, compute: Compute, *, volatile: bool = False
+        self,
+        node: Node,
+        variable: Variable,
+        compute: Compute,
+        *,
+        volatile: bool = False,
+        always: bool = False,
     ) -> Node:
         """The solutions with one more variable (see `Extend`)."""
-        return self.flow.add(Extend(node, variable, compute, volatile=volatile))
+        return self.flow.add(Extend(node, variable, compute, volatile=volatile, always=always))
 
     def copied(self, node: Node, variable: Variable, source: Variable) -> Node:
         """The solutions with one more variable, which has the value of another."""
@@ -214,7 +222,9 @@ class Builder:
             case algebra.Extend():
                 return self._extend(pattern, seed)
             case algebra.Minus(left, right, apart):
-                return self._minus(self.build(left, seed), right, apart)
+                there = algebra.bound_but_for_errors(left)
+                minus = partial(self._minus, right=right, apart=apart)
+                return self.with_keys(self.build(left, seed), there, right, minus)
             case algebra.Group():
                 return self.grouped(pattern, seed)
             case algebra.Service():
@@ -228,10 +238,56 @@ class Builder:
     def _join(self, pattern: Pattern, seed: Node | None) -> Node:
         first, *rest = in_good_order(operands(pattern), self.leaves, seed or self.outer)
         node = self.build(first, seed)
+        there = algebra.bound_but_for_errors(first)
         for each in rest:
-            right = self.build(each, self.sideways(node, each) or seed)
-            node = self.joined(node, right)
+
+            def join(left: Node, each: Pattern = each) -> Node:
+                return self.joined(left, self.build(each, self.sideways(left, each) or seed))
+
+            node = self.with_keys(node, there, each, join)
+            there |= algebra.bound_but_for_errors(each)
         return node
+
+    def with_keys(
+        self,
+        node: Node,
+        there: frozenset[Variable],
+        pattern: Pattern,
+        combine: Callable[[Node], Node],
+    ) -> Node:
+        """What is made of a node's solutions and a pattern, each by itself, with the most keys.
+
+        What is computed is a key, too, where that was no error. So solutions without an error are
+        combined by themselves; the others, as soon as there is one, with what they agree with.
+
+        Args:
+            node: the solutions.
+            there: variables that they bind, but for errors.
+            pattern: what they are combined with.
+            combine: makes the combination of a node of some of the solutions.
+        """
+        unsure = (there & set(algebra.in_scope(pattern)) & set(node.schema)) - node.certain
+        if not unsure or self.outer is not None or not isinstance(self.leaves, CountingLeaves):
+            return combine(node)
+        places = [node.schema.index(name) for name in unsure]
+
+        def has_all(solution: Solution) -> bool:
+            return all(solution[place] for place in places)
+
+        without_error = combine(self.flow.add(Filter(node, has_all, node.certain | unsure)))
+        names = {*node.schema, *algebra.in_scope(pattern)}
+        schema = tuple(name for name in without_error.schema if name in names)
+        certain = without_error.certain & (node.certain | algebra.always_bound(pattern))
+        others = OnDemand(
+            self.flow.add(Filter(node, lambda solution: not has_all(solution))),
+            schema,
+            certain & set(schema),
+            lambda left: self.project(combine(left), schema),
+            self.defer,
+            monotone=without_error.monotone,
+        )
+        both = (self.project(without_error, schema), self.flow.add(others))
+        return self.flow.add(Union(*both))
 
     def joined(self, left: Node, right: Node) -> Node:
         """The join of two nodes."""
@@ -239,6 +295,10 @@ class Builder:
 
     def _left_join(self, pattern: algebra.LeftJoin, seed: Node | None) -> Node:
         left = self.build(pattern.left, seed)
+        there = algebra.bound_but_for_errors(pattern.left)
+        return self.with_keys(left, there, pattern.right, partial(self._optional, pattern=pattern))
+
+    def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
         condition = pattern.condition
         if condition is None:
             right = self.build(pattern.right, self.sideways(left, pattern.right))
@@ -322,8 +382,13 @@ class Builder:
             return self.copied(inner, pattern.variable, source.variable)
         node, expression = self.without_exists(inner, pattern.expression)
         compute = self.compiler(node, len(schema) - depth).binding(expression)
-        volatile = is_volatile(expression)
-        extended = self.extended(node, pattern.variable, compute, volatile=volatile)
+        extended = self.extended(
+            node,
+            pattern.variable,
+            compute,
+            volatile=is_volatile(expression),
+            always=isinstance(expression, Constant),
+        )
         return self.project(extended, (*schema, pattern.variable))
 
     def _without_value(self, node: Node, variable: Variable) -> Node:

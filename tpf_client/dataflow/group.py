@@ -1,6 +1,6 @@
 """Group: one solution per group of solutions, with its aggregates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from annotations.terms import Variable
@@ -29,6 +29,7 @@ class Group(Node):
         keys: variables of the output and how their values are computed. Without keys there is
             exactly one group, even of nothing.
         aggregates: variables of the output, what they aggregate, and how (see `argument_of`).
+        certain: variables of the output that are bound in every solution.
     """
 
     def __init__(
@@ -36,9 +37,10 @@ class Group(Node):
         upstream: Node,
         keys: Sequence[tuple[Variable, Compute]],
         aggregates: Sequence[tuple[Variable, Compute, Callable[[], Accumulator]]],
+        certain: Iterable[Variable] = (),
     ) -> None:
         names = [name for name, *_ in keys] + [name for name, *_ in aggregates]
-        super().__init__(names, frozenset(), monotone=False)
+        super().__init__(names, frozenset(certain), monotone=False)
         self._keys = [compute for _, compute in keys]
         self._arguments = [compute for _, compute, _ in aggregates]
         self._factories = [factory for *_, factory in aggregates]

@@ -8,7 +8,7 @@ from tpf_client.dataflow.aggregates import accumulator
 from tpf_client.dataflow.group import Group, argument_of
 from tpf_client.dataflow.node import Node
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Expression
+from tpf_client.sparql.algebra import Expression, VariableRef
 
 if TYPE_CHECKING:
     from tpf_client.dataflow.builder import Builder
@@ -37,4 +37,6 @@ def build_group(builder: "Builder", pattern: algebra.Group, seed: Node | None) -
         )
         for name, aggregate in prepared
     ]
-    return builder.flow.add(Group(node, keys, aggregates))
+    certain = {name for name, key in expressions if key == VariableRef(name)} & node.certain
+    counts = (name for name, aggregate in prepared if aggregate.name == "COUNT")
+    return builder.flow.add(Group(node, keys, aggregates, certain.union(counts)))

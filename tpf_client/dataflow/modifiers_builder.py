@@ -51,7 +51,7 @@ def build_modified(
     mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
     node, variables, key = _modified(builder, pattern, seed, watch)
     if isinstance(node, Slice) and node.monotone and isinstance(leaves, CountingLeaves):
-        leaves.limit(mark, lambda: node.satisfied)
+        leaves.limit(mark, lambda: node.missing)
     return node, variables, key
 
 

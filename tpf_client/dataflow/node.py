@@ -130,6 +130,19 @@ class Dataflow:
             node.connect(self.guard)
         return node
 
+    def flush_growing(self) -> bool:
+        """Let operators send what they held back for no other reason than to send it at once.
+
+        That is, monotone ones: for them the inputs need not be complete.
+
+        Returns:
+            Whether there was something to send.
+        """
+        pending = [node for node in self.nodes if node.monotone and node.pending]
+        for node in pending:
+            node.flush()
+        return bool(pending)
+
     def flush(self) -> None:
         """The inputs are complete (for now): let every operator send what it held back.
 
@@ -189,8 +202,8 @@ class CountingLeaves(Leaves, Protocol):
     def mark(self) -> int:
         """A moment, for `limit`."""
 
-    def limit(self, since: int, met: Callable[[], bool]) -> None:
-        """Only so much is needed of what was built since then that this becomes true."""
+    def limit(self, since: int, missing: Callable[[], int | None]) -> None:
+        """Only so much is needed of what was built since then that no solution is missing."""
 
 
 @runtime_checkable

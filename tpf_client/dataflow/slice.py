@@ -48,13 +48,19 @@ class Slice(Node):
         upstream.connect(self._push)
 
     @property
+    def missing(self) -> int | None:
+        """How many solutions it takes until further arrivals cannot change the output.
+
+        As long as nothing vanishes; ``None``: they always can.
+        """
+        if self._limit is None or self._stale:
+            return None
+        return max(self._offset + self._limit - self._total, 0)
+
+    @property
     def satisfied(self) -> bool:
         """Whether further arrivals cannot change the output (as long as nothing vanishes)."""
-        return (
-            self._limit is not None
-            and not self._stale
-            and self._total >= self._offset + self._limit
-        )
+        return self.missing == 0
 
     @property
     def pending(self) -> bool:

@@ -31,7 +31,7 @@ class Need:
     """Whether a part of a query is wanted whole, or only until limits are met."""
 
     def __init__(self) -> None:
-        self._limits: list[Callable[[], bool]] = []
+        self._limits: list[Callable[[], int | None]] = []
 
     @property
     def limited(self) -> bool:
@@ -39,18 +39,23 @@ class Need:
         return bool(self._limits)
 
     @property
+    def missing(self) -> int | None:
+        """How many solutions are wanted still; ``None``: nobody knows."""
+        return min((n for each in self._limits if (n := each()) is not None), default=None)
+
+    @property
     def met(self) -> bool:
         """Whether a limit is met, so that nothing more is needed."""
-        return any(each() for each in self._limits)
+        return self.missing == 0
 
     @property
     def enough(self) -> Callable[[], bool] | None:
         """Tells whether a limit is met; ``None`` where there is none."""
         return (lambda: self.met) if self._limits else None
 
-    def limit(self, met: Callable[[], bool]) -> None:
-        """Nothing is needed any more as soon as this is true."""
-        self._limits.append(met)
+    def limit(self, missing: Callable[[], int | None]) -> None:
+        """Nothing is needed any more as soon as no solution is missing."""
+        self._limits.append(missing)
 
 
 class Choice(Protocol):

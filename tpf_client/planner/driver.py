@@ -16,10 +16,14 @@ from tpf_client.fragments.page import Page
 
 T = TypeVar("T")
 Task: TypeAlias = Generator[Sequence[Request], Sequence[Page], T]
-"""Yields requests, is resumed with their pages in the same order, returns its result.
+"""Yields requests, is resumed with their pages in the same order, returns its result. See `PAUSE`.
 
 The error of a request that fails is thrown into it.
 """
+
+
+PAUSE: Sequence[Request] = []
+"""What a task yields to go on only when nothing else does; it is resumed with no pages."""
 
 
 class Driver:
@@ -36,6 +40,7 @@ class Driver:
         self._todo: deque[tuple[Request, Callable[[Answer], None]]] = deque()
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._outstanding = 0
+        self._paused: deque[Callable[[], None]] = deque()
         self._cancelled = threading.Event()
 
     @property
@@ -47,6 +52,15 @@ class Driver:
     def idle(self) -> bool:
         """Whether no request is under way."""
         return self._outstanding == 0
+
+    @property
+    def paused(self) -> bool:
+        """Whether a task waits for `resume`."""
+        return bool(self._paused)
+
+    def resume(self) -> None:
+        """Let the task go on that has paused for longest."""
+        self._paused.popleft()()
 
     def spawn(
         self,
@@ -137,6 +151,9 @@ class Driver:
                 if failed is None:
                     raise
                 failed(error)
+                return
+            if requests is PAUSE:
+                self._paused.append(lambda: self._advance(task, (), done, failed))
                 return
             if requests:
                 self._gather(requests, lambda result: self._advance(task, result, done, failed))

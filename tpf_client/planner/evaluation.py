@@ -16,7 +16,7 @@ from tpf_client.dataflow.modifiers_builder import Watch
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
 from tpf_client.fragments.form import Block
-from tpf_client.planner.driver import Driver
+from tpf_client.planner.driver import PAUSE, Driver, Task
 from tpf_client.planner.held import HeldFacts
 from tpf_client.planner.lengths import SURPRISE, Lengths
 from tpf_client.planner.live_fragment import (
@@ -191,6 +191,9 @@ class Evaluation:
             return True
         if self._pump() or self._later:
             return True
+        if self.driver.idle and self.driver.paused:
+            self.driver.resume()
+            return True
         return self.driver.step()
 
     def _pump(self) -> bool:
@@ -198,8 +201,10 @@ class Evaluation:
         moved = False
         for lookup in self.lookups:
             moved |= lookup.pump(complete=False)
-        if moved or self._later or not self.driver.idle:
+        if moved or self._later or not self.driver.idle or self.driver.paused:
             return moved
+        if self.dataflow.flush_growing():
+            return True
         # Whoever waits has seen all there is, but for what the answers to these requests bring.
         asked: set[Lookups] = set()
         for lookup in self.lookups:
@@ -229,7 +234,7 @@ class Evaluation:
     @property
     def unsettled(self) -> bool:
         """Whether there is work left."""
-        if self._later or not self.driver.idle or self._errors:
+        if self._later or not self.driver.idle or self.driver.paused or self._errors:
             return True
         # What is there already may answer at once: then there is something to flush.
         return self._pump() or bool(self._later)
@@ -299,14 +304,33 @@ class Evaluation:
             if not fragment.wanted or self._surprised_by(fragment):
                 raise _EnoughError
 
-        self.driver.spawn(
-            fragment.source.read(
-                fragment.pattern,
-                at,
-                grow if first else None,
-                fragment.block,
-                anew=fragment.misses > 0 and at is not None and at < fragment.fresh_until,
-            ),
-            done,
-            failed,
+        task = fragment.source.read(
+            fragment.pattern,
+            at,
+            grow if first else None,
+            fragment.block,
+            anew=fragment.misses > 0 and at is not None and at < fragment.fresh_until,
         )
+        self.driver.spawn(task if fragment.whole else _paced(task, fragment), done, failed)
+
+
+def _paced(task: Task[Content], fragment: LiveFragment) -> Task[Content]:
+    """The reading of a fragment that lets others go first, once its first page is there.
+
+    Of what has a limit perhaps no further page is needed: what came may do.
+    """
+    requests = next(task)
+    try:
+        while True:
+            try:
+                pages = yield requests
+            except Exception as error:  # noqa: BLE001
+                requests = task.throw(error)
+            else:
+                requests = task.send(pages)
+            yield PAUSE
+            if not fragment.wanted:
+                raise _EnoughError
+    except StopIteration as stop:
+        content: Content = stop.value
+        return content

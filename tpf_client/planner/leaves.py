@@ -117,11 +117,11 @@ class FragmentLeaves:
         """A moment, for `limit`."""
         return len(self._needs)
 
-    def limit(self, since: int, met: Callable[[], bool]) -> None:
-        """What was built since then is needed only until this is true."""
+    def limit(self, since: int, missing: Callable[[], int | None]) -> None:
+        """What was built since then is needed only until no solution is missing."""
         if not self._evaluation.live:
             for need in self._needs[since:]:
-                need.limit(met)
+                need.limit(missing)
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         """The solutions of these patterns, joined; those that can meet the seed, if any."""

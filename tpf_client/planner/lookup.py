@@ -21,6 +21,7 @@ from tpf_client.dataflow.changes import (
     TermDictionary,
     projection,
 )
+from tpf_client.dataflow.join_order import SELECTIVITY
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.demand import Choice, Need
@@ -35,9 +36,8 @@ Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 WINDOW = 32
 """Requests under way at a time, where only a few solutions are wanted."""
 
-SELECTIVITY = 1 / 3
-"""The part of the solutions that is taken to pass a filter (Selinger et al., *Access Path Selection
-in a Relational Database Management System*, SIGMOD 1979, for open ranges)."""
+PATIENCE = 2
+"""How many times the requests for a whole fragment are risked for keys that come by and by."""
 
 BLOCK_CHARACTERS = 5000
 """Characters of a block at most: servers and proxies refuse URLs much longer than this."""
@@ -185,6 +185,8 @@ class FragmentLookup:
         self._waiting: dict[Solution, _Key] = {}
         self._batches: dict[_Batch, None] = {}
         self._window = 1
+        self._tried = 0
+        self._missing: int | None = None
         self._index: dict[Solution, dict[Solution, None]] | None = None
         self._extract = extractor(pattern, evaluation.dictionary)
         self._places = [
@@ -247,7 +249,9 @@ class FragmentLookup:
             next_ones = self._requests(len(self._waiting))
             if eager:
                 next_ones = min(next_ones, self._window)
-            if asked + next_ones >= max(pages, 1):
+            # Keys that come one after the other, as on a path, may soon come to an end.
+            spent = asked if eager or self._evaluation.live else asked - (PATIENCE - 1) * pages
+            if max(spent, 0) + next_ones >= max(pages, 1):
                 self._read_whole()
                 return
         if eager:
@@ -295,7 +299,14 @@ class FragmentLookup:
         loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
         if loading:
             return
-        keys = list(self._waiting)[: self._window * self._estimate.block]
+        block, missing = self._estimate.block, self._need.missing
+        self._missing = self._missing or missing
+        if missing is not None and self._missing is not None and missing < self._missing:
+            # As many as are still worth it, if they bring as much as those before.
+            left = math.ceil(self._tried * missing / (self._missing - missing))
+            self._window = min(self._window, self._requests(left))
+        keys = list(self._waiting)[: self._window * block]
+        self._tried += len(keys)
         self._window = min(self._window * 2, WINDOW)
         self._ask(keys)
 

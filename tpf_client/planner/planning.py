@@ -10,16 +10,18 @@ from annotations.instants import utc
 from annotations.terms import QuadPattern, Term, iri_value, is_variable
 from tpf_client.dataflow.builder import build_query
 from tpf_client.dataflow.changes import Solution, TermDictionary
+from tpf_client.dataflow.join_order import steps_of
 from tpf_client.dataflow.node import Dataflow, Input, Node
 from tpf_client.dataflow.output import Output
 from tpf_client.errors import OriginError, ServiceError, UnsupportedQueryError
+from tpf_client.planner.constants import put_constants
 from tpf_client.planner.demand import demand_of
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.pushdown import push_filters, push_limits
 from tpf_client.planner.service import SilentSource, services_of
 from tpf_client.planner.source import FragmentSource, Source
-from tpf_client.sparql.algebra import BGP, Query, Service, Slice, variables_of_bgp
+from tpf_client.sparql.algebra import BGP, Path, Query, Service, Slice, variables_of_bgp
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
@@ -69,7 +71,7 @@ def plan_query(
         return services[endpoint]
 
     check(query, allowed)
-    pattern = push_filters(query.pattern)
+    pattern = put_constants(push_filters(query.pattern))
     if query.form == "ASK":
         pattern = Slice(pattern, 0, 1)
     query = replace(query, pattern=push_limits(pattern))
@@ -130,9 +132,11 @@ def check(query: Query, allowed: Collection[str] | None = None) -> None:
 
 
 def patterns_of(value: Any) -> Iterator[QuadPattern]:
-    """The quad patterns of a pattern or expression, those inside EXISTS included."""
+    """The quad patterns of a pattern or expression, those of paths and inside EXISTS included."""
     if isinstance(value, BGP):
         yield from value.patterns
+    elif isinstance(value, Path):
+        yield from patterns_of(steps_of(value))
     elif isinstance(value, Service):
         return
     elif isinstance(value, tuple):

@@ -14,6 +14,7 @@ from tpf_client.errors import HistoryError, PageError
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.form import Block, Form
+from tpf_client.fragments.page import Page
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, read_pages, selector
 
@@ -132,6 +133,7 @@ class FragmentSource:
         self._form = form
         self._clock = fetcher.server_clock(url)
         self._long: set[QuadPattern] = set()
+        self._all: Page | None = None
 
     def now(self) -> datetime:
         """The present instant on the server's clock, as far as we know it; or the past one."""
@@ -152,7 +154,9 @@ class FragmentSource:
             (page,) = yield [Request(self.url)]
             if page.metadata.form is None:
                 raise PageError(self.url, "the page has no form to search a dataset with")
-            self._form = page.metadata.form
+            self._form = form = page.metadata.form
+            if self.url == form.url(ANYTHING) and page.metadata.next_page is not None:
+                self._all = page
             if self._once and self._since is None:
                 self._since = started or page.evaluated_at
         return self._form
@@ -168,7 +172,11 @@ class FragmentSource:
             return Estimate(0, 0, 0)
         block = form.block_size if form.graph is not None or not is_variable(pattern.graph) else 1
         past = None if self._past is None else self._past.now()
-        (page,) = yield [Request(form.url(pattern, form.as_of(past)), past or self._since)]
+        if self._all is not None and past is None and all(map(is_variable, pattern[:3])):
+            # What there is in all graphs is as good a guess at what is in one of them.
+            page = self._all
+        else:
+            (page,) = yield [Request(form.url(pattern, form.as_of(past)), past or self._since)]
         about = page.metadata
         per_page = about.page_size or len(page.facts)
         if about.next_page is None:

@@ -407,24 +407,44 @@ def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
 
 def always_bound(pattern: Pattern) -> frozenset[Variable]:
     """Variables that every solution of the pattern binds, whatever the data."""
+    return _bound(pattern, computed=False)
+
+
+def bound_but_for_errors(pattern: Pattern) -> frozenset[Variable]:
+    """The same, with those that only the error of an expression leaves without a value."""
+    return _bound(pattern, computed=True)
+
+
+def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
+    """Variables that are always bound; what is computed counts or not, unless it is no error."""
     match pattern:
         case BGP() | Path():
             return frozenset(in_scope(pattern))
         case Join(left, right):
-            return always_bound(left) | always_bound(right)
+            return _bound(left, computed=computed) | _bound(right, computed=computed)
         case Union(left, right):
-            return always_bound(left) & always_bound(right)
-        case LeftJoin(inner) | Minus(inner) | Extend(inner):
-            return always_bound(inner)
+            return _bound(left, computed=computed) & _bound(right, computed=computed)
+        case Extend(inner, variable, expression):
+            inside = _bound(inner, computed=computed)
+            copied = isinstance(expression, VariableRef) and expression.variable in inside
+            sure = computed or copied or isinstance(expression, Constant)
+            return inside | {variable} if sure else inside
+        case LeftJoin(inner) | Minus(inner):
+            return _bound(inner, computed=computed)
         case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
-            return always_bound(inner)
+            return _bound(inner, computed=computed)
         case Project(inner, variables):
-            return always_bound(inner) & frozenset(variables)
+            return _bound(inner, computed=computed) & frozenset(variables)
         case Values(variables, rows):
             return frozenset(
                 name for place, name in enumerate(variables) if all(row[place] for row in rows)
             )
-        case Group() | Service():
+        case Group(inner, keys, aggregates):
+            if computed:
+                return frozenset(name for name, _ in (*keys, *aggregates))
+            same = {name for name, key in keys if key == VariableRef(name)}
+            return always_bound(inner) & same
+        case Service():
             return frozenset()
 
 

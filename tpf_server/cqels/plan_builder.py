@@ -78,12 +78,18 @@ class PlanBuilder(Builder):
         return super().passing(node, condition)
 
     def extended(
-        self, node: Node, variable: Variable, compute: Compute, *, volatile: bool = False
+        self,
+        node: Node,
+        variable: Variable,
+        compute: Compute,
+        *,
+        volatile: bool = False,
+        always: bool = False,
     ) -> Node:
         """The solutions with one more variable."""
         if self._asks(node) and not volatile:
             return self.flow.add(keyed_extend(node, variable, compute))
-        return super().extended(node, variable, compute, volatile=volatile)
+        return super().extended(node, variable, compute, volatile=volatile, always=always)
 
     def copied(self, node: Node, variable: Variable, source: Variable) -> Node:
         """The solutions with one more variable, which has the value of another."""

@@ -1,0 +1,92 @@
+"""The queries of all shapes over the shop, and how many requests Comunica takes for them.
+
+Counted over our server without blocks of bindings, pages of 100, nothing cached: all requests, and
+those before the first answer. What is asked at the same time comes in another order each time, so
+the second number varies by a few, and so do those of queries with a limit; here is the least of
+three runs of Comunica 5.4.1. `tests/peers/test_shapes.py` counts anew.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyoxigraph
+
+from annotations.terms import Quad
+from experiments.workloads.shop import LIMIT, QUERIES, UNLIMITED, Shop
+from tests.support.oracle import SolutionBag, bag, quad_of, select, term_of
+
+TRIPLES = 100_000
+SERVER = {"max_values": 0, "max_page_size": 100}
+
+COMUNICA: dict[str, tuple[int, int]] = {
+    "triple": (2, 2),
+    "star": (270, 22),
+    "chain": (305, 17),
+    "snowflake": (932, 67),
+    "big join": (225, 56),
+    "optional": (61, 7),
+    "optional twice": (178, 27),
+    "optional in optional": (393, 47),
+    "union": (23, 4),
+    "union with a path": (10, 6),
+    "path": (43, 19),
+    "path of any length": (10, 6),
+    "path of one step or none": (25, 6),
+    "path of two steps": (44, 7),
+    "path backwards": (38, 12),
+    "path of either": (66, 12),
+    "path from a pattern": (46, 39),
+    "path of acquaintances": (22, 7),
+    "bind": (3, 3),
+    "bind computed": (9, 9),
+    "bind after a pattern": (39, 7),
+    "values": (9, 9),
+    "values in pairs": (70, 24),
+    "sub-query that counts": (143, 124),
+    "sub-query with having": (219, 219),
+    "sub-query that finds the most": (29, 11),
+    "sub-query with limit": (10, 10),
+    "sub-query of the different": (36, 35),
+    "filter": (315, 145),
+    "filter by equality": (3, 3),
+    "filter by a list": (41, 22),
+    "exists": (83, 11),
+    "not exists": (65, 4),
+    "minus": (34, 14),
+    "order+limit": (106, 106),
+    "limit": (19, 10),
+    "distinct": (123, 8),
+    "aggregate": (98, 98),
+    "ask": (34, 34),
+    "construct": (491, 42),
+    "describe": (2, 2),
+    "graph": (23, 4),
+    "any graph": (12, 4),
+    "all together": (1892, 1892),
+}
+
+
+def shop() -> Iterator[Quad]:
+    """The data."""
+    text = "\n".join(Shop(TRIPLES, seed=1).lines())
+    return map(quad_of, pyoxigraph.parse(text, format=pyoxigraph.RdfFormat.N_QUADS))
+
+
+def right(store: pyoxigraph.Store, name: str, found: SolutionBag | set[Any] | bool) -> bool:
+    """Whether this is an answer to a query over what a store holds.
+
+    Args:
+        store: the data.
+        name: the shape of the query.
+        found: solutions, or triples, or yes or no.
+    """
+    query = QUERIES[name]
+    if isinstance(found, Counter):
+        if name in UNLIMITED:
+            return found.total() == LIMIT and found <= bag(select(store, UNLIMITED[name]))
+        return found == bag(select(store, query))
+    result = store.query(query)
+    if isinstance(result, pyoxigraph.QueryTriples):
+        return found == {tuple(map(term_of, triple)) for triple in result}
+    return found is bool(result)
