@@ -311,7 +311,9 @@ class Builder:
         # Number the rows, so that the filtered pairs come back to exactly their left row.
         numbered = self.flow.add(Number(left, self.fresh()))
         right = self.build(pattern.right, self.sideways(left, pattern.right))
-        pairs = self.filtered(self.flow.add(HashJoin(numbered, right)), condition)
+        # Once for equal rows: they come back to each copy.
+        each = self.flow.add(Distinct(numbered))
+        pairs = self.filtered(self.flow.add(HashJoin(each, right)), condition)
         added = tuple(name for name in right.schema if name not in left.schema)
         loose = tuple(name for name in left.schema if name not in left.certain)
         found = self.project(pairs, (numbered.schema[-1], *loose, *added))

@@ -1,20 +1,29 @@
-"""Random queries over the real server, with pages and blocks of any size, beside pyoxigraph."""
+"""Random queries over the real server, with pages and blocks of any size, beside pyoxigraph.
 
+TPF_QUERIES says how many of those of every shape.
+"""
+
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import pyoxigraph as ox
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annotations.terms import Quad
+from tests.support.judges import Answer, judged
 from tests.support.live_server import LiveServer
 from tests.support.oracle import store_of
 from tests.support.random_queries import PREFIX, VARIABLES, graphs, groups, queries
+from tests.support.random_sparql import QueryWriter, random_quads, randoms
 from tpf_client import Client, Solutions
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.sparql.parser import parse_query
 
 Rows = list[tuple[str | None, ...]]
 
@@ -77,6 +86,42 @@ def test_answers(quads: frozenset[Quad], asked: list[str], server: Mapping[str, 
                 else:
                     assert isinstance(found, list)
                     assert Counter(found) == Counter(expected), query
+        running.close()
+
+
+CASES = int(os.environ.get("TPF_QUERIES", "200"))
+TOGETHER = 10
+"""How many queries are asked of one server."""
+
+
+def _answer(client: Client, text: str) -> Answer | None:
+    """What the client answers; ``None`` where this is no query for us."""
+    try:
+        answer = client.query(text)
+        if isinstance(answer, Solutions):
+            return Counter(row.row for row in answer)
+    except (QuerySyntaxError, UnsupportedQueryError):
+        return None
+    if isinstance(answer, bool):
+        return answer
+    triples = ox.parse(answer.serialize(format="nt"), format=ox.RdfFormat.N_TRIPLES)
+    return Counter(tuple(map(str, (t.subject, t.predicate, t.object))) for t in triples)
+
+
+@settings(max_examples=max(CASES // TOGETHER, 1), deadline=None,
+          suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(random=randoms, server=servers)
+def test_all_of_sparql(random: Random, server: Mapping[str, int]) -> None:
+    quads = random_quads(random)
+    with tempfile.TemporaryDirectory() as folder:
+        running = _serve(folder, quads, server)
+        with Client(running.url, session=running.session(), clock=running.clock,
+                    parallelism=0) as client:  # fmt: skip
+            for _ in range(TOGETHER):
+                text = QueryWriter(random).query()
+                found = _answer(client, text)
+                if found is not None:
+                    assert found == judged(parse_query(text), text, quads), text
         running.close()
 
 

@@ -1,8 +1,8 @@
 """Random timelines of facts, random queries: at every tick the answer is another engine's.
 
-The engine is pyoxigraph, over exactly the facts that a plain model of publication holds valid at
-the tick. Several queries follow one timeline side by side, over one client, as they would in one
-process; each of them is a case.
+The engine is pyoxigraph (or the specification, see `tests.support.judges`), over exactly the facts
+that a plain model of publication holds valid at the tick. Several queries follow one timeline side
+by side, over one client, as they would in one process; each of them is a case.
 """
 
 import os
@@ -15,20 +15,22 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import pyoxigraph
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from annotations.labels import Labelling
 from annotations.methods import METHODS
-from annotations.terms import DEFAULT_GRAPH, Quad
+from annotations.terms import DEFAULT_GRAPH
 from tests.support import random_queries
+from tests.support.judges import Answer, judged
 from tests.support.live_server import LiveServer
-from tests.support.oracle import Publications, store_of
+from tests.support.oracle import Publications
+from tests.support.random_sparql import QueryWriter, randoms
 from tests.support.timelines import START, Batch, Timeline, Universe, timelines
 from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.sparql.parser import parse_query
 from tpf_client.streaming.streamer import Tick
 
 CASES = int(os.environ.get("TPF_TIMELINES", "2000"))
@@ -53,7 +55,10 @@ SHM = Path("/dev/shm")
 """Where the stores need not wait for a disk, if there is such a place."""
 
 Row: TypeAlias = tuple[str | None, ...]
-selects = random_queries.queries.filter(lambda query: "ASK {" not in query)
+selects = st.one_of(
+    random_queries.queries.filter(lambda query: "ASK {" not in query),
+    randoms.map(lambda random: QueryWriter(random, continuous=True).query()),
+)
 page_sizes = st.sampled_from([2, 100])
 
 
@@ -63,20 +68,9 @@ class Engine:
 
     model: Publications
 
-    def __post_init__(self) -> None:
-        self._quads: list[Quad] = []
-        self._store = pyoxigraph.Store()
-
-    def answer(self, query: str, names: list[str], now: datetime) -> Counter[Row]:
+    def answer(self, text: str, now: datetime) -> Answer:
         """The answer to a query at an instant."""
-        quads = self.model.valid_at(now)
-        if quads != self._quads:
-            self._quads, self._store = quads, store_of(quads)
-        result: Any = self._store.query(query)
-        assert {each.value for each in result.variables} == set(names)
-        return Counter(
-            tuple(None if row[name] is None else str(row[name]) for name in names) for row in result
-        )
+        return judged(parse_query(text), text, self.model.valid_at(now))
 
 
 @dataclass
@@ -104,12 +98,11 @@ class Follower:
         assert tick.error is None
         assert not tick.warnings
         assert tick.at == now
-        names = [name[1:] for name in tick.variables]
         added, removed = Counter(tick.added), Counter(tick.removed)
         assert not added & removed, self.query
         assert not removed - self._seen, self.query
         self._seen = self._seen + added - removed
-        assert self._seen == self.engine.answer(self.query, names, tick.at), self.query
+        assert self._seen == self.engine.answer(self.query, tick.at), self.query
         assert Counter(tick.answer()) == self._seen, self.query
 
 

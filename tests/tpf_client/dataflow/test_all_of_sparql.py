@@ -1,0 +1,74 @@
+"""Random queries of every shape, well designed or not, beside the specification and pyoxigraph.
+
+TPF_QUERIES says how many.
+"""
+
+import os
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from annotations.terms import Quad
+from tests.support.evaluation import Evaluation
+from tests.support.judges import Answer, by_pyoxigraph, by_specification, difference_of
+from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
+from tests.support.random_sparql import QueryWriter, random_quads, randoms
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.planner.pushdown import push_filters, push_limits
+from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.parser import parse_query
+from tpf_client.sparql.results import construct
+
+CASES = int(os.environ.get("TPF_QUERIES", "600"))
+
+
+def _answer(query: Query, evaluation: Evaluation) -> Answer:
+    rows = evaluation.rows()
+    if query.form == "ASK":
+        return bool(rows)
+    if query.form == "CONSTRUCT":
+        made = set(construct(query.template, evaluation.variables, rows))
+        return Counter(tuple(triple) for triple in made)
+    return Counter(rows)
+
+
+def _planned(query: Query) -> Query:
+    """What the planner makes of it, before it asks anybody."""
+    return replace(query, pattern=push_limits(push_filters(query.pattern)))
+
+
+def _changed(quads: frozenset[Quad], random: Random) -> frozenset[Quad]:
+    """Most of them, and others."""
+    kept = [quad for quad in sorted(quads) if random.random() < 0.7]
+    return frozenset(kept) | random_quads(random)
+
+
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(randoms)
+def test_every_answer_is_right_at_every_time(random: Random) -> None:
+    text = QueryWriter(random).query()
+    try:
+        query = parse_query(text)
+    except QuerySyntaxError:
+        # Random texts may bind a variable twice; then they are no queries for anybody.
+        with pytest.raises(SyntaxError):
+            by_pyoxigraph(text, [], ())
+        return
+    quads: frozenset[Quad] = frozenset()
+    try:
+        how = random.choice([ScanningLeaves, LookupLeaves])
+        evaluation = Evaluation(random.choice([query, _planned(query)]), how)
+        for _ in range(random.choice([1, 1, 2, 3])):
+            before, quads = quads, _changed(quads, random)
+            evaluation.change(added=sorted(quads - before), removed=sorted(before - quads))
+            wanted = by_specification(query, quads)
+            assert _answer(query, evaluation) == wanted, text
+            if difference_of(query, text) is None:
+                assert by_pyoxigraph(text, quads, query.variables) == wanted, text
+    except UnsupportedQueryError:
+        # Substitution (section 18.6) would put a value behind AS.
+        assert "EXISTS" in text
+        assert "BIND" in text
