@@ -209,3 +209,13 @@ def test_progress(client: Client) -> None:
     assert len(list(answer)) == 3
     assert told == sorted(told)
     assert told[-1] == (client.statistics.requests + client.statistics.cache_hits, 3)
+
+
+def test_a_call_of_an_unknown_function_is_an_error_in_its_expression(client: Client) -> None:
+    rows = list(
+        client.select(
+            PREFIX + "SELECT ?n ?x { ?s :name ?n ; :size ?z BIND(<urn:f>(?n) AS ?x) "
+            "FILTER(!BOUND(?x) || ?x = 1) FILTER(COALESCE(<urn:g>(1, 2), 3) = 3) }"
+        )
+    )
+    assert [set(row) for row in rows] == [{"n"}]

@@ -77,7 +77,7 @@ def plan_query(
     query = replace(query, pattern=push_limits(pattern))
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
-    environment = Environment(TypedTerms(evaluation.dictionary), _now(now))
+    environment = Environment(TypedTerms(evaluation.dictionary), _now(now), strict=False)
     leaves.demand = demand_of(query, environment)
     output = build_query(
         query,
@@ -123,7 +123,7 @@ def check(query: Query, allowed: Collection[str] | None = None) -> None:
     dataflow = Dataflow(dictionary)
     nothing = _NoFragments(dataflow)
     now = DateTime(2000, 1, 1, 0, 0, Decimal(0), 0)
-    environment = Environment(TypedTerms(dictionary), now)
+    environment = Environment(TypedTerms(dictionary), now, strict=False)
     build_query(query, nothing, dataflow, environment, services=lambda _: nothing)
     for each in services_of(query.pattern):
         # What is asked of endpoints that solutions name is built later.

@@ -150,6 +150,8 @@ class PatternParser(ExpressionParser):
                 filters.append(self.constraint())
             elif self._at_triples():
                 pattern = join(pattern, self._triples_block())
+                if self._at_triples():
+                    self.expected("'.' or '}'")
                 continue
             else:
                 pattern = self.element(pattern)
@@ -230,7 +232,11 @@ class PatternParser(ExpressionParser):
         self.expect("(")
         variables = []
         while not self.take(")"):
-            variables.append(self.variable())
+            position = self.token.position
+            name = self.variable()
+            if name in variables:
+                self.fail(f"{name} is listed twice", position)
+            variables.append(name)
         self.expect("{")
         while not self.take("}"):
             opening = self.expect("(")
@@ -281,7 +287,7 @@ class PatternParser(ExpressionParser):
         """Triples that share a subject, separated by full stops."""
         while self._at_triples():
             if self.at("(", "["):
-                bare = self.at("[") and self.ahead().text == "]"
+                bare = self.ahead().text == ("]" if self.at("[") else ")")
                 subject = self._node(emit)
                 if bare or not (self.at(".", "}") or self.token.kind == "end"):
                     self._property_list(subject, emit)

@@ -23,28 +23,43 @@ class Token(NamedTuple):
         return self.position + len(self.text)
 
 
-_LOCAL_ESCAPE = r"\\[_~.\-!$&'()*+,;=/?#@%]"
-_LOCAL_PART = rf"(?:[\w:·]|%[0-9A-Fa-f]{{2}}|{_LOCAL_ESCAPE})"
-_LOCAL_INNER = rf"(?:[\w:·.-]|%[0-9A-Fa-f]{{2}}|{_LOCAL_ESCAPE})"
-_LOCAL_LAST = rf"(?:[\w:·-]|%[0-9A-Fa-f]{{2}}|{_LOCAL_ESCAPE})"
+# Rules 164 to 173 of the grammar: the characters of names.
+_START = (
+    "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
+    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_LETTER = f"{_START}_0-9"
+_MARKED = f"{_LETTER}\u00b7\u0300-\u036f\u203f\u2040"
+_NAME = rf"{_MARKED}\-"
+_ESCAPED = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
 
-_TOKEN = re.compile(
-    rf"""(?P<space>(?:[\ \t\r\n]|\#[^\r\n]*)+)
-    | (?P<iri><(?:[^<>"{{}}|^`\\\x00-\x20]|\\u[0-9A-Fa-f]{{4}}|\\U[0-9A-Fa-f]{{8}})*>)
-    | (?P<blank>_:[\w](?:[\w·.-]*[\w·-])?)
-    | (?P<name>(?:[^\W\d_](?:[\w·.-]*[\w·-])?)?:(?:{_LOCAL_PART}(?:{_LOCAL_INNER}*{_LOCAL_LAST})?)?)
-    | (?P<variable>[?$][\w·]+)
-    | (?P<string>'''(?:(?:'|'')?(?:[^'\\]|\\.))*''' | \"\"\"(?:(?:"|"")?(?:[^"\\]|\\.))*\"\"\"
-        | '(?:[^'\\\n\r]|\\.)*' | "(?:[^"\\\n\r]|\\.)*")
-    | (?P<language>@[A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--(?:ltr|rtl))?)
-    | (?P<double>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)[eE][+-]?[0-9]+)
-    | (?P<decimal>[0-9]*\.[0-9]+)
-    | (?P<integer>[0-9]+)
-    | (?P<word>[A-Za-z][A-Za-z0-9_]*)
+# Possessive quantifiers, as nothing that they took is ever to be given back: then no text takes
+# longer than in proportion to its length. Dots belong to a name where more of it follows.
+_PREFIX_REST = rf"[{_NAME}]*+(?:\.++[{_NAME}]++)*+"
+_PREFIX = rf"[{_START}]{_PREFIX_REST}"
+_LABEL = rf"[{_LETTER}]{_PREFIX_REST}"
+_LOCAL = (
+    rf"(?:[{_LETTER}:]|{_ESCAPED})(?:[{_NAME}:]|{_ESCAPED})*+"
+    rf"(?:\.++(?:[{_NAME}:]|{_ESCAPED})++)*+"
+)
+_OTHER = re.compile(
+    rf"""(?P<space>(?:[\ \t\r\n]|\#[^\r\n]*+)++)
+    | (?P<iri><(?:[^<>"{{}}|^`\\\x00-\x20]|\\u[0-9A-Fa-f]{{4}}|\\U[0-9A-Fa-f]{{8}})*+>)
+    | (?P<blank>_:{_LABEL})
+    | (?P<variable>[?$][{_LETTER}][{_MARKED}]*+)
+    | (?P<string>'''(?:'{{0,2}}+(?:[^'\\]|\\.))*+''' | \"\"\"(?:"{{0,2}}+(?:[^"\\]|\\.))*+\"\"\"
+        | '(?!'')(?:[^'\\\n\r]|\\.)*+' | "(?!"")(?:[^"\\\n\r]|\\.)*+")
+    | (?P<language>@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?:--(?:ltr|rtl))?)
+    | (?P<double>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]++)
+    | (?P<decimal>[0-9]*+\.[0-9]++)
+    | (?P<integer>[0-9]++)
+    | (?P<word>[A-Za-z][A-Za-z0-9_]*+)
     | (?P<sign>\^\^|&&|\|\||!=|<=|>=|[{{}}()\[\];,.=<>!+\-*/|^?])
     """,
     re.VERBOSE | re.DOTALL,
 )
+_NAMED = re.compile(rf"(?P<name>(?:{_PREFIX})?+:(?:{_LOCAL})?+)")
+_RUN = re.compile(rf"[{_START}][{_NAME}.]*+")
 
 
 def tokenize(text: str) -> list[Token]:
@@ -55,8 +70,16 @@ def tokenize(text: str) -> list[Token]:
     """
     tokens = []
     position = 0
+    # Up to here no name with a prefix begins: what could be one was read, and has no colon.
+    nameless = 0
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = None
+        if position >= nameless:
+            match = _NAMED.match(text, position)
+            if match is None:
+                run = _RUN.match(text, position)
+                nameless = position if run is None else run.end()
+        match = match or _OTHER.match(text, position)
         if match is None:
             what = "an unfinished string" if text[position] in "\"'" else repr(text[position])
             raise QuerySyntaxError(f"unexpected {what}", text, position)

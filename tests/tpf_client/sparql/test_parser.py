@@ -192,3 +192,40 @@ def _line_of_error(text: str) -> int | None:
 def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
     with pytest.raises(UnsupportedQueryError, match="too deeply"):
         parse_query(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["re\u0301sume\u0301", "a\u203fb", "a\u2040", "\u00e9\u00b7x", "\U00010000", "a.b-c", "_0"],
+)
+def test_names_may_have_all_characters_of_the_grammar(name: str) -> None:
+    local = [] if name == "_0" else [f"PREFIX {name}: <http://e/> SELECT * {{ {name}:x ?p ?o }}"]
+    for text in [f"{P}SELECT * {{ :{name} ?p ?o }}", *local]:
+        assert parse_query(text)
+    if "." not in name and "-" not in name:
+        assert parse_query(f"SELECT ?{name} {{ ?{name} ?p ?o }}").variables == (f"?{name}",)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("{ :s1 :p1 :o1 :s2 :p2 :o2 . }", 15, "expected '.' or '}', found ':s2'"),
+        ("{ () }", 6, "expected a predicate"),
+        ("{ [] }", 6, "expected a predicate"),
+        ("{ () . ?s ?p ?o }", 6, "expected a predicate"),
+        ("{ VALUES (?a ?b ?a) { } }", 17, "?a is listed twice"),
+        ("{ ?s ?p ?o . . }", 14, "expected a triple pattern"),
+        ("{ :\u00aa ?p ?o }", 4, "unexpected '\u00aa'"),
+    ],
+)
+def test_what_the_grammar_does_not_allow(text: str, column: int, says: str) -> None:
+    with pytest.raises(QuerySyntaxError, match=".*") as caught:
+        parse_query(f"{P}SELECT * {text}")
+    assert says in caught.value.reason
+    if says:
+        assert caught.value.column == column + len(f"{P}SELECT * ")
+
+
+def test_nodes_that_stand_alone() -> None:
+    for text in ("(1)", "[ :p :o ]", "(1) .", "[ :p :o ] . ?s ?p ?o", "() :p :o", "[] :p :o"):
+        assert parse_query(f"{P}SELECT * {{ {text} }}")

@@ -46,6 +46,9 @@ class Environment:
     random: Random = field(default_factory=SystemRandom)
     nodes: Remembered[tuple[Any, ...], int] = field(default_factory=Remembered)
     """Blank nodes that BNODE(label) has made, by the row and the label."""
+    strict: bool = True
+    """Whether a function that is not known is refused; else a call of it is an error, which leaves
+    its variable unbound (section 17.6)."""
 
     def forget(self, identifiers: Collection[int]) -> None:
         """These terms are there no more: neither are the blank nodes among them."""
@@ -177,7 +180,9 @@ class Compiler:
             return casts.cast(self, name, arguments[0])
         function = _OPERATORS.get(name) or FUNCTIONS.get(name)
         if function is None:
-            raise UnsupportedQueryError(f"unknown function {name}")
+            if self.environment.strict:
+                raise UnsupportedQueryError(f"unknown function {name}")
+            return _error
         values = [self.value(argument) for argument in arguments]
         if len(values) == 1:
             (only,) = values
