@@ -16,7 +16,12 @@ from tpf_client.sparql.algebra import Aggregate
 from tpf_client.sparql.expressions import operators
 from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
-from tpf_client.sparql.expressions.values import EvaluationError, Single, Value
+from tpf_client.sparql.expressions.values import (
+    LONGEST_STRING,
+    EvaluationError,
+    Single,
+    Value,
+)
 
 
 class Accumulator(Protocol):
@@ -159,11 +164,16 @@ class GroupConcat:
         """See `Accumulator`."""
         decode = self._typed.dictionary.decode
         texts: list[str] = []
+        size = 0
         try:
             for identifier, count in self._counts.items():
                 if not identifier:
                     return UNBOUND
-                texts += [lexical_form(decode(identifier))] * count
+                text = lexical_form(decode(identifier))
+                size += count * (len(text) + len(self._separator))
+                if size > LONGEST_STRING:
+                    return UNBOUND
+                texts += [text] * count
         except EvaluationError:
             return UNBOUND
         return self._typed.encode(self._separator.join(texts))

@@ -233,7 +233,7 @@ BOARD = [q for n in range(150) for q in (quad(f"s{n}", "p", f"o{n}"), quad(f"o{n
     ],
 )
 def test_what_the_left_side_knows_spares_requests(rest: str) -> None:
-    query = P + f"SELECT * {{ VALUES ?s {{ :s1 :s2 }} ?s :p ?o {rest} }}"
+    query = P + f"SELECT * {{ VALUES ?s {{ :s1 :s2 }} ?s :p ?o . {rest} }}"
     evaluation = evaluate(query, BOARD)
     assert isinstance(evaluation.leaves, LookupLeaves)
     assert evaluation.leaves.requests <= 12

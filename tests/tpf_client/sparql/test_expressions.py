@@ -9,7 +9,7 @@ import pyoxigraph as ox
 import pytest
 
 from annotations.terms import Term
-from tests.support.evaluation import NOW
+from tests.support.evaluation import NOW, evaluate
 from tpf_client.dataflow.changes import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Extend, Project
@@ -180,3 +180,18 @@ def test_numbers_without_end_are_errors(expression: str) -> None:
 
 def test_long_numbers_are_exact() -> None:
     assert ours(f"{NINES} + 1") == f'"1{"0" * 300}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+
+
+def test_computed_strings_are_bounded() -> None:
+    """Nine CONCATs inside one another, each of a hundred, would fill any memory."""
+    binds = " ".join(f"BIND(CONCAT(?x{n}, ?x{n}) AS ?x{n + 1})" for n in range(24))
+    ((fits, fails),) = evaluate(f'SELECT ?x22 ?x23 {{ BIND("x" AS ?x0) {binds} }}', []).rows()
+    assert fits is not None
+    assert len(fits) == 2**22 + 2
+    assert fails is None
+    grown = "ENCODE_FOR_URI(" * 30 + '"/"' + ")" * 30
+    rows = " ".join(f'"{"x" * 1000}{n}"' for n in range(5000))
+    query = f"SELECT (GROUP_CONCAT(?v) AS ?x) (SAMPLE({grown}) AS ?y) {{ VALUES ?v {{ {rows} }} }}"
+    ((joined, encoded),) = evaluate(query, []).rows()
+    assert joined is None
+    assert encoded is not None

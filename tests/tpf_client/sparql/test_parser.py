@@ -219,7 +219,7 @@ def test_names_may_have_all_characters_of_the_grammar(name: str) -> None:
     ],
 )
 def test_what_the_grammar_does_not_allow(text: str, column: int, says: str) -> None:
-    with pytest.raises(QuerySyntaxError, match=".*") as caught:
+    with pytest.raises(QuerySyntaxError) as caught:
         parse_query(f"{P}SELECT * {text}")
     assert says in caught.value.reason
     if says:

@@ -14,10 +14,12 @@ from annotations.terms import literal
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, zone_name
 from tpf_client.sparql.expressions.patterns import regex, replace
 from tpf_client.sparql.expressions.values import (
+    LONGEST_STRING,
     EvaluationError,
     LanguageString,
     Single,
     Value,
+    bounded,
     exact,
     value_of,
 )
@@ -111,7 +113,10 @@ def _strafter(left: Value, right: Value) -> Value:
 
 
 def _concat(*values: Value) -> Value:
-    text = "".join(map(text_of, values))
+    texts = [text_of(value) for value in values]
+    if sum(map(len, texts)) > LONGEST_STRING:
+        raise EvaluationError
+    text = "".join(texts)
     languages = {value.language if isinstance(value, LanguageString) else None for value in values}
     if len(languages) == 1:
         (language,) = languages
@@ -121,7 +126,7 @@ def _concat(*values: Value) -> Value:
 
 
 def _encode_for_uri(value: Value) -> str:
-    return quote(text_of(value), safe="-_.~")
+    return bounded(quote(text_of(value), safe="-_.~"))
 
 
 def _langmatches(tag: Value, pattern: Value) -> bool:
@@ -139,7 +144,7 @@ def _strlang(value: Value, tag: Value) -> Value:
 
 
 def _regex(value: Value, pattern: Value, flags: Value = "") -> bool:
-    return regex(_plain(pattern), _plain(flags)).search(text_of(value)) is not None
+    return regex(_plain(pattern), _plain(flags)).found_in(text_of(value))
 
 
 def _replace(value: Value, pattern: Value, replacement: Value, flags: Value = "") -> Value:

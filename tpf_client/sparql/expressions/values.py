@@ -118,6 +118,9 @@ _BOOLEAN = {"true": True, "1": True, "false": False, "0": False}
 _EXACT = Context(prec=400, rounding=ROUND_DOWN)
 LONGEST = 300
 """Characters of a number, date or duration whose value is known."""
+
+LONGEST_STRING = 2**22
+"""Characters that a computed string has at most; more is an error (see `bounded`)."""
 _STEP = Decimal(1).scaleb(-18)
 _MOST_BITS = 4096
 
@@ -280,6 +283,17 @@ def exact(
         return shorten(operation(_EXACT, left, right))
     except (InvalidOperation, Overflow):
         raise EvaluationError from None
+
+
+def bounded(text: str) -> str:
+    """A computed string.
+
+    Raises:
+        EvaluationError: it is too long, as XPath allows an implementation to limit it.
+    """
+    if len(text) > LONGEST_STRING:
+        raise EvaluationError
+    return text
 
 
 def product_of_integers(left: int, right: int) -> int:

@@ -1,0 +1,113 @@
+"""Regular expressions of XPath: against Python's, and against texts that make others freeze."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tpf_client.sparql.expressions.patterns import regex, replace
+from tpf_client.sparql.expressions.values import LONGEST_STRING, EvaluationError
+
+_atoms = st.sampled_from(["a", "b", "é", "[ab]", "[^a]", ".", "^", "$", r"\n", r"\d", r"\s"])
+patterns = st.recursive(
+    _atoms,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"({pair[0]}|{pair[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "*?", "{1,2}"])).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+texts = st.text("abé1 \n\r", max_size=8)
+flags = st.sampled_from(["", "i", "m", "s", "ms"])
+
+
+def _python(pattern: str, flags: str) -> "re.Pattern[str]":
+    if "m" not in flags:
+        pattern = pattern.replace("$", r"\Z")
+    if "s" not in flags:
+        pattern = pattern.replace(".", r"[^\n\r]")
+    pattern = pattern.replace(r"\s", r"[ \t\n\r]")
+    options = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}
+    return re.compile(pattern, sum(options[each] for each in flags))
+
+
+@settings(max_examples=300)
+@given(patterns, texts, flags)
+def test_as_python_matches(pattern: str, text: str, flags: str) -> None:
+    compiled = _python(pattern, flags)
+    assert regex(pattern, flags).found_in(text) == (compiled.search(text) is not None)
+    if compiled.search(""):
+        with pytest.raises(EvaluationError):
+            replace(text, pattern, "-", flags)
+    else:
+        # What Python replaces, empty matches in the middle of a text apart.
+        found = [each for each in compiled.finditer(text) if each.group()]
+        made = list(regex(pattern, flags).matches(text))
+        assert [each.span() for each in found] == [(m.start(), m.end()) for m in made if m.group(0)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        (r"^\w+$", "éa_1+", "a-b"),
+        (r"^\W$", "-", "a"),
+        (r"^[\d_]+$", "١2_", "a"),
+        (r"^[^\s]$", "a", " "),
+        (r"^[\S]$", "a", "\t"),
+        (r"^\i\c*$", "é-1", "-a"),
+        (r"^\I$", "-", "a"),
+        (r"^[\p{Lu}\P{L}]+$", "A1", "a"),
+        (r"^\p{Nd}{2}$", "12", "1"),
+        (r"^(.)\1$", "aa", "ab"),
+        (r"^(a|b)[$]\1$", "a$a", "a$b"),
+        (r"^\(\[\.\\\-$", "([.\\-", "x"),
+        ("a\nb", "a\nb", "ab"),
+        ("\U0001f600+", "\U0001f600\U0001f600", "x"),
+    ],
+)
+def test_escapes_of_xpath(pattern: str, matching: str, other: str) -> None:
+    assert regex(pattern).found_in(matching)
+    assert not regex(pattern).found_in(other)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["[", "(", "a**", r"\y", r"\b", r"\p{X}", r"\p{L", "(?i)a", "(?=a)", "(?P<x>a)", "[a-z-[b]]",
+     "a{2000}", "((((a{30}){30}){30}){30})", r"[\I]", r"\2", "\ud800"],
+)  # fmt: skip
+def test_wrong_patterns_are_errors(pattern: str) -> None:
+    with pytest.raises(EvaluationError):
+        regex(pattern).found_in("a")
+
+
+EVIL = ["(a+)+$", "(a*)*b", "(a|aa)+$", "(a|a?)+$", "(.*a){20}", "(x+x+)+y", "^(a?){50}a{50}$",
+        "(.*)*(.*)*(.*)*=", "([a-z]+)*[0-9]"]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", EVIL)
+def test_no_pattern_freezes(pattern: str) -> None:
+    # Any engine that backtracks would not come back from these within a lifetime.
+    for text in ("a" * 50_000 + "!", "x" * 50_000, "a" * 50_000):
+        regex(pattern).found_in(text)
+        if not regex(pattern).found_in(""):
+            replace(text, pattern, "-")
+
+
+def test_back_references_give_up() -> None:
+    with pytest.raises(EvaluationError):
+        regex(r"^(a+)+\1$").found_in("a" * 5000 + "b")
+    with pytest.raises(EvaluationError):
+        replace("a" * 5000 + "b", r"^(a+)+\1$", "-")
+
+
+def test_replacements_are_bounded() -> None:
+    assert replace("ab", "b", "x" * (LONGEST_STRING - 1)) == "a" + "x" * (LONGEST_STRING - 1)
+    with pytest.raises(EvaluationError):
+        replace("a" * 10_000, ".", "$0" * 10_000)
+    # Nor may what adds nothing go on for long.
+    with pytest.raises(EvaluationError):
+        replace("a" * 100_000, "(b)?a", "$1" * 100_000)
