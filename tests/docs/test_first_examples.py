@@ -43,7 +43,7 @@ def origin(folder: Path) -> Iterator[str]:
     ("page", "count", "prints"),
     [
         ("client", 1, ["http://example.org/d/1 Oostende"]),
-        ("streaming", 1, ["rdflib.term.Literal('5'", "2999-01-01 00:00:00+00:00"]),
+        ("streaming", 1, ['?delay "5"^^', "2999-01-01 00:00:00+00:00"]),
         ("annotations", 1, ['"7a"', "temporal#expiration", "True"]),
         ("store", 2, ["2 triples, 4 terms", "<http://example.org/d/1>"]),
     ],
