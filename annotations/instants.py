@@ -11,6 +11,10 @@ from annotations.errors import InstantError, TermError
 from annotations.namespaces import XSD_DATE_TIME, XSD_DATE_TIME_STAMP
 from annotations.terms import Term, is_literal, literal_parts
 
+FIRST = datetime.min.replace(tzinfo=UTC)
+"""The first instant that there is."""
+LAST = datetime.max.replace(tzinfo=UTC)
+"""The last instant that there is."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LEXICAL = re.compile(
@@ -35,6 +39,17 @@ def utc(instant: datetime) -> datetime:
         return instant.astimezone(UTC)
     except OverflowError as error:
         raise InstantError(f"outside the years 1 to 9999: {instant.isoformat()}") from error
+
+
+def shifted(instant: datetime, delta: timedelta) -> datetime:
+    """The instant that much later; the first or the last that there is, where that lies beyond.
+
+    Labels may say the year 1 or 9999, and so may the clocks of others.
+    """
+    try:
+        return instant + delta
+    except OverflowError:
+        return FIRST if delta < timedelta(0) else LAST
 
 
 def to_micros(instant: datetime) -> int:

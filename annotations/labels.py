@@ -8,16 +8,14 @@ Time into RDF*, 2007.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from annotations.errors import LabelError, OverlapError
-from annotations.instants import format_instant, utc
+from annotations.instants import FIRST, format_instant, utc
 from annotations.terms import Quad
 
 Labelling: TypeAlias = Literal["expiration", "interval"]
-
-_FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -135,7 +133,7 @@ def _overlapping_versions(versions: Iterable[Fact]) -> Iterator[tuple[Fact, Fact
 
 def _start(fact: Fact) -> datetime:
     start = fact.label.start if fact.label is not None else None
-    return start if start is not None else _FIRST
+    return start if start is not None else FIRST
 
 
 def _end(fact: Fact) -> datetime:

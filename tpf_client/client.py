@@ -18,6 +18,7 @@ from annotations.terms import QuadPattern, Triple, TriplePattern
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.output import Output
 from tpf_client.errors import ServiceError, UnsupportedQueryError
+from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
 from tpf_client.planner.answer import Answer, CompleteAnswer, Progress
@@ -26,7 +27,7 @@ from tpf_client.planner.driver import Driver
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.lengths import Lengths
-from tpf_client.planner.live_fragment import Freshness
+from tpf_client.planner.live_fragment import MOMENT, Freshness
 from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.service import Services, services_of, without_service
 from tpf_client.planner.source import FragmentSource, Source
@@ -53,7 +54,8 @@ class Client:
         parallelism: requests in flight per host; 0: one after the other in the caller's thread.
         cache_bytes: memory for pages.
         limits: timeouts, retries and sizes.
-        allowed_origins: further origins that links and redirects may lead to.
+        allowed_origins: further origins that links, forms and redirects may lead to, also such
+            that are addresses of a private network.
         vocabulary: the namespace of time labels.
         services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
     """
@@ -80,7 +82,7 @@ class Client:
             parallelism=parallelism,
             cache_bytes=cache_bytes,
             limits=limits,
-            allowed_origins=allowed_origins,
+            destinations=Destinations(urls, allowed_origins),
             vocabulary=vocabulary,
         )
         self._vocabulary = vocabulary
@@ -279,6 +281,7 @@ class Client:
                 max_interval=_seconds(max_interval),
                 every=_seconds(every),
                 jitter=timedelta(seconds=jitter),
+                least=timedelta(milliseconds=100) if start is None else MOMENT,
             ),
             freshness=Freshness(
                 static_recheck=recheck, replay=start is not None, every=_seconds(every)

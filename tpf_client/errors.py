@@ -13,6 +13,7 @@ ClientError
 │   ├── OriginError           a link or redirect leads to another origin
 │   ├── ServiceError          a SERVICE SILENT failed; queries go on without it
 │   ├── HistoryError          nobody tells what held at a past instant
+│   ├── SourceLimitError     an answer takes more pages, bytes or time of reading than it may
 │   └── UnstableError         facts expire faster than one evaluation can read them
 ├── LimitError                a query takes more time, rows or memory than it may
 └── ClosedError               the client or the stream was closed meanwhile
@@ -71,8 +72,9 @@ class SourceError(ClientError):
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
-        self.reason = reason
-        super().__init__(f"{url}: {reason}")
+        # What a server says must not write to a terminal.
+        self.reason = "".join(each if each.isprintable() else "\ufffd" for each in reason)
+        super().__init__(f"{url}: {self.reason}")
 
 
 class ConnectionFailedError(SourceError):
@@ -129,6 +131,10 @@ class UnstableError(SourceError):
 
 class LimitError(ClientError):
     """A query takes more time, rows or memory than it may."""
+
+
+class SourceLimitError(SourceError, LimitError):
+    """The answer takes more pages, bytes or time of reading than the limits of the client allow."""
 
 
 class ClosedError(ClientError):

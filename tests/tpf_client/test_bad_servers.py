@@ -1,5 +1,6 @@
 """Servers that fail or lie: a typed error that names the URL, or the right answer; never a part."""
 
+import contextlib
 import re
 import socket
 import threading
@@ -16,8 +17,10 @@ from tests.support.live_server import BASE, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
 from tpf_client.errors import (
+    ClientError,
     ConnectionFailedError,
     HttpError,
+    LimitError,
     OriginError,
     PageError,
     PageTooLargeError,
@@ -267,9 +270,259 @@ def dripping(connection: socket.socket) -> None:
         waiting.wait(0.05)
 
 
-@pytest.mark.parametrize("behave", [never, drop, short, broken_chunks, no_http, dripping])
+def drip(connection: socket.socket, start: bytes, piece: bytes, pause: float = 0.05) -> None:
+    """Send a piece again and again, faster than the time limit between two bytes."""
+    connection.sendall(start)
+    waiting = threading.Event()
+    for _ in range(int(20 / pause)):
+        connection.sendall(piece)
+        waiting.wait(pause)
+
+
+def dripping_body(connection: socket.socket) -> None:
+    drip(connection, HEAD + b"Content-Length: 100000\r\n\r\n", b"#")
+
+
+def dripping_head(connection: socket.socket) -> None:
+    drip(connection, HEAD + b"X-Slow: ", b"x")
+
+
+def dripping_status(connection: socket.socket) -> None:
+    drip(connection, b"HTTP/1.1 2", b"0")
+
+
+def continuing(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+
+def continuing_slowly(connection: socket.socket) -> None:
+    drip(connection, b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def endless_fields(connection: socket.socket) -> None:
+    connection.sendall(HEAD)
+    while True:
+        connection.sendall(b"X: y\r\n" * 1000)
+
+
+def endless_chunk(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    while True:
+        connection.sendall(b"0" * 10_000)
+
+
+def endless_trailer(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n")
+    while True:
+        connection.sendall(b"X: y\r\n" * 1000)
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        never, drop, short, broken_chunks, no_http, dripping, dripping_body, dripping_head,
+        dripping_status, continuing, continuing_slowly, endless_fields, endless_chunk,
+        endless_trailer,
+    ],
+)  # fmt: skip
 def test_sockets(rude: Any, behave: Callable[[socket.socket], None]) -> None:
     url = rude(behave)
     with Client(url, limits=HASTY) as client, pytest.raises(ConnectionFailedError) as error:
         client.query("ASK { ?s ?p ?o }")
     assert error.value.url == url
+
+
+def test_a_client_that_is_closed_waits_for_nobody(rude: Any) -> None:
+    """Nor does a program that ends: it waits for the threads of its pools."""
+    dripped = threading.Event()
+
+    def behave(connection: socket.socket) -> None:
+        dripped.set()
+        drip(connection, HEAD + b"Content-Length: 100000\r\n\r\n", b"#")
+
+    client = Client(rude(behave), limits=Limits(total_timeout=30))
+    ended = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(ClientError):
+            client.query("ASK { ?s ?p ?o }")
+        ended.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    assert dripped.wait(10)
+    threads = [each for each in threading.enumerate() if each.name.startswith("tpf_")]
+    client.close()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+INSIDE = "http://127.0.0.1:{inside}"
+ASTRAY = [
+    INSIDE + "/",
+    INSIDE + "\\@127.0.0.1:{own}/",
+    INSIDE + "#@127.0.0.1:{own}/",
+    "http://127.0.0.1:{own}@127.0.0.1:{inside}/",
+    "http://127.0.0.1:{own}\\@127.0.0.1:{inside}/",
+    "//127.0.0.1:{inside}/",
+    "\\\\127.0.0.1:{inside}/",
+    "http:\\\\127.0.0.1:{inside}/",
+    "http:/\\127.0.0.1:{inside}/",
+    "http:///127.0.0.1:{inside}/",
+    "http://127.0.0.1:{own}\t@127.0.0.1:{inside}/",
+    "http://127.0.0.1:99999/",
+    "http://127.0.0.1:-1/",
+    "http://[::1/",
+    "http://127.0.0.1:{own}%40127.0.0.1:{inside}/",
+    "file:///etc/passwd",
+    "gopher://127.0.0.1:{inside}/",
+]
+
+
+@pytest.mark.parametrize("place", ["redirect", "next", "template", "plain view"])
+@pytest.mark.parametrize("astray", ASTRAY)
+def test_no_request_leads_astray(rude: Any, astray: str, place: str) -> None:
+    hits: list[bool] = []
+    inside = rude(lambda _connection: hits.append(True)).split(":")[2].split("/")[0]
+
+    def behave(connection: socket.socket) -> None:
+        own = str(connection.getsockname()[1])
+        said = astray.replace("{own}", own).replace("{inside}", inside)
+        if place == "redirect":
+            # The server may be there under any name: the redirect to itself would be an error, too.
+            field = f"Location: {said}\r\n".encode()
+            connection.sendall(b"HTTP/1.1 302 Found\r\n" + field + b"Content-Length: 0\r\n\r\n")
+            return
+        body = page(f"http://127.0.0.1:{own}/d", place, said)
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    url = rude(behave)
+    with Client(url, limits=HASTY) as client:
+        for ask in (lambda: client.query("ASK { ?s ?p ?o }"),
+                    lambda: next(iter(client.stream("SELECT * { ?s ?p ?o }")))):  # fmt: skip
+            # What leads back to the server itself is no error.
+            back = astray.startswith("http:///")
+            with contextlib.suppress(SourceError) if back else pytest.raises(SourceError):
+                ask()
+    assert not hits
+
+
+def page(url: str, place: str, said: str) -> bytes:
+    said = said.replace("\\", "\\\\").replace("\t", "\\t")
+    template = said + "{?s,p,o}" if place == "template" else url + "{?s,p,o}"
+    iri_of = "<" + said.replace("\\", "\\u005C").replace("\\u005C\\u005C", "\\u005C") + ">"
+    links = {
+        "next": f"<{url}> hydra:next {iri_of} .",
+        "plain view": f"<{url}> t:plainView {iri_of} .",
+    }
+    return f"""
+        @prefix hydra: <http://www.w3.org/ns/hydra/core#> .
+        @prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+        @prefix t: <http://example.org/temporal#> .
+        <{url}#metadata> {{
+            <{url}#metadata> <http://xmlns.com/foaf/0.1/primaryTopic> <{url}> .
+            <{url}> hydra:totalItems 5 ; hydra:search [ hydra:template "{template}" ; hydra:mapping
+                [ hydra:variable "s" ; hydra:property rdf:subject ],
+                [ hydra:variable "p" ; hydra:property rdf:predicate ],
+                [ hydra:variable "o" ; hydra:property rdf:object ] ] .
+            {links.get(place, "")}
+        }}""".encode()
+
+
+def test_an_origin_that_is_allowed_may_be_led_to(rude: Any) -> None:
+    def serve(connection: socket.socket) -> None:
+        body = page(f"http://127.0.0.1:{connection.getsockname()[1]}/d", "", "")
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    there = rude(serve)
+    moved = f"HTTP/1.1 302 Found\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n".encode()
+    url = rude(lambda connection: connection.sendall(moved))
+    with Client(url, limits=HASTY) as client, pytest.raises(OriginError, match="another origin"):
+        client.query("ASK { ?s ?p ?o }")
+    with Client(url, limits=HASTY, allowed_origins=[there]) as client:
+        # Its form leads there as well.
+        assert client.query("ASK { ?s ?p ?o }") is False
+
+
+def test_data_lead_to_no_private_address(rude: Any, server: LiveServer) -> None:
+    """A SERVICE that a variable names, unless the dataset is at such an address itself."""
+    hits: list[bool] = []
+    inside = rude(lambda _connection: hits.append(True))
+    query = f"SELECT * {{ VALUES ?e {{ <{inside}> <{inside}2> }} SERVICE ?e {{ ?s ?p ?o }} }}"
+    for url, allowed, asked in (
+        ("http://93.184.215.14/d", [], False),
+        ("http://93.184.215.14/d", [inside], True),
+        ("http://127.0.0.1:9/d", [], True),
+    ):
+        hits.clear()
+        with Client(url, limits=HASTY, allowed_origins=allowed) as client, \
+                pytest.raises(SourceError) as error:  # fmt: skip
+            list(client.select(query))
+        assert bool(hits) == asked
+        assert isinstance(error.value, OriginError) != asked
+
+
+def test_two_pages_that_lead_to_each_other(server: LiveServer) -> None:
+    """Under a new name each time."""
+    numbers = iter(range(1, 10**6))
+
+    def distort(url: str, _body: bytes) -> bytes:
+        page = 2 + ("page=2" in url)
+        first = ask_app(server, f"/trains?predicate={EX}name&page={page}").decode()
+        to = f"{BASE}trains?predicate={EX}name&page={5 - page}&n={next(numbers)}"
+        away = r"((?:hydra:next|<[^>]*#next>) )<[^>]*>"
+        return re.sub(away, rf"\g<1><{to}>", first).encode()
+
+    with pytest.raises(PageError, match="no end"):
+        ask(server, distort)
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [("max_query_requests", 3), ("max_query_bytes", 10_000), ("max_query_seconds", 0.0)],
+)
+def test_one_query_has_limits(server: LiveServer, limit: str, most: float) -> None:
+    limits = Limits(retries=0, **{limit: most})  # type: ignore[arg-type]
+    with pytest.raises(LimitError, match=limit):
+        ask(server, lambda _url, _body: None, limits)
+    # In threads, too, where somebody waits.
+    with Client(server.url, session=server.session(), clock=server.clock,
+                limits=limits) as client, pytest.raises(LimitError, match=limit):  # fmt: skip
+        list(client.select(QUERY))
+
+
+def test_each_evaluation_of_a_stream_has_limits_of_its_own(server: LiveServer) -> None:
+    options = Limits(max_query_requests=12)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0,
+                limits=options) as client:  # fmt: skip
+        updates = client.stream(
+            f"SELECT * {{ ?s <{EX}name> ?n }}",
+            every=100,
+            static_recheck=1,
+            keep_checking=1,
+            quiet=True,
+        )
+        seen = [update.error for update, _ in zip(updates, range(5), strict=False)]
+        assert client.statistics.requests + client.statistics.cache_hits > 12
+        updates.close()
+    assert seen == [None] * 5
+
+
+def test_cookies_are_not_kept(rude: Any) -> None:
+    seen: list[bytes] = []
+
+    def behave(connection: socket.socket) -> None:
+        connection.sendall(
+            b"HTTP/1.1 500 No\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n"
+        )
+        seen.append(connection.recv(65536))
+
+    with Client(rude(behave), limits=HASTY) as client, pytest.raises(SourceError):
+        client.query("ASK { ?s ?p ?o }")
+    assert b"GET" in b"".join(seen)
+    assert b"ookie" not in b"".join(seen)
+
+
+def test_a_server_does_not_write_to_the_terminal() -> None:
+    assert str(SourceError("u:", "\x1b[2J no")) == "u:: \ufffd[2J no"

@@ -6,8 +6,10 @@ again as the server's own IRI. The blank nodes of other servers have a meaning o
 """
 
 import zlib
+from collections.abc import Callable
 
-from annotations.terms import Term
+from annotations.errors import TermError
+from annotations.terms import Term, Triple, is_triple_term, triple_of_term, triple_term
 
 _PATH = "/.well-known/genid/"
 _PREFIX = "_:genid"
@@ -21,9 +23,10 @@ def from_wire(term: Term, page_url: str) -> Term:
         page_url: where it was read; a blank node of the same name elsewhere is another one.
     """
     if term.startswith("<"):
-        if _PATH in term and not term.startswith("<<"):
-            return Term(_PREFIX + term[1:-1].encode().hex())
-        return term
+        if is_triple_term(term):
+            inside = _PATH in term or "_:" in term
+            return _each(term, lambda part: from_wire(part, page_url)) if inside else term
+        return Term(_PREFIX + term[1:-1].encode().hex()) if _PATH in term else term
     if term.startswith("_:"):
         return Term(f"_:p{zlib.crc32(page_url.encode()):08x}{term[2:]}")
     return term
@@ -31,6 +34,8 @@ def from_wire(term: Term, page_url: str) -> Term:
 
 def to_wire(term: str) -> str:
     """The term as the server knows it; blank nodes that it did not skolemise stay as they are."""
+    if is_triple_term(term):
+        return _each(Term(term), lambda part: Term(to_wire(part))) if "_:" in term else term
     if term.startswith(_PREFIX):
         try:
             return f"<{bytes.fromhex(term[len(_PREFIX) :]).decode()}>"
@@ -41,4 +46,17 @@ def to_wire(term: str) -> str:
 
 def askable(term: str) -> bool:
     """Whether a server can be asked for this term: no blank node that only its page knows."""
+    if is_triple_term(term) and "_:" in term:
+        try:
+            return all(map(askable, triple_of_term(term)))
+        except TermError:
+            return False
     return not term.startswith("_:") or to_wire(term) != term
+
+
+def _each(term: Term, change: Callable[[Term], Term]) -> Term:
+    """A triple term with each of its three terms changed."""
+    try:
+        return triple_term(Triple(*map(change, triple_of_term(term))))
+    except TermError:
+        return term

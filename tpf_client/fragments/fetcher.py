@@ -1,25 +1,29 @@
 """Pages over HTTP: pooled, merged, cached by freshness, in threads or inline."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
-from urllib.parse import urljoin
 
 import requests
-from requests.adapters import HTTPAdapter
 
 from annotations.clock import Clock
+from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from tpf_client.errors import ClientError, ClosedError, OriginError
+from tpf_client.errors import ClientError, ClosedError
+from tpf_client.fragments.bounded import bounded_session, pooled_session
 from tpf_client.fragments.cache import PageCache
+from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.freshness import age, http_date, lifetime
-from tpf_client.fragments.page import Page
+from tpf_client.fragments.page import Metadata, Page
 from tpf_client.fragments.parser import ACCEPT, PageReader
 from tpf_client.fragments.server_clock import ServerClock
-from tpf_client.fragments.transport import Limits, Response, Transport, origin
+from tpf_client.fragments.transport import Limits, Response, Transport
+
+_GROWTH = 8
+"""How many times the bytes of its body the data of a page may take."""
 
 
 @dataclass(slots=True)
@@ -83,7 +87,7 @@ class Fetcher:
             which makes runs on a manual clock deterministic.
         cache_bytes: memory for pages.
         limits: timeouts, retries, sizes.
-        allowed_origins: URLs of further origins that redirects and links may lead to.
+        destinations: decides where redirects, links and forms may lead.
         vocabulary: namespace of temporal metadata.
     """
 
@@ -95,28 +99,31 @@ class Fetcher:
         parallelism: int = 8,
         cache_bytes: int = 64 * 2**20,
         limits: Limits | None = None,
-        allowed_origins: Iterable[str] = (),
+        destinations: Destinations | None = None,
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
     ) -> None:
         self.parallelism = parallelism
         self.statistics = Statistics()
         self.clock = clock
         self._owns_session = session is None
-        self._session = session or _pooled_session(max(parallelism, 1))
-        self._allowed = frozenset(origin(url) for url in allowed_origins)
+        self._session = pooled_session(max(parallelism, 1))
+        if session is not None:
+            self._session = bounded_session(session)
+        self.destinations = destinations or Destinations()
+        limits = self.limits = limits or Limits()
         self._transport = Transport(
             self._session,
             clock,
-            limits or Limits(),
-            self._allowed,
+            limits,
+            self.destinations,
             on_request=self._count_request,
             on_bytes=self._count_bytes,
         )
-        self._reader = PageReader(vocabulary)
+        self._reader = PageReader(vocabulary, _GROWTH * limits.max_page_bytes)
         self._cache = PageCache(cache_bytes)
         self._lock = threading.Lock()
-        self._pools: dict[tuple[str, int | None], ThreadPoolExecutor] = {}
-        self._clocks: dict[tuple[str, int | None], ServerClock] = {}
+        self._pools: dict[Origin, ThreadPoolExecutor] = {}
+        self._clocks: dict[Origin, ServerClock] = {}
         self._in_flight: dict[str, _InFlight] = {}
         self._closed = threading.Event()
 
@@ -193,6 +200,7 @@ class Fetcher:
                 entry.cancelled.set()
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
+        self._transport.close()
         if self._owns_session:
             self._session.close()
 
@@ -262,18 +270,13 @@ class Fetcher:
             return replace(
                 kept,
                 evaluated_at=evaluated_at,
-                fresh_until=fallback + lifetime(response.headers),
-                etag=response.headers.get("ETag", kept.etag),
+                fresh_until=shifted(fallback, lifetime(response.headers)),
+                etag=_tag(response.headers) or kept.etag,
             )
         facts, metadata, warnings = self._reader.read(
             response.body, response.headers.get("Content-Type", ""), request.url
         )
-        next_page = metadata.next_page
-        if next_page is not None:
-            next_page = urljoin(request.url, next_page)
-            if origin(next_page) != origin(request.url) and origin(next_page) not in self._allowed:
-                raise OriginError(request.url, f"the next page is at another origin: {next_page}")
-            metadata = replace(metadata, next_page=next_page)
+        metadata = self._checked(metadata, request.url)
         evaluated_at = metadata.evaluated_at or fallback
         present = date is not None and abs((evaluated_at - date).total_seconds()) < 1
         if metadata.evaluated_at is not None and present and not stored:
@@ -285,10 +288,23 @@ class Fetcher:
             facts=facts,
             metadata=metadata,
             evaluated_at=evaluated_at,
-            fresh_until=base + lifetime(response.headers),
-            etag=response.headers.get("ETag"),
+            fresh_until=shifted(base, lifetime(response.headers)),
+            etag=_tag(response.headers),
             size=len(response.body),
             warnings=warnings,
+        )
+
+    def _checked(self, about: Metadata, url: str) -> Metadata:
+        """What the page at a URL says, its links absolute and none of them astray."""
+        led, form = self.destinations.led, about.form
+        if form is not None:
+            template = self.destinations.template(url, form.template)
+            form = form if template == form.template else replace(form, template=template)
+        return replace(
+            about,
+            form=form,
+            next_page=None if about.next_page is None else led(url, about.next_page),
+            plain_view=None if about.plain_view is None else led(url, about.plain_view),
         )
 
     def _count_request(self, retry: bool) -> None:
@@ -299,6 +315,12 @@ class Fetcher:
     def _count_bytes(self, count: int) -> None:
         with self._lock:
             self.statistics.bytes += count
+
+
+def _tag(headers: Mapping[str, str]) -> str | None:
+    """The entity tag, if it can be sent back as it came."""
+    tag = headers.get("ETag")
+    return tag if tag and len(tag) < 1_000 and tag.isascii() and tag.isprintable() else None
 
 
 def _serves(running: Request, wanted: Request) -> bool:
@@ -315,11 +337,3 @@ def _stale_by_label(kept: Page | None, request: Request) -> bool:
         and kept.evaluated_at < request.not_before
         and kept.fresh_until > request.not_before
     )
-
-
-def _pooled_session(size: int) -> requests.Session:
-    session = requests.Session()
-    adapter = HTTPAdapter(pool_connections=16, pool_maxsize=size)
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
-    return session

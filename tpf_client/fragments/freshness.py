@@ -6,6 +6,10 @@ Source: RFC 9111 sections 4.2 (freshness) and 5.2.2 (response directives), for a
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import Final
+
+_LONG: Final = 10**9
+"""Seconds: about thirty years."""
 
 
 def http_date(text: str | None) -> datetime | None:
@@ -13,10 +17,17 @@ def http_date(text: str | None) -> datetime | None:
     if not text:
         return None
     try:
-        value = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
+        value = parsedate_to_datetime(text[:100])
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except (ValueError, OverflowError, TypeError, IndexError):
         return None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def whole_number(text: str) -> int | None:
+    """A number that a server says, up to 10^18; ``None``: it is none."""
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    return min(int(text.lstrip("0")[:19] or "0"), 10**18)
 
 
 def directives(text: str | None) -> dict[str, str]:
@@ -38,8 +49,7 @@ def lifetime(headers: Mapping[str, str]) -> timedelta:
     if "no-store" in control or "no-cache" in control:
         return timedelta(0)
     if "max-age" in control:
-        seconds = control["max-age"]
-        return timedelta(seconds=min(int(seconds), 10**9) if seconds.isdecimal() else 0)
+        return timedelta(seconds=min(whole_number(control["max-age"]) or 0, _LONG))
     expires, date = http_date(headers.get("Expires")), http_date(headers.get("Date"))
     if expires is not None and date is not None:
         return max(expires - date, timedelta(0))
@@ -48,5 +58,4 @@ def lifetime(headers: Mapping[str, str]) -> timedelta:
 
 def age(headers: Mapping[str, str]) -> timedelta:
     """How long caches on the way have held the response (its ``Age`` field)."""
-    text = headers.get("Age", "").strip()
-    return timedelta(seconds=min(int(text), 10**9) if text.isdecimal() else 0)
+    return timedelta(seconds=min(whole_number(headers.get("Age", "").strip()) or 0, _LONG))

@@ -23,6 +23,8 @@ class Metadata:
         method: the annotation method of this view (``plain``, ``named-graph``, …).
         labellings: the kinds of labels of the dataset.
         earliest_expiration: the earliest end of the labels of all matches.
+        next_change: the earliest instant after `evaluated_at` at which the label of a match ends,
+            or that of a fact that matches then begins; ``None`` where the page does not tell.
         evaluated_at: the instant that the page shows, on the server's clock.
         plain_view: URL of the fragment of the same pattern in the dataset's plain view.
     """
@@ -35,8 +37,14 @@ class Metadata:
     method: str | None = None
     labellings: frozenset[str] = frozenset()
     earliest_expiration: datetime | None = None
+    next_change: datetime | None = None
     evaluated_at: datetime | None = None
     plain_view: str | None = None
+
+    @property
+    def change(self) -> datetime | None:
+        """The first instant at which a label ends or begins, as far as the page tells."""
+        return self.earliest_expiration if self.next_change is None else self.next_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +77,10 @@ class Page:
     def holds_until(self) -> datetime:
         """The first instant, on the server's clock, at which the page may be wrong.
 
-        ``max-age`` is in whole seconds; where the earliest expiration is the cause of it, that
-        instant is exact.
+        ``max-age`` is in whole seconds; where the next change is the cause of it, that instant is
+        exact.
         """
-        end = self.metadata.earliest_expiration
-        if end is not None and end - _ROUNDING < self.fresh_until:
-            return end
+        change = self.metadata.change
+        if change is not None and change - self.fresh_until < _ROUNDING:
+            return change
         return self.fresh_until

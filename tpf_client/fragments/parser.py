@@ -4,9 +4,11 @@ Source: Triple Pattern Fragments (Hydra W3C Community Group), section 4; Quad Pa
 this project's temporal metadata (see docs/client.md).
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain, islice
 
 import pyoxigraph as ox
 
@@ -16,9 +18,10 @@ from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.namespaces import DEFAULT_VOCABULARY, FOAF, HYDRA, RDF, SD, VOID, Vocabulary
 from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri, is_literal, literal_parts
-from tpf_client.errors import PageError, ParseError
+from tpf_client.errors import PageError, PageTooLargeError, ParseError
 from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.form import Form
+from tpf_client.fragments.freshness import whole_number
 from tpf_client.fragments.page import Metadata
 
 ACCEPT = (
@@ -51,20 +54,32 @@ _METADATA_SUBJECT_MARKS = frozenset(
     }
 )  # fmt: skip
 
+_MOST = 100
+"""Forms of a page, and what a form says of one thing, that are looked at."""
+_LONGEST_TEMPLATE = 10_000
+_TERM = 100
+"""Bytes of memory that a term takes beside its characters."""
+_WARNINGS = 20
+"""Of what is wrong with the labels of a page, so many are told."""
+_SHOWN = 200
+"""Characters of a warning."""
+
 Statements = Mapping[str, Mapping[str, list[str]]]
 """Subject to predicate to objects."""
 
 
-def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
+def parse_body(body: bytes, media_type: str, url: str, most: float = math.inf) -> list[Quad]:
     """The quads of a body, with blank nodes as in the document.
 
     Args:
         body: what the server sent, decompressed.
         media_type: its ``Content-Type``; parameters are ignored.
         url: base for relative IRIs, and the URL that errors name.
+        most: bytes of memory that the quads may take.
 
     Raises:
         ParseError: not RDF, or not of the announced type.
+        PageTooLargeError: it takes more memory.
     """
     essence = media_type.partition(";")[0].strip().lower()
     rdf_format = ox.RdfFormat.from_media_type(essence) if essence else None
@@ -72,6 +87,7 @@ def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
         raise ParseError(url, f"answered with {essence or 'no media type'} instead of RDF")
     graphs: dict[object, Term] = {}
     quads: list[Quad] = []
+    size = 0
     try:
         check_nesting((body,), rdf_format.media_type)
         for quad in ox.parse(body, rdf_format, base_iri=url):
@@ -81,14 +97,13 @@ def parse_body(body: bytes, media_type: str, url: str) -> list[Quad]:
                 default = isinstance(name, ox.DefaultGraph)
                 graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
             value = quad.object
-            quads.append(
-                Quad(
-                    Term(str(quad.subject)),
-                    Term(str(quad.predicate)),
-                    _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value)),
-                    graph,
-                )
-            )
+            subject, predicate = Term(str(quad.subject)), Term(str(quad.predicate))
+            object_ = _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value))
+            size += len(subject) + len(predicate) + len(object_) + 3 * _TERM
+            if size > most:
+                # A prefix may stand for much.
+                raise PageTooLargeError(url, f"a page that takes more than {most} bytes of memory")
+            quads.append(Quad(subject, predicate, object_, graph))
     except NestingError as error:
         raise ParseError(url, f"{essence} that is not read: {error}") from None
     except (SyntaxError, ValueError) as error:
@@ -138,10 +153,12 @@ class PageReader:
 
     Args:
         vocabulary: the namespace of the temporal metadata.
+        most: bytes of memory that the data of a page may take.
     """
 
-    def __init__(self, vocabulary: Vocabulary = DEFAULT_VOCABULARY) -> None:
+    def __init__(self, vocabulary: Vocabulary = DEFAULT_VOCABULARY, most: float = math.inf) -> None:
         self._vocabulary = vocabulary
+        self._most = most
 
     def read(
         self, body: bytes, media_type: str, url: str
@@ -151,8 +168,9 @@ class PageReader:
         Raises:
             ParseError: the body is not RDF of the announced type.
             PageError: the body is RDF, but says nothing about a fragment.
+            PageTooLargeError: it takes more memory than is allowed.
         """
-        quads = parse_body(body, media_type, url)
+        quads = parse_body(body, media_type, url, self._most)
         data, about = split_metadata(quads, url)
         statements: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for quad in about:
@@ -173,7 +191,9 @@ class PageReader:
             )
             for quad in data
         )
-        return facts, self._metadata(statements, url, warnings), tuple(warnings)
+        about_page = self._metadata(statements, url, warnings)
+        shown = dict.fromkeys(each[:_SHOWN] for each in warnings[:_WARNINGS])
+        return facts, about_page, tuple(shown)
 
     def _metadata(self, statements: Statements, url: str, warnings: list[str]) -> Metadata:
         topics = [o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())]
@@ -182,7 +202,7 @@ class PageReader:
         default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
         method = _find(statements, (tmp["annotationMethod"],), preferred)
         return Metadata(
-            form=_form(statements, default_graph, tmp),
+            form=_form(statements, default_graph, tmp, url),
             count=_number(_find(statements, _COUNTS, preferred)),
             page_size=_number(_find(statements, _PAGE_SIZE, preferred)),
             next_page=_iri(_find(statements, _NEXT, preferred)),
@@ -197,6 +217,7 @@ class PageReader:
             earliest_expiration=_instant(
                 _find(statements, (tmp["earliestExpiration"],), preferred), warnings
             ),
+            next_change=_instant(_find(statements, (tmp["nextChange"],), preferred), warnings),
             evaluated_at=_instant(_find(statements, (tmp["evaluatedAt"],), preferred), warnings),
             plain_view=_iri(_find(statements, (tmp["plainView"],), preferred)),
         )
@@ -215,6 +236,7 @@ class _Labels:
         self._graphs_kept = graphs_kept
         self._by_subject: dict[tuple[str, str, str], Label] = {}
         self._by_object: dict[tuple[str, str, str, str], Label] = {}
+        room = sum(len(said) for node in statements.values() for said in node.values())
         for node in statements.values():
             predicates = node.get(vocabulary["predicate"], ())
             if not predicates:
@@ -224,12 +246,17 @@ class _Labels:
                 continue
             graph = next(iter(node.get(vocabulary["graph"], ())), "") if graphs_kept else ""
             objects = node.get(vocabulary["object"], ())
+            subjects = node.get(vocabulary["subject"], ())
+            # Servers repeat one of the three at most; what they say is as long as what it means.
+            room -= len(predicates) * len(subjects) * max(len(objects), 1)
+            if room < 0:
+                warnings.append("labels of more facts than there are")
+                return
             for predicate in predicates:
-                for subject in node.get(vocabulary["subject"], ()):
-                    if objects:
-                        for each in objects:
-                            self._by_object[subject, predicate, each, graph] = label
-                    else:
+                for subject in subjects:
+                    for each in objects:
+                        self._by_object[subject, predicate, each, graph] = label
+                    if not objects:
                         self._by_subject[subject, predicate, graph] = label
 
     def of(self, quad: Quad) -> Label | None:
@@ -277,8 +304,7 @@ def _find(
 def _number(term: str | None) -> int | None:
     if term is None or not is_literal(term):
         return None
-    lexical = literal_parts(term).lexical.strip()
-    return int(lexical) if lexical.isdecimal() else None
+    return whole_number(literal_parts(term).lexical.strip())
 
 
 def _iri(term: str | None) -> str | None:
@@ -295,28 +321,37 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
         return None
 
 
-def _form(statements: Statements, default_graph: str | None, tmp: Vocabulary) -> Form | None:
+def _form(
+    statements: Statements, default_graph: str | None, tmp: Vocabulary, url: str
+) -> Form | None:
     maximum = tmp["maximum"]
-    for by_predicate in list(statements.values()):
-        for search in by_predicate.get(_SEARCH, ()):
-            node = statements.get(search, {})
-            templates = [t for t in node.get(f"<{HYDRA}template>", ()) if is_literal(t)]
-            roles: dict[str, str] = {}
-            maxima: dict[str, int | None] = {}
-            for mapping in (*node.get(_MAPPING, ()), *node.get(tmp["mapping"], ())):
-                entry = statements.get(mapping, {})
-                variables = [v for v in entry.get(f"<{HYDRA}variable>", ()) if is_literal(v)]
-                for property_ in entry.get(f"<{HYDRA}property>", ()):
-                    role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
-                    if role and variables:
-                        roles[role] = literal_parts(variables[0]).lexical
-                        maxima[role] = _number(next(iter(entry.get(maximum, ())), None))
-            if templates and {"subject", "predicate", "object"} <= roles.keys():
+    forms = {form: None for by in statements.values() for form in by.get(_SEARCH, ())}
+    for form in islice(forms, _MOST):
+        node = statements.get(form, {})
+        templates = [t for t in node.get(f"<{HYDRA}template>", ()) if is_literal(t)]
+        roles: dict[str, str] = {}
+        maxima: dict[str, int | None] = {}
+        mappings = chain(node.get(_MAPPING, ()), node.get(tmp["mapping"], ()))
+        for mapping in islice(mappings, _MOST):
+            entry = statements.get(mapping, {})
+            variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
+            for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:
+                role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
+                if role and variables:
+                    roles[role] = literal_parts(variables[0]).lexical
+                    maxima[role] = _number(next(iter(entry.get(maximum, ())), None))
+        if templates and {"subject", "predicate", "object"} <= roles.keys():
+            template = literal_parts(templates[0]).lexical
+            try:
+                if len(template) > _LONGEST_TEMPLATE:
+                    raise ValueError(f"more than {_LONGEST_TEMPLATE} characters")
                 return Form(
-                    template=literal_parts(templates[0]).lexical,
+                    template=template,
                     default_graph=default_graph,
-                    max_limit=maxima.get("limit"),
+                    max_limit=maxima.get("limit") or None,
                     max_values=maxima.get("values"),
                     **roles,
                 )
+            except ValueError as error:
+                raise PageError(url, f"a form whose template is none: {error}") from None
     return None

@@ -9,6 +9,7 @@ import threading
 from datetime import datetime, timedelta
 
 from annotations.clock import Clock
+from annotations.instants import shifted
 
 _SECOND = timedelta(seconds=1)
 _DRIFT = 2e-4
@@ -31,7 +32,7 @@ class ServerClock:
 
     def observe_date(self, date: datetime, sent: datetime, received: datetime) -> None:
         """A response that was made between `sent` and `received` (ours) carries this ``Date``."""
-        self._observe(date - received, date + _SECOND - sent)
+        self._observe(date - received, date - sent + _SECOND)
 
     def observe_instant(self, instant: datetime, sent: datetime, received: datetime) -> None:
         """The server's clock stood at exactly `instant` between `sent` and `received` (ours)."""
@@ -60,12 +61,12 @@ class ServerClock:
         still shows.
         """
         with self._lock:
-            return self._clock.now() + (_ZERO if self._low is None else self._low)
+            return shifted(self._clock.now(), _ZERO if self._low is None else self._low)
 
     def local(self, instant: datetime) -> datetime:
         """The instant on our clock at which the server's has surely reached `instant`."""
         with self._lock:
-            return instant - (_ZERO if self._low is None else self._low)
+            return shifted(instant, _ZERO if self._low is None else -self._low)
 
     def bounded(self, date: datetime, sent: datetime) -> datetime:
         """Our best estimate of when the server answered a request that we sent at `sent`.
@@ -74,5 +75,5 @@ class ServerClock:
         """
         with self._lock:
             offset = _ZERO if self._low is None else self._low
-            latest = date + _SECOND - timedelta(microseconds=1)
-            return min(max(date, sent + offset), latest)
+            latest = shifted(date, _SECOND - timedelta(microseconds=1))
+            return min(max(date, shifted(sent, offset)), latest)

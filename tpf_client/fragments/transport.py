@@ -5,38 +5,28 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from http.client import responses
-from urllib.parse import urljoin, urlsplit
+from http.client import HTTPException, responses
 
 import requests
+import urllib3
 
 from annotations.clock import Clock
 from tpf_client.errors import (
     ClosedError,
     ConnectionFailedError,
     HttpError,
-    OriginError,
     PageTooLargeError,
     SourceError,
 )
-from tpf_client.fragments.freshness import http_date
+from tpf_client.fragments.bounded import Exchange, running
+from tpf_client.fragments.destinations import Destinations
+from tpf_client.fragments.freshness import http_date, whole_number
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 5
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-def origin(url: str) -> tuple[str, int | None]:
-    """Host and port of a URL; http and https on their default ports are one origin to us.
-
-    A site that moves to https, or whose proxy ends it, still writes http in its links.
-    """
-    parts = urlsplit(url)
-    port = parts.port
-    if port is None or port == _DEFAULT_PORTS.get(parts.scheme):
-        port = None
-    return ((parts.hostname or "").lower(), port)
+_WIRE = 2**20
+"""Bytes of a response that are neither its decompressed body nor that much again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,13 @@ class Limits:
         backoff: seconds before the first retry, doubled for each further one, with full jitter.
         max_backoff: seconds at most, also where the server asks for more (``Retry-After``); a
             server that asks for more than that fails the request.
-        max_page_bytes: bytes of a decompressed body at most.
+        max_page_bytes: bytes of a decompressed body at most. What it says may take eight times as
+            much memory.
+        max_query_bytes: bytes of the pages that one query reads at most, and those that one
+            evaluation of a continuous query does.
+        max_query_requests: how many pages it may want, those included that are kept.
+        max_query_seconds: how long it may read and work, without what its caller does between two
+            solutions.
     """
 
     connect_timeout: float = 10.0
@@ -61,6 +57,9 @@ class Limits:
     backoff: float = 0.25
     max_backoff: float = 30.0
     max_page_bytes: int = 64 * 2**20
+    max_query_bytes: int = 2**30
+    max_query_requests: int = 1_000_000
+    max_query_seconds: float = 3600.0
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ class Transport:
         session: the requests session.
         clock: our clock; waiting between retries goes by it.
         limits: timeouts, retries, sizes.
-        allowed_origins: origins (``scheme://host:port``) that redirects may lead to.
+        destinations: decides where redirects may lead.
         on_request: called before each request that is sent, with ``True`` for a retry.
         on_bytes: called with the number of bytes of each body.
         jitter: spreads the retries of many clients.
@@ -91,10 +90,18 @@ class Transport:
     session: requests.Session
     clock: Clock
     limits: Limits
-    allowed_origins: frozenset[tuple[str, int | None]] = frozenset()
+    destinations: Destinations = field(default_factory=Destinations)
     on_request: Callable[[bool], None] = lambda _retry: None
     on_bytes: Callable[[int], None] = lambda _count: None
     jitter: random.Random = field(default_factory=random.Random)
+    _exchanges: set[Exchange] = field(default_factory=set)
+    _closed: bool = False
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._closed = True
+        for exchange in tuple(self._exchanges):
+            exchange.end()
 
     def get(
         self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None = None
@@ -107,7 +114,7 @@ class Transport:
         """
         attempt = 0
         while True:
-            if cancelled is not None and cancelled.is_set():
+            if self._closed or (cancelled is not None and cancelled.is_set()):
                 raise ClosedError(f"{url}: the request was cancelled")
             self.on_request(attempt > 0)
             wish: float | None = None
@@ -132,8 +139,9 @@ class Transport:
 
     def _retry_after(self, response: Response) -> float | None:
         text = response.headers.get("Retry-After", "").strip()
-        if text.isdecimal():
-            return float(text)
+        seconds = whole_number(text)
+        if seconds is not None:
+            return float(seconds)
         until = http_date(text)
         if until is None:
             return None
@@ -143,53 +151,65 @@ class Transport:
     def _once(
         self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None
     ) -> Response:
+        limits = self.limits
+        size = 2 * limits.max_page_bytes + _WIRE
+        exchange = Exchange(limits.total_timeout, limits.read_timeout, size)
+        self._exchanges.add(exchange)
+        token = running.set(exchange)
+        try:
+            return self._follow(url, headers, exchange, cancelled)
+        except requests.Timeout as error:
+            raise ConnectionFailedError(url, "timed out") from error
+        except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+            raise SourceError(url, f"not a URL that can be asked: {_cause(error)}") from error
+        except requests.exceptions.MissingSchema as error:
+            raise SourceError(url, "not an absolute URL") from error
+        except (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError,
+                ValueError) as error:  # fmt: skip
+            raise ConnectionFailedError(url, _cause(error)) from error
+        finally:
+            running.reset(token)
+            self._exchanges.discard(exchange)
+
+    def _follow(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        exchange: Exchange,
+        cancelled: threading.Event | None,
+    ) -> Response:
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
             sent = self.clock.now()
-            try:
-                with self.session.get(
-                    target,
-                    headers=dict(headers),
-                    timeout=(self.limits.connect_timeout, self.limits.read_timeout),
-                    stream=True,
-                    allow_redirects=False,
-                ) as raw:
-                    if raw.status_code in _REDIRECTS and "Location" in raw.headers:
-                        target = self._redirect(url, urljoin(target, raw.headers["Location"]))
-                        continue
-                    body = self._read(raw, url, sent, cancelled)
-                    return Response(raw.status_code, raw.headers, body, sent, self.clock.now())
-            except requests.Timeout as error:
-                raise ConnectionFailedError(url, "timed out") from error
-            except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
-                raise SourceError(url, f"not a URL that can be asked: {error}") from error
-            except requests.exceptions.MissingSchema as error:
-                raise SourceError(url, "not an absolute URL") from error
-            except requests.RequestException as error:
-                raise ConnectionFailedError(url, _cause(error)) from error
+            with self.session.get(
+                target,
+                headers=dict(headers),
+                timeout=(self.limits.connect_timeout, self.limits.read_timeout),
+                stream=True,
+                allow_redirects=False,
+            ) as raw:
+                if raw.status_code in _REDIRECTS and "Location" in raw.headers:
+                    target = self.destinations.led(url, raw.headers["Location"], target)
+                    continue
+                body = self._read(raw, url, exchange, cancelled)
+                return Response(raw.status_code, raw.headers, body, sent, self.clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
-
-    def _redirect(self, url: str, target: str) -> str:
-        if origin(target) != origin(url) and origin(target) not in self.allowed_origins:
-            raise OriginError(url, f"redirects to another origin: {target}")
-        return target
 
     def _read(
         self,
         raw: requests.Response,
         url: str,
-        sent: datetime,
+        exchange: Exchange,
         cancelled: threading.Event | None,
     ) -> bytes:
         limit = self.limits.max_page_bytes
-        deadline = sent + timedelta(seconds=self.limits.total_timeout)
         chunks: list[bytes] = []
         size = 0
         for chunk in raw.iter_content(65536):
             size += len(chunk)
             if size > limit:
                 raise PageTooLargeError(url, f"a body of more than {limit} bytes")
-            if self.clock.now() > deadline:
+            if exchange.over:
                 raise ConnectionFailedError(url, "the response takes too long")
             if cancelled is not None and cancelled.is_set():
                 raise ClosedError(f"{url}: the request was cancelled")
@@ -203,13 +223,18 @@ def _explanation(response: Response) -> str:
     kind = response.headers.get("Content-Type", "").partition(";")[0]
     if kind not in ("text/plain", "application/problem+json", "application/json"):
         return responses.get(response.status, "")
-    return " ".join(response.body.decode("utf-8", "replace").split())[:300]
+    return " ".join(response.body[:2_000].decode("utf-8", "replace").split())[:300]
 
 
 def _cause(error: BaseException) -> str:
     """What lies at the bottom of an error of requests, in one line."""
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    text = str(reason if reason is not None else error)
+    while True:
+        inside = [getattr(error, "reason", None), *reversed(error.args)]
+        deeper = next((each for each in inside if isinstance(each, BaseException)), None)
+        if deeper is None:
+            break
+        error = deeper
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     # urllib3 puts the representation of its connection object in front.
     text = text.rpartition(">: ")[2] or text
     return " ".join(text.split())[:300] or type(error).__name__

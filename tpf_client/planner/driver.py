@@ -8,9 +8,10 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
-from tpf_client.errors import ClosedError
+from tpf_client.errors import ClosedError, SourceLimitError
 from tpf_client.fragments.fetcher import Answer, Fetcher, Request
 from tpf_client.fragments.page import Page
 
@@ -30,18 +31,26 @@ class Driver:
     """The tasks of one query.
 
     Args:
-        fetcher: gets the pages.
+        fetcher: gets the pages; its limits are those of the query.
+        url: the dataset, for errors.
     """
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: Fetcher, url: str = "") -> None:
         self.fetcher = fetcher
         self.requests = 0
+        self._url = url
+        self.begin()
         self._inline = fetcher.parallelism == 0
         self._todo: deque[tuple[Request, Callable[[Answer], None]]] = deque()
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._outstanding = 0
         self._paused: deque[Callable[[], None]] = deque()
         self._cancelled = threading.Event()
+
+    def begin(self) -> None:
+        """What is allowed is allowed anew: for the next evaluation of a continuous query."""
+        self._asked = self._bytes = 0
+        self._seconds = 0.0
 
     @property
     def cancelled(self) -> threading.Event:
@@ -91,12 +100,23 @@ class Driver:
         """Handle the next response, waiting for it; ``False`` where none is under way.
 
         Raises:
+            SourceLimitError: the query takes more than is allowed.
             ClosedError: the query was cancelled meanwhile.
         """
         if self._cancelled.is_set():
             raise ClosedError("the query was closed")
         if self._outstanding == 0:
             return False
+        started = monotonic()
+        try:
+            return self._next()
+        finally:
+            self._seconds += monotonic() - started
+
+    def _next(self) -> bool:
+        left = self.fetcher.limits.max_query_seconds - self._seconds
+        if left <= 0:
+            raise self._exceeded("max_query_seconds")
         if self._todo:
             request, handle = self._todo.popleft()
             answers: list[Answer] = []
@@ -106,7 +126,10 @@ class Driver:
             self._outstanding -= 1
             handle(answers[0])
             return True
-        arrived = self._arrived.get()
+        try:
+            arrived = self._arrived.get(timeout=min(left, threading.TIMEOUT_MAX))
+        except queue.Empty:
+            raise self._exceeded("max_query_seconds") from None
         if self._cancelled.is_set():
             raise ClosedError("the query was closed")
         self._outstanding -= 1
@@ -119,7 +142,26 @@ class Driver:
         self._todo.clear()
         self._arrived.put(lambda: None)
 
+    def _exceeded(self, limit: str) -> SourceLimitError:
+        most: float = getattr(self.fetcher.limits, limit)
+        return SourceLimitError(self._url, f"the query takes more than {limit}={most} allows")
+
+    def _measured(self, answer: Answer) -> Answer:
+        """The answer, or the error that it is too much."""
+        if isinstance(answer, Page):
+            self._bytes += answer.size
+            if self._bytes > self.fetcher.limits.max_query_bytes:
+                return self._exceeded("max_query_bytes")
+        return answer
+
     def _ask(self, request: Request, handle: Callable[[Answer], None]) -> None:
+        self._url = self._url or request.url
+        self._asked += 1
+        if self._asked > self.fetcher.limits.max_query_requests:
+            too_many = self._exceeded("max_query_requests")
+            self._outstanding += 1
+            self._arrived.put(lambda: handle(too_many))
+            return
         self._outstanding += 1
         self.requests += 1
         if self._inline:
@@ -172,6 +214,7 @@ class Driver:
                 nonlocal missing, over
                 if over:
                     return
+                answer = self._measured(answer)
                 if isinstance(answer, BaseException):
                     over = True
                     resume(answer)

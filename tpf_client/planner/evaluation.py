@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
+from annotations.instants import LAST
 from annotations.labels import Fact
 from annotations.terms import QuadPattern
 from tpf_client.dataflow.changes import TermDictionary
@@ -20,7 +21,6 @@ from tpf_client.planner.driver import PAUSE, Driver, Task
 from tpf_client.planner.held import HeldFacts
 from tpf_client.planner.lengths import SURPRISE, Lengths
 from tpf_client.planner.live_fragment import (
-    ALWAYS,
     Enough,
     Freshness,
     LiveFragment,
@@ -267,8 +267,8 @@ class Evaluation:
 
     def wake_at(self) -> datetime | None:
         """The instant, on the source's clock, at which a fragment should be read again."""
-        due = min((each.due(self.freshness) for each in self.fragments()), default=ALWAYS)
-        return None if due == ALWAYS else due
+        due = min((each.due(self.freshness) for each in self.fragments()), default=LAST)
+        return None if due == LAST else due
 
     def _surprised_by(self, fragment: LiveFragment) -> bool:
         """Whether to plan anew, because a fragment is much longer than it should be."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
+from annotations.instants import FIRST, LAST, shifted
 from annotations.labels import Fact
 from annotations.terms import Quad, QuadPattern, is_variable
 from tpf_client.fragments.form import POSITIONS, Block
@@ -17,8 +18,7 @@ Subscriber: TypeAlias = Callable[[QuadChanges], None]
 Enough: TypeAlias = Callable[[], bool]
 """Whether a subscriber needs no more of a fragment that is being read for the first time."""
 
-NEVER = datetime.min.replace(tzinfo=UTC)
-ALWAYS = datetime.max.replace(tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
 
 
 def canonical(pattern: QuadPattern) -> QuadPattern:
@@ -39,7 +39,8 @@ class LiveFragment:
         loading: whether it is being read.
         evaluated_at: the instant that its content shows, on the source's clock.
         fresh_until: the instant until which it may be reused.
-        expires: the first instant at which a label ends; ``None``: nobody says.
+        expires: the first instant at which a label of a match ends; ``None``: nobody says.
+        changes: the first instant at which matches may end or begin; ``None``: nobody says.
         dynamic: whether its matches change over time.
         pages: how many pages with matches its first reading took.
         expected: how many pages it should have; ``None``: nobody says.
@@ -68,9 +69,10 @@ class LiveFragment:
         self.pages = 0
         self.expected: int | None = None
         self.misses = 0
-        self.evaluated_at = NEVER
-        self.fresh_until = NEVER
+        self.evaluated_at = FIRST
+        self.fresh_until = FIRST
         self.expires: datetime | None = None
+        self.changes: datetime | None = None
         self.dynamic = dynamic
         self.subscribers: list[Subscriber] = []
         self.enough: dict[Subscriber, Enough] = {}
@@ -105,6 +107,7 @@ class LiveFragment:
         self.evaluated_at = content.evaluated_at
         self.fresh_until = content.fresh_until
         self.expires = content.expires
+        self.changes = content.changes
         # That nothing labelled matches at the moment does not make it static again.
         self.dynamic = self.dynamic or bool(content.dynamic)
         labelled = any(fact.label is not None for fact in content.facts)
@@ -122,37 +125,36 @@ class LiveFragment:
 
     def due(self, freshness: "Freshness") -> datetime:
         """The instant at which it should be read again."""
+        at, changes = self.evaluated_at, self.changes
+        told = changes if changes is not None and changes > at else None
         if freshness.replay:
             ends = [self.fresh_until]
-            if self.expires is not None and self.expires > self.evaluated_at:
-                ends.append(self.expires)
             if freshness.every is not None:
-                ends.append(self.evaluated_at + freshness.every)
-            return min(ends)
+                ends.append(shifted(at, freshness.every))
+            return max(min(ends if told is None else [*ends, told]), shifted(at, MOMENT))
         if self.dynamic:
-            if self.expires is not None and self.expires > self.evaluated_at:
-                end = min(self.expires, self.fresh_until)
-                return max(end, self.evaluated_at + freshness.floor)
+            late = max(self.fresh_until, shifted(at, freshness.poll))
+            if told is not None:
+                return max(min(told, late), shifted(at, freshness.floor))
             # No label tells when it changes.
-            late = max(self.fresh_until, self.evaluated_at + freshness.poll)
             if self._of_many and 0 < self.misses <= freshness.looks:
                 # Its publisher may be a little late with the next facts.
                 pause: timedelta = freshness.look * 2 ** (self.misses - 1)
-                return min(late, self.evaluated_at + max(pause, freshness.floor))
+                return min(late, shifted(at, max(pause, freshness.floor)))
             return late
         if freshness.static_recheck is None:
-            return ALWAYS
-        if not self._quads and self.fresh_until > self.evaluated_at:
+            return LAST
+        if not self._quads and self.fresh_until > at:
             # What is not there yet may come labelled; the server says how soon to look again.
-            return max(self.fresh_until, self.evaluated_at + freshness.poll)
-        return max(self.fresh_until, self.evaluated_at + freshness.static_recheck)
+            return max(self.fresh_until, shifted(at, freshness.poll))
+        return max(self.fresh_until, shifted(at, max(freshness.static_recheck, freshness.floor)))
 
     def contradicts(self, instant: datetime) -> bool:
         """Whether it may have changed between its reading and this instant.
 
         A page whose labels lie in its own past contradicts nothing: its server means it.
         """
-        ends = [self.expires, self.fresh_until if self.dynamic else None]
+        ends = [self.changes, self.fresh_until if self.dynamic else None]
         return any(end is not None and self.evaluated_at < end <= instant for end in ends)
 
     def _tell(self, changes: QuadChanges) -> None:
@@ -166,7 +168,7 @@ class Freshness:
 
     Args:
         floor: the least time, however short a server says (no busy loop).
-        poll: the least time for fragments of changing facts none of which holds.
+        poll: the least time where no label tells of the change, however short a server says.
         static_recheck: the least time for fragments of which no match is labelled; ``None``: for
             ever. One without any match is read again when its freshness by HTTP ends.
         look: how soon to look again when all labelled facts of a fragment, of whatever subject,

@@ -63,7 +63,8 @@ def plan_query(
             if allowed is not None and url not in allowed:
                 reason = "SERVICE may not ask it here"
                 raise ServiceError(url, reason, endpoint) if quiet else OriginError(url, reason)
-            source: Source = FragmentSource(fetcher, url, once=not evaluation.live)
+            named = endpoint not in {each.endpoint for each in services_of(query.pattern)}
+            source: Source = FragmentSource(fetcher, url, once=not evaluation.live, named=named)
             if quiet:
                 source = SilentSource(source, endpoint)
             services[endpoint] = FragmentLeaves(evaluation, source)

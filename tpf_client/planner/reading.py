@@ -1,19 +1,17 @@
 """Reading a fragment page by page, in parallel where the URLs of its pages can be foretold."""
 
-import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
 from annotations.labels import Fact
-from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, is_variable
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_client.errors import HttpError, PageError
 from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.page import Page
+from tpf_client.fragments.page import Metadata, Page
 from tpf_client.planner.driver import Task
 
 T = TypeVar("T")
@@ -22,7 +20,7 @@ FIRST_WINDOW = 2
 MAX_WINDOW = 32
 
 MAX_REPEATS = 8
-"""Pages in a row that say the same, before they are taken for a chain without an end."""
+"""Pages in a row that say nothing new, before they are taken for a chain without an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,8 @@ class Content:
         facts: its quads with their labels.
         evaluated_at: the instant that it shows, on the server's clock.
         fresh_until: the instant until which HTTP lets us reuse it.
-        expires: the first instant at which a label ends; ``None``: nobody says.
+        expires: the first instant at which a label of a match ends; ``None``: nobody says.
+        changes: the first instant at which matches may end or begin; ``None``: nobody says.
         dynamic: whether it is known that matches change over time; ``None``: nobody says.
         warnings: what was wrong in its labels.
     """
@@ -42,6 +41,7 @@ class Content:
     evaluated_at: datetime
     fresh_until: datetime
     expires: datetime | None
+    changes: datetime | None
     dynamic: bool | None
     warnings: tuple[str, ...] = ()
 
@@ -97,9 +97,15 @@ def read_pages(
     window = FIRST_WINDOW
     repeats = 0
 
+    known: set[Quad] = set()
+
     def take(taken: Page) -> None:
         nonlocal repeats
-        repeats = repeats + 1 if taken is not first and taken.facts == page.facts else 0
+        if taken.metadata.next_page is not None or taken is not first:
+            before = len(known)
+            known.update([fact.quad for fact in taken.facts])
+            # Two pages may lead to each other, under a new name each time.
+            repeats = repeats + 1 if len(known) == before else 0
         if repeats > MAX_REPEATS:
             raise PageError(taken.url, "the links to next pages have no end")
         facts.extend(taken.facts)
@@ -136,9 +142,16 @@ def read_pages(
         first.evaluated_at,
         first.holds_until,
         first.metadata.earliest_expiration,
-        None if first.metadata.dynamic is None else first.metadata.dynamic > 0,
+        first.metadata.change,
+        _dynamic(first.metadata),
         tuple(dict.fromkeys(warnings)),
     )
+
+
+def _dynamic(about: Metadata) -> bool | None:
+    if about.next_change is not None or about.dynamic:
+        return True
+    return None if about.dynamic is None else False
 
 
 def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
@@ -151,12 +164,24 @@ def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
     size = first.metadata.page_size or len(first.facts)
     if count is None or size <= 0 or read < 1:
         return [following]
-    numbered = re.compile(rf"([?&][^=&#]*page[^=&#]*=){read + 1}(?=[&#]|$)", re.IGNORECASE)
-    if len(numbered.findall(following)) != 1:
+    address, _, query = following.partition("?")
+    query, hash_, fragment = query.partition("#")
+    parameters = query.split("&")
+    pairs = [each.partition("=") for each in parameters]
+    numbered = [
+        place
+        for place, (name, _, value) in enumerate(pairs)
+        if value == str(read + 1) and "page" in name.lower()
+    ]
+    if len(numbered) != 1:
         return [following]
-    last = min(math.ceil(count / size), read + window)
-    others = range(read + 2, last + 1)
-    return [following, *(numbered.sub(rf"\g<1>{page}", following) for page in others)]
+    (place,) = numbered
+    last = min(-(-count // size), read + window)
+    foretold = [following]
+    for page in range(read + 2, last + 1):
+        parameters[place] = f"{pairs[place][0]}={page}"
+        foretold.append(f"{address}?{'&'.join(parameters)}{hash_}{fragment}")
+    return foretold
 
 
 def selector(pattern: QuadPattern, form: Form, url: str) -> Callable[[Fact], bool]:

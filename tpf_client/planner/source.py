@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from annotations.clock import Clock
-from annotations.instants import format_instant
+from annotations.instants import LAST, format_instant, shifted
 from annotations.labels import Fact
 from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variable
 from tpf_client.errors import HistoryError, PageError
@@ -110,6 +110,7 @@ class FragmentSource:
         past: a clock by which everything is asked for as it was, where the form takes an instant.
         once: whether it serves one query that is answered once: then what was read since the first
             request counts as current, whatever its server says about freshness.
+        named: whether data name the dataset, and not the user.
     """
 
     def __init__(
@@ -122,8 +123,10 @@ class FragmentSource:
         changing: bool = False,
         once: bool = False,
         past: Clock | None = None,
+        named: bool = False,
     ) -> None:
         self._past = past
+        self._named = named
         self._once = once
         self._since: datetime | None = None
         self._changing = changing
@@ -148,8 +151,11 @@ class FragmentSource:
 
         Raises:
             PageError: its page has none.
+            OriginError: data name it, and it is an address of a private network.
         """
         if self._form is None:
+            if self._named:
+                self._fetcher.destinations.named(self.url)
             started = self._clock.now() if self._clock.known else None
             (page,) = yield [Request(self.url)]
             if page.metadata.form is None:
@@ -192,16 +198,16 @@ class FragmentSource:
                 pages = larger
         return Estimate(count, pages, about.dynamic, block)
 
-    def first(self, pattern: QuadPattern) -> Task[Sequence[Fact]]:
-        """The matches on the first page."""
+    def first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
+        """The matches on the first page, and when there will be others, if it tells."""
         form = yield from self.form()
         if self._nowhere(pattern, form):
-            return ()
+            return (), None
         past = None if self._past is None else self._past.now()
         url = form.url(pattern, form.as_of(past))
         (page,) = yield [Request(url, past or self._since)]
         accepts = selector(pattern, form, url)
-        return [fact for fact in page.facts if accepts(fact)]
+        return [fact for fact in page.facts if accepts(fact)], page.metadata.change
 
     def read(
         self,
@@ -216,7 +222,7 @@ class FragmentSource:
         form = yield from self.form()
         if self._nowhere(pattern, form):
             now = self.now()
-            return Content((), now, datetime.max.replace(tzinfo=now.tzinfo), None, dynamic=False)
+            return Content((), now, LAST, None, None, dynamic=False)
         if self._past is not None:
             at = at or self._past.now()
         pinned = form.as_of(None if self._past is None else at)
@@ -242,7 +248,7 @@ class FragmentSource:
                 shown = format_instant(content.evaluated_at)
                 raise HistoryError(url, f"it shows {shown} instead of the instant that was asked")
             # What holds now says nothing of how soon it changed then.
-            content = replace(content, fresh_until=content.evaluated_at + PAST_STEP)
+            content = replace(content, fresh_until=shifted(content.evaluated_at, PAST_STEP))
         return replace(
             content,
             facts=[fact for fact in content.facts if accepts(fact)],

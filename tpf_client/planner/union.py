@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from annotations.instants import shifted
 from annotations.labels import Fact
 from annotations.terms import QuadPattern, is_variable
 from tpf_client.fragments.form import Block
@@ -36,7 +37,7 @@ class UnionSource:
         """The instant of our clock at which every source's has surely reached `instant`."""
         ours = self._sources[0]
         return max(
-            source.wake_at(instant + (source.now() - ours.now())) for source in self._sources
+            source.wake_at(shifted(instant, source.now() - ours.now())) for source in self._sources
         )
 
     def begin(self) -> Task[object]:
@@ -74,7 +75,9 @@ class UnionSource:
         shifts = [source.now() - ours.now() for source in sources]
         contents = yield from together(
             [
-                source.read(pattern, None if at is None else at + shift, on_page, block, anew=anew)
+                source.read(
+                    pattern, None if at is None else shifted(at, shift), on_page, block, anew=anew
+                )
                 for source, shift in zip(sources, shifts, strict=True)
             ]
         )
@@ -84,11 +87,13 @@ class UnionSource:
         ]
         facts = {fact.quad: fact for content in aligned for fact in content.facts}
         expiries = [content.expires for content in aligned if content.expires is not None]
+        changes = [content.changes for content in aligned if content.changes is not None]
         return Content(
             list(facts.values()),
             max(content.evaluated_at for content in aligned),
             min(content.fresh_until for content in aligned),
             min(expiries, default=None),
+            min(changes, default=None),
             any(content.dynamic for content in aligned),
             tuple(warning for content in aligned for warning in content.warnings),
         )
@@ -117,15 +122,10 @@ def _shifted(content: Content, source: Source, ours: Source) -> Content:
     if not shift:
         return content
 
-    def moved(instant: datetime) -> datetime:
-        try:
-            return instant + shift
-        except OverflowError:
-            return instant
-
     return replace(
         content,
-        evaluated_at=moved(content.evaluated_at),
-        fresh_until=moved(content.fresh_until),
-        expires=None if content.expires is None else moved(content.expires),
+        evaluated_at=shifted(content.evaluated_at, shift),
+        fresh_until=shifted(content.fresh_until, shift),
+        expires=None if content.expires is None else shifted(content.expires, shift),
+        changes=None if content.changes is None else shifted(content.changes, shift),
     )

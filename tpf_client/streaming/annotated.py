@@ -7,11 +7,11 @@ annotates (label nodes and what is said of them) is no fact.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from annotations.clock import Clock
 from annotations.errors import AnnotationError
-from annotations.instants import instant_of_term
+from annotations.instants import FIRST, LAST, instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods.base import LabelForm, Method, Naming, Rewriting
 from annotations.terms import (
@@ -33,9 +33,6 @@ _ANY = Variable("?g")
 _MAX_PASSES = 6
 _SPREAD = timedelta(seconds=0.5)
 """Time between the requests of one reading at most; expirations do not tell when facts came."""
-
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
-_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +167,7 @@ class AnnotatedSource:
         for quad, known in labels.items():
             valid = sorted(
                 (each for each in dict.fromkeys(known) if each.valid_at(now)),
-                key=lambda each: each.start or _EARLIEST,
+                key=lambda each: each.start or FIRST,
             )
             facts += [Fact(quad, label) for label in valid[:1]]
             if len(valid) > 1:
@@ -180,18 +177,21 @@ class AnnotatedSource:
             for known in labels.values()
             for label in known
             for instant in (label.start, label.end)
-            if instant is not None and instant > now
         ]
+        # What begins later a server may show only then.
+        coming = [*boundaries, *(content.changes for content in contents)]
+        changes = _first(coming, now)
         fresh_until = min(content.fresh_until for content in contents)
-        if self._past is not None or (boundaries and fresh_until <= now):
+        if self._past is not None or (changes is not None and fresh_until <= now):
             # The server does not say how long pages hold; the labels do.
-            fresh_until = _LATEST
+            fresh_until = LAST
         return contents, Content(
             facts,
             now,
             fresh_until,
-            min(boundaries, default=None),
-            bool(labels),
+            _first(boundaries, now),
+            changes,
+            bool(labels) or any(content.changes is not None for content in contents),
             tuple(dict.fromkeys(warnings)),
         )
 
@@ -253,6 +253,11 @@ def _stated(
             initial = None if rewriting.initial is None else binding[rewriting.initial]
             result.setdefault(quad, {}).setdefault(initial, {})[binding[rewriting.final]] = None
     return result
+
+
+def _first(instants: Sequence[datetime | None], now: datetime) -> datetime | None:
+    """The first of these instants that lies in the future."""
+    return min((each for each in instants if each is not None and each > now), default=None)
 
 
 def _named(quad: Quad) -> str:

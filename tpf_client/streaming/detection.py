@@ -7,6 +7,7 @@ and what are the nodes that carry them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from annotations.clock import Clock
@@ -41,6 +42,7 @@ class Detected:
         parts: the same for each of several datasets that are read as one.
         settled: whether looking again, at a later instant, cannot find anything else.
         warnings: what was wrong in what was seen.
+        changes: when there will be labels of a kind of which there are none now, if anybody tells.
     """
 
     source: Source
@@ -49,6 +51,7 @@ class Detected:
     parts: tuple["Detected", ...] = ()
     settled: bool = False
     warnings: tuple[str, ...] = ()
+    changes: datetime | None = None
 
     def extended(self, other: "Detected") -> "Detected":
         """This with the further ways of annotation that were found later.
@@ -96,6 +99,7 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
         parts=tuple(parts),
         warnings=tuple(each for part in parts for each in part.warnings),
         settled=all(part.settled for part in parts),
+        changes=min((part.changes for part in parts if part.changes), default=None),
     )
 
 
@@ -138,7 +142,7 @@ def detect(
     base = FragmentSource(
         fetcher, url, about.form, strict=past is None, once=past is not None, past=asked
     )
-    annotations, warnings = yield from _annotations(
+    annotations, warnings, changes = yield from _annotations(
         base, vocabulary, graphs=about.form.graph is not None
     )
     if annotations:
@@ -146,10 +150,13 @@ def detect(
         if told is not None and not any(each.labelling != "expiration" for each in annotations):
             raise HistoryError(url, "its labels do not tell since when facts held")
         annotated = AnnotatedSource(base, annotations, told)
-        return Detected(annotated, "rewriting", annotations, settled=whole, warnings=warnings)
+        return Detected(
+            annotated, "rewriting", annotations, settled=whole, warnings=warnings, changes=changes
+        )
     if about.evaluated_at is not None:
         source = FragmentSource(fetcher, url, about.form, changing=True, past=asked)
-        return Detected(_unless_lost(source, past, asked), "freshness", warnings=warnings)
+        known = _unless_lost(source, past, asked)
+        return Detected(known, "freshness", warnings=warnings, changes=changes)
     source = FragmentSource(fetcher, url, about.form)
     return Detected(source, "static", settled=whole, warnings=warnings)
 
@@ -162,9 +169,11 @@ def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None
 
 def _annotations(
     base: FragmentSource, vocabulary: Vocabulary, *, graphs: bool
-) -> Task[tuple[tuple[Annotation, ...], tuple[str, ...]]]:
+) -> Task[tuple[tuple[Annotation, ...], tuple[str, ...], datetime | None]]:
+    """The ways of annotation that are seen, warnings, and when there may be others."""
     found: list[Annotation] = []
     warnings: list[str] = []
+    coming: list[datetime] = []
     labellings: tuple[tuple[LabelForm, Term], ...] = (
         ("expiration", vocabulary.expiration),
         ("interval", vocabulary.interval),
@@ -173,9 +182,10 @@ def _annotations(
     for labelling, predicate in labellings:
         if labelling == "older interval" and any(each.labelling == "interval" for each in found):
             continue  # nobody writes both
-        page = yield from base.first(QuadPattern(_S, predicate, _O, _G))
-        nodes = [fact.quad.subject for fact in page][:_SAMPLE]
+        facts, change = yield from base.first(QuadPattern(_S, predicate, _O, _G))
+        nodes = [fact.quad.subject for fact in facts][:_SAMPLE]
         if not nodes:
+            coming += [] if change is None else [change]
             continue
         naming = Naming("urn:none:", "urn:none:", vocabulary)
         fragments = [node for node in nodes if read_fragment_iri(node) is not None]
@@ -192,13 +202,13 @@ def _annotations(
         }
         before = len(found)
         for name, probe in probes.items():
-            if (yield from base.first(probe)):
+            if (yield from base.first(probe))[0]:
                 found.append(Annotation(method_named(name), labelling, naming))
         for node in [each for each in others if graphs and is_iri(each)][:_GRAPHS]:
             # Not every one: some may label in another way, or nothing at all.
-            if (yield from base.first(QuadPattern(_S, _P, _O, node))):
+            if (yield from base.first(QuadPattern(_S, _P, _O, node)))[0]:
                 found.append(Annotation(method_named("named-graph"), labelling, naming))
                 break
         if len(found) == before and len(others) == len(nodes):
             warnings.append(f"{len(nodes)} labels and nothing that they label, as of {nodes[0]}")
-    return tuple(found), tuple(warnings)
+    return tuple(found), tuple(warnings), min(coming, default=None)

@@ -4,6 +4,8 @@ import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from annotations.instants import shifted
+
 _ZERO = timedelta(0)
 
 
@@ -16,6 +18,7 @@ class Schedule:
         max_interval: the most time between two evaluations; ``None``: as long as nothing expires.
         every: evaluate in this period, whatever expires; ``None``: when something expires.
         jitter: up to this much is added at random, so that many clients do not come at once.
+        least: the least time between two evaluations whatever anybody says: no busy loop.
         retry: the first pause after a failure, doubled for each further one.
         max_retry: the longest pause after a failure.
         chance: where jitter comes from.
@@ -25,6 +28,7 @@ class Schedule:
     max_interval: timedelta | None = None
     every: timedelta | None = None
     jitter: timedelta = _ZERO
+    least: timedelta = timedelta(milliseconds=100)
     retry: timedelta = timedelta(seconds=1)
     max_retry: timedelta = timedelta(minutes=1)
     chance: random.Random = field(default_factory=random.Random, repr=False, compare=False)
@@ -37,15 +41,16 @@ class Schedule:
             due: when the first fact that was looked at expires.
         """
         if self.every is not None:
-            instant: datetime | None = evaluated_at + self.every
+            instant: datetime | None = shifted(evaluated_at, self.every)
         else:
             instant = due
             if self.max_interval is not None:
-                latest = evaluated_at + self.max_interval
+                latest = shifted(evaluated_at, self.max_interval)
                 instant = latest if instant is None else min(instant, latest)
         if instant is None:
             return None
-        return max(instant, evaluated_at + self.min_interval) + self._some(self.jitter)
+        earliest = shifted(evaluated_at, max(self.min_interval, self.least))
+        return shifted(max(instant, earliest), self._some(self.jitter))
 
     def pause(self, failures: int) -> timedelta:
         """How long to wait after so many failures in a row: a half of it at random."""

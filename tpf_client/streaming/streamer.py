@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from annotations.clock import Clock, ManualClock
+from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import UNBOUND, Change, Solution
@@ -26,6 +27,8 @@ from tpf_client.streaming.validity import Span, Validity
 
 SERVICE_RETRY = timedelta(seconds=60)
 """How long a SILENT service that failed is left out, where nothing else says."""
+MANY_WARNINGS = 1_000
+"""So many warnings are told of one query."""
 LEAST_TERMS = 10_000
 """So many terms are never too many to keep."""
 
@@ -117,6 +120,7 @@ class Streamer:
         self._quiet = quiet
         self._driver = Driver(fetcher)
         self._told: set[str] = set()
+        self._changes: datetime | None = None
         self.running: _Running | None = None
         self.evaluations = 0
 
@@ -175,8 +179,10 @@ class Streamer:
         running = self._start(self._driver.run(self._detect()))
         first, without_service, failures, checked_at = True, False, 0, running.now()
         before: list[Row] | None = None
+        waited: datetime | None = None
         while True:
             try:
+                self._driver.begin()
                 detected = running.detected
                 if not first and self._should_check(running, checked_at):
                     checked_at = running.now()
@@ -187,7 +193,9 @@ class Streamer:
                     before = running.told_rows() if before is None else before
                     running = self._start(detected)
                     without_service = False
-                at = running.evaluation.bring_up_to(running.now())
+                # Later bounds of the server's clock may be wider than those that we waited by.
+                reached = running.now() if waited is None else max(running.now(), waited)
+                at = running.evaluation.bring_up_to(reached)
             except ServiceError as error:
                 self._leave_out(error)
                 without_service = True
@@ -197,12 +205,13 @@ class Streamer:
                     raise
                 failures += 1
                 pause = self._schedule.pause(failures)
-                again = running.now() + pause
+                again = shifted(running.now(), pause)
                 over = self._is_over(again)
                 yield self._failure(running, error, None if over else again, before)
                 if over:
                     return
                 yield self._clock.now() + pause
+                waited = None
                 continue
             self.evaluations += 1
             running.measure()
@@ -215,6 +224,7 @@ class Streamer:
             if instant is None:
                 return
             yield running.evaluation.source.wake_at(instant)
+            waited = instant
 
     def _next(self, tick: Tick, checked_at: datetime) -> datetime | None:
         """When to evaluate after a tick; ``None``: no more."""
@@ -222,7 +232,7 @@ class Streamer:
         if not tick.dynamic:
             if self._keep_checking is None:
                 return None
-            due = checked_at + self._keep_checking
+            due = shifted(checked_at, self._keep_checking)
         instant = self._schedule.next(tick.at, due)
         return None if instant is None or self._is_over(instant) else instant
 
@@ -230,7 +240,9 @@ class Streamer:
         return self._until is not None and instant > self._until
 
     def _detect(self) -> Task[Detected]:
-        return detect_all(self._fetcher, self._urls, self._vocabulary, self._past)
+        detected = yield from detect_all(self._fetcher, self._urls, self._vocabulary, self._past)
+        self._changes = detected.changes
+        return detected
 
     def _start(self, detected: Detected) -> "_Running":
         """Plan the query anew, without those of its SILENT services that fail."""
@@ -268,8 +280,10 @@ class Streamer:
         if running.detected.how == "freshness" or self._past is not None:
             # There may just be no labelled fact at the moment; a replay is to show every state.
             return True
+        if self._changes is not None and running.now() >= self._changes:
+            return True
         period = self._keep_checking or self._freshness.static_recheck
-        return period is not None and running.now() >= checked_at + period
+        return period is not None and running.now() >= shifted(checked_at, period)
 
     def _tick(self, running: "_Running", at: datetime, before: list[Row] | None) -> Tick:
         changes = running.take_changes()
@@ -283,7 +297,10 @@ class Streamer:
         spans = running.validity.spans(come, at)
         all_warnings = dict.fromkeys([*running.detected.warnings, *running.evaluation.warnings])
         warnings = tuple(each for each in all_warnings if each not in self._told)
-        self._told.update(warnings)
+        if len(self._told) < MANY_WARNINGS:
+            self._told.update(warnings)
+        else:
+            warnings = ()
         return Tick(
             at,
             running.output.variables,
@@ -292,10 +309,15 @@ class Streamer:
             removed=running.decode(gone),
             answer=running.rows,
             timed_answer=partial(running.timed_rows, at),
-            valid_until=running.evaluation.wake_at(),
+            valid_until=self._valid_until(running, at),
             warnings=warnings,
             dynamic=running.detected.how != "static",
         )
+
+    def _valid_until(self, running: "_Running", at: datetime) -> datetime | None:
+        """When something that was looked at may change."""
+        instants = [running.evaluation.wake_at(), self._changes]
+        return min((each for each in instants if each is not None and each > at), default=None)
 
     def _failure(
         self,

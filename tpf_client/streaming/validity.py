@@ -14,9 +14,10 @@ no work.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
+from annotations.instants import FIRST, LAST
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
 from tpf_client.dataflow.exists_builder import conjuncts, first_exists
@@ -24,9 +25,6 @@ from tpf_client.dataflow.modifiers_builder import Core
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Pattern, in_scope
-
-_FIRST = datetime.min.replace(tzinfo=UTC)
-_LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class Span(NamedTuple):
@@ -71,7 +69,7 @@ class Validity:
             at: the present instant.
         """
         horizon = self._horizon(at)
-        fallback = Span(at, None if horizon == _LAST else horizon)
+        fallback = Span(at, None if horizon == LAST else horizon)
         result = []
         for row, count in rows:
             bounds = None if self._core is None else self._core.bounds(row, count, at)
@@ -94,7 +92,7 @@ class Validity:
             ends.append(fragment.expires)
             if not self._labelled:
                 ends.append(fragment.fresh_until)
-        return min((end for end in ends if end is not None and end > at), default=_LAST)
+        return min((end for end in ends if end is not None and end > at), default=LAST)
 
 
 def _span(bounds: _Bounds, at: datetime, horizon: datetime) -> Span:
@@ -102,7 +100,7 @@ def _span(bounds: _Bounds, at: datetime, horizon: datetime) -> Span:
     if end <= at:
         # Its label lies in the past and its server shows it nevertheless.
         end = horizon
-    return Span(None if start == _FIRST else start, None if end == _LAST else end)
+    return Span(None if start == FIRST else start, None if end == LAST else end)
 
 
 class _Core:
@@ -215,7 +213,7 @@ class _Compiler:
         held = self._held
 
         def derive(solution: Solution, _at: datetime) -> list[_Bounds]:
-            start, end = _FIRST, _LAST
+            start, end = FIRST, LAST
             for quad_of in quads:
                 quad = quad_of(solution)
                 if quad is None or quad not in held:
@@ -250,7 +248,7 @@ class _Compiler:
 
 
 def _always(_solution: Solution, _at: datetime) -> list[_Bounds]:
-    return [(_FIRST, _LAST)]
+    return [(FIRST, LAST)]
 
 
 def _both(left: _Derive, right: _Derive) -> _Derive:

@@ -129,6 +129,11 @@ def metadata(page: Fragment) -> Metadata:
         else:
             instant = instant_term(from_micros(query.snapshot.instant))
             triples.append(Triple(fragment, endpoint.vocabulary["evaluatedAt"], instant))
+        # Where a label ends first, that is said already.
+        change = query.state.next_change
+        if change is not None and not (endpoint.states_labels and change == page.earliest_end):
+            said = endpoint.vocabulary["nextChange"]
+            triples.append(Triple(fragment, said, instant_term(change)))
     before = [_triple(graph, _PRIMARY_TOPIC, fragment), _triple(dataset, _SUBSET, url)]
     return Metadata(graph, before, controls(endpoint), triples)
 

@@ -422,7 +422,9 @@ def test_page_labels_off_is_a_foreign_server(tmp_path_factory: pytest.TempPathFa
         served.publish((quad("t1", "delay", '"5"'), SOON))
         page = served.page("trains/named-graph?limit=100")
         temporal = {row.predicate for row in page.metadata if TMP in row.predicate}
-        assert temporal == {f"<{TMP}{name}>" for name in ("evaluatedAt", "mapping", "maximum")}
+        assert temporal == {
+            f"<{TMP}{name}>" for name in ("evaluatedAt", "mapping", "maximum", "nextChange")
+        }
         assert len(page.data) == len(STATIC) + 2
 
 

@@ -1,0 +1,142 @@
+r"""Where requests may go: the one place that decides about a URL that a server says.
+
+A URL that a server says is taken apart in one way only, and one that other parsers could take apart
+in another way is refused: ``http://inside:1\@server/`` is ``server`` to one and ``inside`` to
+another.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urljoin
+
+import requests
+
+from tpf_client.errors import OriginError, SourceError
+
+_PORTS = {"http": 80, "https": 443}
+_URL = re.compile(
+    r"(?P<scheme>https?)://"
+    r"(?P<host>[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?"
+    r"(?:[/?#][^\x00-\x20\\\x7f]*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_USER = re.compile(r"(?<=://)[^/?#\\]*@")
+_LONGEST = 2**18
+"""Characters of a URL at most: a literal in a query may be long."""
+
+
+class Origin(NamedTuple):
+    """Host and port of a URL; ``None``: the port that its scheme has by default.
+
+    http and https on their default ports are one origin to us: a site that moves to https, or whose
+    proxy ends it, still writes http in its links.
+    """
+
+    host: str
+    port: int | None
+
+
+def origin(url: str) -> Origin:
+    """The origin of a URL that a user may have named: with a name and password, in any script.
+
+    Raises:
+        SourceError: it is no absolute URL of HTTP.
+    """
+    plain = _USER.sub("", url, count=1)
+    if not plain.isascii():
+        with suppress(requests.RequestException):
+            plain = requests.Request("GET", plain).prepare().url or ""
+    return _exactly(plain)
+
+
+def _exactly(url: str) -> Origin:
+    """The origin of a URL that everybody would read in the same way."""
+    found = _URL.fullmatch(url) if len(url) <= _LONGEST else None
+    if found is None:
+        raise SourceError(_shown(url), "not a URL that can be asked")
+    port = None if found["port"] is None else int(found["port"])
+    if port is not None and not 0 < port < 65536:
+        raise SourceError(_shown(url), f"not a URL that can be asked: port {port}")
+    default = _PORTS[found["scheme"].lower()]
+    return Origin(found["host"].lower(), None if port == default else port)
+
+
+def _shown(url: str) -> str:
+    return url if len(url) <= 300 else f"{url[:300]}…"
+
+
+class Destinations:
+    """Where the requests of a client may go.
+
+    Args:
+        urls: the datasets that the user named.
+        allowed: URLs of further origins that servers may lead to.
+
+    Raises:
+        SourceError: one of `allowed` is no URL.
+    """
+
+    def __init__(self, urls: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
+        self._allowed = frozenset(origin(url) for url in allowed)
+        self._urls = tuple(urls)
+
+    def led(self, by: str, said: str, at: str | None = None) -> str:
+        """The URL that a server says, in a redirect, a link or a form, absolute.
+
+        Args:
+            by: the URL that was asked.
+            said: what it says, absolute or relative.
+            at: where it says so, if it led there.
+
+        Raises:
+            OriginError: it leads to another origin that is not allowed, or nobody can tell where.
+        """
+        try:
+            there = urljoin(at or by, said)
+            found = _exactly(there)
+        except (SourceError, ValueError):
+            raise OriginError(by, f"leads to what is no URL: {_shown(said)!r}") from None
+        if found != origin(by) and found not in self._allowed:
+            raise OriginError(by, f"leads to another origin: {_shown(there)}")
+        return there
+
+    def template(self, by: str, template: str) -> str:
+        """The URI template that a server says, absolute: whatever is put in, it leads there.
+
+        Raises:
+            OriginError: see `led`.
+        """
+        fixed, brace, rest = template.partition("{")
+        # Path and query go on where they are; what stands before them would be a part of the host.
+        ends = re.search(r"[/?#]", fixed.partition("://")[2] if "://" in fixed else "/" + fixed)
+        if brace and ends is None and not rest.startswith(("?", "/")):
+            raise OriginError(by, f"leads to what is no URL: {_shown(template)!r}")
+        return self.led(by, fixed) + brace + rest
+
+    def named(self, url: str) -> str:
+        """The URL that data name: of a service that a variable stands for.
+
+        Raises:
+            OriginError: it is an address of a private network, and the datasets are not.
+            SourceError: it is none.
+        """
+        if origin(url) in self._allowed or not is_private(url):
+            return url
+        if not any(map(is_private, self._urls)):
+            raise OriginError(url, "data lead to a private address")
+        return url
+
+
+def is_private(url: str) -> bool:
+    """Whether the host of a URL is an address that the internet does not reach; or no URL."""
+    try:
+        host = origin(url).host.strip("[]")
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (SourceError, OSError, UnicodeError):
+        return False
+    addresses = {str(address[0]).partition("%")[0] for *_, address in found}
+    return not all(ipaddress.ip_address(each).is_global for each in addresses)
