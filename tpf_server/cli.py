@@ -51,18 +51,44 @@ def _command(data: Sequence[str], config: str | None, help_settings: bool, **fla
     if help_settings:
         click.echo(describe())
         return
-    try:
-        serve(data, Path(config) if config else None, flags)
-    except ServerError as error:
-        click.echo(f"tpf-server: {error}", err=True)
-        raise SystemExit(2 if isinstance(error, SettingsError) else 1) from None
+    serve(data, Path(config) if config else None, flags)
 
 
-main = click.Command(
+class _Command(click.Command):
+    """The command; ``backup`` and ``restore`` in the first place are others."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The context of the command that is meant."""
+        if args and args[0] in _OTHERS:
+            # The server loads nothing of what they need.
+            from tpf_server.keeping import COMMANDS
+
+            name = args.pop(0)
+            return COMMANDS[name].make_context(f"{info_name} {name}", args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Do it; an error is said in a line."""
+        try:
+            return click.Command.invoke(ctx.command, ctx)
+        except ServerError as error:
+            click.echo(f"tpf-server: {error}", err=True)
+            raise SystemExit(2 if isinstance(error, SettingsError) else 1) from None
+
+
+_OTHERS = ("backup", "restore")
+main = _Command(
     "tpf-server",
     params=_options(),
     callback=_command,
-    help="Serve DATA (store directories, or RDF files that are indexed at start) as fragments.",
+    help="Serve DATA (store directories, or RDF files that are indexed at start) as fragments. "
+    "tpf-server backup and tpf-server restore keep copies of live facts: see their --help.",
 )
 
 

@@ -12,10 +12,11 @@ structured storage with a cleaner: Rosenblum and Ousterhout, 1992).
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
 
 from tpf_server.errors import StoreError
 from tpf_server.store.protocols import Receipt
@@ -138,6 +139,54 @@ def decode(sequence: int, published: int, payload: bytes) -> Record:
         raise StoreError(f"batch {sequence} of the live store is damaged: {error}") from error
 
 
+GAPS: Final = "gaps"
+"""The setting that says where numbers were left out: ``4-7,9-12``, where 7 follows 4, and 12 9."""
+
+
+class Contents(NamedTuple):
+    """All that a log says, as its tables hold it: settings by name, batches, receipts."""
+
+    settings: dict[str, str]
+    batches: list[tuple[int, int, int, bytes]]
+    receipts: list[tuple[str, int, int, int, int]]
+
+
+def continued(
+    contents: Contents, newest: int, published: int
+) -> tuple[dict[str, str], Record | None]:
+    """The settings of a log that gets others' contents, and the empty record that it goes on with.
+
+    Its number leaves one out, so that whoever follows the log reads it anew.
+
+    Args:
+        contents: what the log is to hold.
+        newest: the highest number that was given before.
+        published: now, in microseconds.
+
+    Returns:
+        no record where no number was ever given.
+
+    Raises:
+        StoreError: the newest record of the contents is damaged.
+    """
+    before, floor = 0, Floor()
+    if contents.batches:
+        before, at, _, payload = contents.batches[-1]
+        floor = decode(before, at, payload).floor
+    newest = max(newest, before)
+    if not newest:
+        return contents.settings, None
+    gaps = [contents.settings[GAPS]] if GAPS in contents.settings else []
+    gaps.append(f"{before}-{newest + 2}")
+    return contents.settings | {GAPS: ",".join(gaps)}, Record(newest + 2, published, floor=floor)
+
+
+def left_out(settings: Mapping[str, str], first: int) -> int:
+    """How many numbers were left out behind a number."""
+    pairs = [gap.split("-") for gap in settings.get(GAPS, "").split(",") if gap]
+    return sum(int(after) - int(before) - 1 for before, after in pairs if int(before) >= first)
+
+
 class Log(Protocol):
     """Where the batches of one dataset are kept, for all processes. Thread-safe."""
 
@@ -170,6 +219,19 @@ class Log(Protocol):
 
     def drop(self, until: int, forgotten: int) -> None:
         """Drop records up to a number, and identifiers of batches published before an instant."""
+
+    def contents(self) -> Contents:
+        """All that the log says."""
+
+    def save(self, file: Path) -> None:
+        """Write the whole log to a new file of SQLite, while others go on to publish."""
+
+    def replace(self, contents: Contents, published: int) -> int:
+        """Put other contents in the place of this log's, whose numbers are not used again.
+
+        Returns:
+            the number of the newest batch; 0 where there is none.
+        """
 
     def close(self) -> None:
         """Let go of files and connections."""

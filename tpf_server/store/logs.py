@@ -11,12 +11,12 @@ POSTGRESQL = ("postgresql://", "postgres://")
 """How the URL of a PostgreSQL database begins."""
 
 
-def open_log(place: str | Path, key: FactKey, name: str = "live") -> Log:
+def open_log(place: str | Path, key: FactKey | None, name: str = "live") -> Log:
     """Open the log of a live store, which is made where it is not there.
 
     Args:
         place: a SQLite file, or the URL of a PostgreSQL database: ``postgresql://…``.
-        key: what makes two facts versions of the same fact.
+        key: what makes two facts versions of the same fact; ``None``: as it was made with.
         name: which of the stores of a database; a file holds one.
 
     Raises:
@@ -24,6 +24,8 @@ def open_log(place: str | Path, key: FactKey, name: str = "live") -> Log:
             made with another key.
     """
     log = _open(place, name)
+    if key is None:
+        return log
     try:
         made_with = log.setting("key", key)
         if made_with != key:

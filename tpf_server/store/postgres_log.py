@@ -17,6 +17,7 @@ follows the lock sees all that was committed before it was granted).
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -24,8 +25,16 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tpf_server.errors import StoreError
-from tpf_server.store.live_log import LOG_FORMAT, Record, decode, encode
+from tpf_server.store.live_log import (
+    LOG_FORMAT,
+    Contents,
+    Record,
+    continued,
+    decode,
+    encode,
+)
 from tpf_server.store.protocols import Receipt
+from tpf_server.store.sqlite_log import write_backup
 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -49,6 +58,13 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
                   CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
                   ELSE current_setting('synchronous_commit') END, false)
 """
+_TABLES_OF_A_LOG = ("settings", "batches", "receipts")
+_READ_ALL = (
+    "SELECT * FROM settings",
+    "SELECT * FROM batches ORDER BY sequence",
+    "SELECT * FROM receipts",
+)
+_ADD_SETTING = "INSERT INTO settings VALUES (%s, %s)"
 _ADD_BATCH = "INSERT INTO batches VALUES (%s, %s, %s, %s)"
 _ADD_RECEIPT = "INSERT INTO receipts VALUES (%s, %s, %s, %s, %s)"
 _DROP_BATCHES = "DELETE FROM batches WHERE sequence <= %s"
@@ -214,6 +230,49 @@ class PostgresLog:
         """Drop records up to a number, and identifiers of batches published before an instant."""
         self._statements.append((_DROP_BATCHES, (until,)))
         self._statements.append((_DROP_RECEIPTS, (forgotten,)))
+
+    def contents(self) -> Contents:
+        """All that the log says.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+
+        def ask(connection: _Connection) -> list[list[tuple[Any, ...]]]:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                return [connection.execute(read).fetchall() for read in _READ_ALL]
+
+        with self._lock, self._translated():
+            settings, batches, receipts = self._read.ask(ask)
+        return Contents(dict(settings), batches, receipts)
+
+    def save(self, file: Path) -> None:
+        """Write the whole log to a new file of SQLite, while others go on to publish.
+
+        Raises:
+            StoreError: the file is there or cannot be written, or the database cannot be read.
+        """
+        write_backup(file, self.contents())
+
+    def replace(self, contents: Contents, published: int) -> int:
+        """Put other contents in the place of this log's, whose numbers are not used again.
+
+        Returns:
+            the number of the newest batch.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with self.writing():
+            settings, record = continued(contents, self._newest, published)
+            self._statements += [(f"DELETE FROM {table}", ()) for table in _TABLES_OF_A_LOG]  # noqa: S608
+            self._statements += [(_ADD_SETTING, pair) for pair in settings.items()]
+            self._statements += [(_ADD_BATCH, row) for row in contents.batches]
+            self._statements += [(_ADD_RECEIPT, row) for row in contents.receipts]
+            if record is not None:
+                self.append(record, Receipt(record.sequence, 0, 0), None)
+        return record.sequence if record is not None else 0
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -1,0 +1,57 @@
+"""``tpf-server backup`` and ``restore``, and a server whose log has lost batches."""
+
+from pathlib import Path
+
+import pytest
+import requests
+from click.testing import CliRunner
+
+from annotations.instants import parse_instant
+from annotations.labels import Expiration
+from tests.support.running_server import RunningServer
+from tests.support.served import quad
+from tpf_server.cli import main
+
+CONFIG = "workers = 2\n[datasets.trains]\nlive = true\n"
+END = Expiration(parse_instant("2999-01-01T00:00:00Z"))
+
+
+def names(server: RunningServer) -> set[str]:
+    body = requests.get(f"{server.origin}trains/plain.nq", timeout=30).text
+    return {name for name in ("one", "two", "three") if f"example.org/{name}>" in body}
+
+
+def test_a_backup_is_taken_and_restored_while_the_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = CliRunner()
+    with RunningServer(tmp_path, CONFIG) as server:
+        server.publish("trains", [quad("one", "p", "o")], END)
+        done = command.invoke(main, ["backup", "trains", "copy", "--config", "server.toml"])
+        assert (done.exit_code, done.stderr) == (0, "tpf-server: copy holds trains up to batch 1\n")
+        server.publish("trains", [quad("two", "p", "o")], END)
+        assert names(server) == {"one", "two"}
+        done = command.invoke(main, ["restore", "trains", "copy", "--config", "server.toml"])
+        assert done.stderr == "tpf-server: trains goes on behind batch 4\n"
+        for _ in range(4):  # whichever worker answers
+            assert names(server) == {"one"}
+        server.publish("trains", [quad("three", "p", "o")], END)
+        assert names(server) == {"one", "three"}
+    for arguments, said in (
+        (["backup", "trains", "copy"], "copy is there already"),
+        (["backup", "nothing", "other"], "there is no live store"),
+        (["restore", "trains", "server.toml"], "cannot read the backup server.toml"),
+        (["backup", "x", "other", "--config", "server.toml"], "there is no dataset 'x'"),
+    ):
+        done = command.invoke(main, arguments)
+        assert done.exit_code in (1, 2)
+        assert said in done.stderr
+    wal = tmp_path / ".tpf-server/live/trains.sqlite-last"
+    wal.unlink()
+    done = command.invoke(main, ["--config", "server.toml", "--port", "0"])
+    assert done.exit_code == 1
+    assert "has lost batches that were acknowledged" in done.stderr
+    assert command.invoke(main, ["restore", "trains"]).exit_code == 0
+    with RunningServer(tmp_path, CONFIG) as server:
+        assert names(server) == {"one", "three"}
