@@ -51,6 +51,7 @@ SCALE_BITS: Final = 5
 _SCALE: Final = 0b11111
 MOST_INTEGER: Final = 1 << 60
 MOST_UNSCALED: Final = 1 << 96
+MOST_SERIAL: Final = 10**15
 MOST_SCALE: Final = 31
 
 _INTEGER_TEXT = re.compile(r"0|-?[1-9]\d{0,18}")
@@ -232,16 +233,6 @@ class InliningDictionary(TermDictionary):
     def serial(self, prefix: int, number: int) -> TermId:
         """The integer of the IRI that is a registered prefix and a number."""
         return ((number << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
-
-    def known_triple(
-        self, subject: str, predicate: str, object_: str
-    ) -> tuple[TermId, TermId, TermId] | None:
-        """The integers of three terms; ``None`` where one is not in the table."""
-        known = self.known
-        s = known(subject)
-        p = known(predicate)
-        o = known(object_)
-        return None if s is None or p is None or o is None else (s, p, o)
 
     def decode(self, identifier: TermId) -> Term:
         """The term of an integer (never of `UNBOUND`)."""

@@ -15,7 +15,7 @@ to 9999.
 import heapq
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +35,12 @@ Triples = tuple[tuple[Term, Term, Term], ...]
 
 _SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]*>')
 _NUMBER = re.compile(r"-?\d{1,18}")
+_SIMPLE_LITERAL = re.compile(
+    r'"[ !#-\[\]-~\u00a0-\ud7ff\ue000-\ufffd]*"'
+    rf"(?:@[a-z]{{2,3}}|\^\^(?!<http://www\.w3\.org/){_SIMPLE_IRI.pattern}"
+    r"|\^\^<http://www\.w3\.org/2001/XMLSchema#(?!string>)[A-Za-z]+>)?"
+)
+"""Literals that are their own canonical text."""
 _SUBJECT = "<urn:x> <urn:x> "
 
 
@@ -46,14 +52,15 @@ class Element(NamedTuple):
     line: int
 
 
-@lru_cache(maxsize=65_536)
-def canonical(text: str) -> Term:
+def canonical_term(text: object) -> Term:
     """The term of an N-Triples text.
 
     Raises:
         ElementError: it is none.
     """
-    if _SIMPLE_IRI.fullmatch(text):
+    if not isinstance(text, str):
+        raise ElementError(f"not a term: {text!r}")
+    if _SIMPLE_IRI.fullmatch(text) or _SIMPLE_LITERAL.fullmatch(text):
         return Term(text)
     _check_nesting(text)
     try:
@@ -61,6 +68,10 @@ def canonical(text: str) -> Term:
     except (SyntaxError, ValueError):
         raise ElementError(f"not a term: {text!r}") from None
     return text_of(triple.object)
+
+
+canonical = lru_cache(maxsize=65_536)(canonical_term)
+"""The same, for terms that come again and again and are kept nowhere."""
 
 
 def _check_nesting(text: str) -> None:
@@ -108,7 +119,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[Element | ElementError]:
                 if pending is not None:
                     yield _finished(pending)
                     pending = None
-                yield Element(at, (_triple(fields),), number)
+                yield Element(at, (canonical_triple(fields),), number)
                 continue
             graph, triple = _statement(rest)
         except ElementError as error:
@@ -168,14 +179,32 @@ def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
     return str(quad.graph_name), terms
 
 
-def _triple(fields: Iterable[object]) -> tuple[Term, Term, Term]:
-    texts = tuple(fields)
+def canonical_triple(
+    texts: Sequence[object], term: Callable[[str], Term] = canonical
+) -> tuple[Term, Term, Term]:
+    """A triple of N-Triples texts.
+
+    Args:
+        texts: of the subject, the predicate and the object.
+        term: makes the terms.
+
+    Raises:
+        ElementError: it is none; with the triple.
+    """
     if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
         raise ElementError(f"not a triple: {texts!r}")
-    subject, predicate, object_ = (canonical(str(text).strip()) for text in texts)
-    if subject[0] == '"' or predicate[0] != "<" or "<<" in (subject[:2], predicate[:2]):
-        raise ElementError(f"not a triple: {' '.join((subject, predicate, object_))}")
+    try:
+        subject, predicate, object_ = (term(str(text).strip()) for text in texts)
+    except ElementError as error:
+        raise ElementError(f"{error}, in {texts!r}") from None
+    if not may_begin(subject, predicate):
+        raise ElementError(f"not a triple: {texts!r}")
     return subject, predicate, object_
+
+
+def may_begin(subject: Term | str, predicate: Term | str) -> bool:
+    """Whether a triple may have these; of terms."""
+    return subject[0] != '"' and predicate[0] == "<" and subject[1] != "<" and predicate[1] != "<"
 
 
 def read_ndjson(text: str) -> Iterator[Element | ElementError]:
@@ -213,7 +242,7 @@ def _element(value: Any, line: int) -> Element:
         raise ElementError("triples are arrays of three terms")
     if not triples:
         raise ElementError("an element has at least one triple")
-    return Element(at, tuple(dict.fromkeys(_triple(each) for each in triples)), line)
+    return Element(at, tuple(dict.fromkeys(canonical_triple(each) for each in triples)), line)
 
 
 RDF_TYPES = {

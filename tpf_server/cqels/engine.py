@@ -7,6 +7,7 @@ from typing import Any
 from annotations.terms import Term
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.cqels.delivery import Callback, Results
+from tpf_server.cqels.elements import canonical_term, canonical_triple, may_begin
 from tpf_server.cqels.errors import ContinuousError, ElementError, UnsupportedContinuousQueryError
 from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.parser import BASE, parse
@@ -15,6 +16,7 @@ from tpf_server.cqels.registered_query import RegisteredQuery
 from tpf_server.cqels.semantics import CQELS, Semantics
 from tpf_server.cqels.tick_engine import TickEngine
 from tpf_server.cqels.timestamps import EPOCH, milliseconds
+from tpf_server.cqels.windows.matchers import EncodedTriple
 
 __all__ = ["Engine", "Limits", "RegisteredQuery"]
 
@@ -152,15 +154,13 @@ class Engine(TickEngine):
             self._check_open()
         found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
-        dictionary, encode = self.dictionary, self.encode
-        try:
-            if element and isinstance(element[0], str):
-                s, p, o = element
-                triples = [dictionary.known_triple(s, p, o) or (encode(s), encode(p), encode(o))]
-            else:
-                triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
-        except (TypeError, ValueError):
-            raise ElementError(f"neither a triple nor triples: {element!r}") from None
+        encode = self._encode_triple
+        if not isinstance(element, Sequence):
+            raise ElementError(f"neither a triple nor triples: {element!r}")
+        if element and isinstance(element[0], str):
+            triples = [encode(element)]
+        else:
+            triples = [encode(each) for each in element]
         if self.reorders:
             self.arrive(found, triples, at)
         else:
@@ -181,6 +181,36 @@ class Engine(TickEngine):
         self._records.add(feed)
         return feed
 
+    def _encode_triple(self, triple: Sequence[str]) -> EncodedTriple:
+        """The integers of a triple that comes with a stream.
+
+        Raises:
+            ElementError: it is none.
+        """
+        if isinstance(triple, Sequence) and len(triple) == 3:
+            found = self._known_triple(*triple)
+            if found is not None:
+                return found
+        elif isinstance(triple, str) or not isinstance(triple, Sequence):
+            raise ElementError(f"neither a triple nor triples: {triple!r}")
+        encode = self.dictionary.encode
+        s, p, o = canonical_triple(triple, self._canonical)
+        return encode(s), encode(p), encode(o)
+
+    def _known_triple(self, s: object, p: object, o: object) -> EncodedTriple | None:
+        known = self.dictionary.known
+        try:
+            subject, predicate, object_ = known(s), known(p), known(o)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+        if subject is None or predicate is None or object_ is None:
+            return None
+        return (subject, predicate, object_) if may_begin(s, p) else None  # type: ignore[arg-type]
+
+    def _canonical(self, text: str) -> Term:
+        # Who is in the table came through here.
+        return Term(text) if self.dictionary.known(text) else canonical_term(text)
+
     def encode(self, term: str) -> int:
         """The integer of a term that comes with a stream.
 
@@ -188,8 +218,4 @@ class Engine(TickEngine):
             ElementError: it is no term.
         """
         found = self.dictionary.known(term)
-        if found is None:
-            if not (term[:1] in ("<", '"') or term[:2] == "_:"):
-                raise ElementError(f"not a term: {term!r}")
-            found = self.dictionary.encode(Term(term))
-        return found
+        return self.dictionary.encode(canonical_term(term)) if found is None else found

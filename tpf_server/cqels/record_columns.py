@@ -41,7 +41,7 @@ def encoded_column(
 
     Args:
         name: what it is called in errors.
-        column: strings, integers, decimals, or instants with a time zone.
+        column: strings, booleans, integers, decimals, floats, or instants with a time zone.
         value: the integer of a Python value.
         term: the integer of a term.
 
@@ -61,7 +61,7 @@ def encoded_column(
         fast = _of_decimals(column)
     elif pa.types.is_timestamp(kind) and kind.tz is not None:
         fast = _of_instants(column)
-    elif not pa.types.is_decimal(kind):
+    elif not (pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)):
         raise ElementError(f"{name}: a column of {kind} has no terms")
     if fast is not None:
         return fast

@@ -3,11 +3,16 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Context, Decimal
+from numbers import Integral
 from typing import Any, Final
+
+import numpy as np
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import TermId
+from tpf_client.sparql.expressions.values import term_of
 from tpf_server.cqels.dictionary import (
+    BOOLEAN,
     DATE_TIME,
     DECIMAL,
     INTEGER,
@@ -26,7 +31,8 @@ from tpf_server.cqels.timestamps import EPOCH
 # No number that is inlined has as many digits.
 _EXACT: Final = Context(prec=100)
 _XSD = "http://www.w3.org/2001/XMLSchema#"
-Value = str | int | Decimal | datetime
+Value = str | bool | int | float | Decimal | datetime
+"""What a record may hold; a string is a term (N-Triples)."""
 
 
 def column_encoder(
@@ -89,23 +95,38 @@ def _decimal(value: Decimal) -> TermId | None:
     return ((unscaled << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
 
 
+def _boolean(value: bool) -> TermId:
+    return value << TAG_BITS | BOOLEAN
+
+
 def _instant(value: datetime) -> TermId | None:
     if value.tzinfo is None:
         raise ElementError(f"without a time zone: {value}")
     return inline_instant(value)
 
 
-def term_text(value: Value) -> str:
-    """The term of a Python value; a string is one already."""
+def term_text(value: object) -> str:
+    """The term of a Python value; a string is one already.
+
+    Raises:
+        ElementError: it has none: ``None``, a decimal that is no number, anything else.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):
         text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
         return Term(f'"{text.rstrip("0").rstrip(".")}Z"^^<{_XSD}dateTime>')
-    kind = "integer" if isinstance(value, int) else "decimal"
-    return Term(
-        f'"{value:f}"^^<{_XSD}{kind}>' if kind == "decimal" else f'"{value}"^^<{_XSD}{kind}>'
-    )
+    if isinstance(value, Decimal) and value.is_finite():
+        return Term(f'"{value:f}"^^<{_XSD}decimal>')
+    if isinstance(value, (bool, np.bool_)):
+        return term_of(bool(value))
+    if isinstance(value, (float, np.floating)):
+        return term_of(float(value))
+    if isinstance(value, Integral):
+        return Term(f'"{int(value)}"^^<{_XSD}integer>')
+    if value is None:
+        raise ElementError("no value")
+    raise ElementError(f"not a value of a record: {value!r}")
 
 
 def inlined_value(value: Value) -> TermId | None:
@@ -119,6 +140,7 @@ def inlined_value(value: Value) -> TermId | None:
 
 
 _ENCODERS: dict[type, Callable[[Any], TermId | None]] = {
+    bool: _boolean,
     int: inline_integer,
     Decimal: _decimal,
     datetime: _instant,

@@ -5,16 +5,20 @@ them, and which of the values, is found out once for all, and only those values 
 """
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from itertools import repeat
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tpf_client.dataflow.changes import TermId
+from tpf_server.cqels.dictionary import MOST_SERIAL
 from tpf_server.cqels.errors import ElementError
 from tpf_server.cqels.record_columns import encoded_column, milliseconds_of
 from tpf_server.cqels.record_values import Value, column_encoder, inlined_value, term_text
 from tpf_server.cqels.row_index import compiled
+from tpf_server.cqels.timestamps import milliseconds
 from tpf_server.cqels.windows.window_input import WindowInput
 
 if TYPE_CHECKING:
@@ -53,28 +57,31 @@ class RecordFeed:
         self._deliverer: tuple[int, Callable[..., int]] | None = None
         self._take: Callable[[TermId, Sequence[Value], int], None] = _unprepared
 
-    def push(self, subject: str | int, values: Sequence[Value], timestamp: int) -> None:
+    def push(self, subject: str | int, values: Sequence[Value], timestamp: int | datetime) -> None:
         """A record arrives.
 
         Args:
             subject: an IRI or blank node as a term, or its number.
-            values: one for each predicate: a term (N-Triples), or a Python value: ``int``,
-                ``Decimal`` (with its digits), ``datetime`` (with a time zone).
-            timestamp: milliseconds since 1970.
+            values: one for each predicate: a term (N-Triples), or a Python value: ``bool``,
+                ``int``, ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a
+                time zone).
+            timestamp: milliseconds since 1970, or an instant.
 
         Raises:
-            ElementError: a value that cannot be a term, or too few of them.
+            ElementError: a subject that is no IRI or blank node, a value that cannot be a term, or
+                too few of them.
+            TimestampError: no instant.
         """
         engine = self._engine
         stream = self._stream
         if self._version != stream.version:
             self._prepare(values)
-        if type(subject) is not int:
-            number = self._encode(subject)  # type: ignore[arg-type]
-        elif self._code is None:
-            number = self._encode(f"<{self._prefix}{subject}>")
-        else:
+        if type(timestamp) is not int:
+            timestamp = milliseconds(timestamp)
+        if type(subject) is int and self._code is not None and 0 <= subject < MOST_SERIAL:
             number = self._dictionary.serial(self._code, subject)
+        else:
+            number = self._subject(subject)
         if self._takers is None or engine.reorders or stream.counting:
             self._check(len(values))
             triples = [
@@ -122,12 +129,26 @@ class RecordFeed:
         finally:
             self._batch = []
 
+    def _subject(self, subject: object) -> TermId:
+        """The integer of a subject.
+
+        Raises:
+            ElementError: it is none.
+        """
+        if isinstance(subject, str):
+            if subject[:1] == '"' or subject[:2] == "<<":
+                raise ElementError(f"not a subject: {subject!r}")
+            return self._encode(subject)
+        if isinstance(subject, bool) or not isinstance(subject, Integral) or self._prefix is None:
+            raise ElementError(f"not a subject: {subject!r}")
+        return self._encode(f"<{self._prefix}{int(subject)}>")
+
     def _subjects(self, subjects: pa.Array) -> list[TermId]:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:
-            return encoded_column("the subject", subjects, self._encode, self._encode)
+            return encoded_column("the subject", subjects, self._subject, self._subject)
         numbers = subjects.to_pylist()
-        if self._code is None:
-            return [self._encode(f"<{self._prefix}{number}>") for number in numbers]
+        if self._code is None or not 0 <= min(numbers) <= max(numbers) < MOST_SERIAL:
+            return [self._subject(number) for number in numbers]
         serial, code = self._dictionary.serial, self._code
         return [serial(code, number) for number in numbers]
 
@@ -213,7 +234,11 @@ class RecordFeed:
             raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
 
     def value(self, value: Value) -> TermId:
-        """The integer of a value."""
+        """The integer of a value.
+
+        Raises:
+            ElementError: it cannot be a term.
+        """
         found = inlined_value(value)
         return self._encode(term_text(value)) if found is None else found
 

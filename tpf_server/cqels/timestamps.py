@@ -1,6 +1,7 @@
 """Instants as whole milliseconds since 1970-01-01T00:00:00Z."""
 
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from typing import Final
 
 from annotations.terms import Term
@@ -15,7 +16,7 @@ LATEST: Final = 253_402_300_799_999
 
 
 def milliseconds(timestamp: object) -> int:
-    """Milliseconds since 1970 of an instant (rounded down).
+    """Milliseconds since 1970 of an instant (rounded down), or of what is that number already.
 
     Raises:
         TimestampError: a naive datetime, or no instant at all.
@@ -24,9 +25,10 @@ def milliseconds(timestamp: object) -> int:
         if timestamp.tzinfo is None:
             raise TimestampError(f"without a time zone: {timestamp}")
         return (timestamp - EPOCH) // timedelta(milliseconds=1)
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+    # Integers of other libraries, too.
+    if isinstance(timestamp, bool) or not isinstance(timestamp, Integral):
         raise TimestampError(f"not an instant: {timestamp!r}")
-    return timestamp
+    return int(timestamp)
 
 
 def iso(at: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from annotations.terms import QuadPattern, Term
 from tpf_client.errors import UnsupportedQueryError
+from tpf_server.cqels.elements import canonical_triple
 from tpf_server.cqels.errors import (
     BacklogError,
     CallbackError,
@@ -281,10 +282,8 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._check_open()
         name = self.name(stream)
         at = milliseconds(timestamp)
-        texts = [element] if element and isinstance(element[0], str) else element
         try:
-            for triple in texts:
-                self._check(name, triple)
+            texts = self._checked(name, element)
         except ElementError:
             if self._strict:
                 raise
@@ -295,19 +294,18 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             self.time = at
         self._arrive(name, texts, at)
 
-    def _check(self, stream: Term, triple: Sequence[str]) -> None:
-        if len(triple) != 3:
-            raise ElementError(f"{len(triple)} terms are no triple: {triple!r}")
-        subject, predicate, object_ = triple
-        if not (
-            (subject[:1] == "<" or subject[:2] == "_:")
-            and predicate[:1] == "<"
-            and (object_[:1] in ("<", '"') or object_[:2] == "_:")
-        ):
-            raise ElementError(f"not a triple: {' '.join(triple)}")
+    def _checked(self, stream: Term, element: Sequence[Any]) -> list[tuple[Term, Term, Term]]:
+        texts: Sequence[Any] = element if isinstance(element, Sequence) else (element,)
+        if texts and isinstance(texts[0], str):
+            texts = (texts,)
+        if not all(isinstance(each, Sequence) for each in texts):
+            raise ElementError(f"neither a triple nor triples: {element!r}")
+        triples = [canonical_triple(each) for each in texts]
         declared = self._predicates.get(stream)
-        if declared is not None and predicate not in declared:
-            raise ElementError(f"{stream} does not declare the predicate {predicate}")
+        for _, predicate, _ in triples:
+            if declared is not None and predicate not in declared:
+                raise ElementError(f"{stream} does not declare the predicate {predicate}")
+        return triples
 
     def _arrive(self, stream: Term, texts: Sequence[Sequence[str]], at: int) -> None:
         readers, counting = self._readers.get(stream), self._counting.get(stream)

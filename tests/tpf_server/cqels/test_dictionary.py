@@ -76,8 +76,6 @@ def test_only_what_came_with_the_stream_and_is_not_held_is_forgotten():
     old = dictionary.encode(Term("<urn:old>"))
     used = dictionary.encode(Term("<urn:used>"))
     assert dictionary.known("<urn:static>") == kept
-    assert dictionary.known_triple("<urn:used>", "<urn:static>", "<urn:new>") is None
-    assert dictionary.known_triple("<urn:used>", "<urn:static>", "<urn:old>") == (used, kept, old)
     assert dictionary.forget({used, 7}) == 1
     assert forgotten == [old]
     assert dictionary.known("<urn:old>") is None

@@ -137,17 +137,6 @@ def test_a_term_that_is_none():
     assert engine.arrivals == 0
 
 
-@pytest.mark.parametrize(
-    "element",
-    [("<urn:a>", "<urn:p>"), [("<urn:a>", "<urn:p>", "<urn:b>"), ("<urn:a>",)], 5, [5]],
-)
-def test_what_is_no_element(element):
-    engine = Engine()
-    with pytest.raises(ElementError, match="neither a triple nor triples"):
-        engine.push("urn:s", element, 0)
-    assert engine.arrivals == 0
-
-
 def test_a_number_without_end_is_a_value_that_nobody_knows():
     """It must not stop the engine in the middle of an arrival."""
     engine = Engine()
