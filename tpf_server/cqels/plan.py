@@ -124,8 +124,6 @@ class Plan:
             join.start()
         for window, entry in self.leaves.subscriptions:
             window.connect(entry)
-            if self.holding and self not in window.holders:
-                window.hold(self)
         for cache, entry in self.leaves.caches:
             cache.consumers.append(entry)
         for cache in self._own_caches:
@@ -134,6 +132,12 @@ class Plan:
         self.flush()
         for join in self.leaves.joins:
             join.adapt()
+
+    def wait_for_rows(self) -> None:
+        """Be flushed after rows came into or left its windows, and only then."""
+        for window, _ in self.leaves.subscriptions:
+            if self not in window.holders:
+                window.hold(self)
 
     @property
     def unused(self) -> bool:

@@ -1,6 +1,6 @@
 """The plans of an engine: which queries share one, and who owns which rows of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from annotations.terms import Term
@@ -8,6 +8,7 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_server.cqels.delivery import Delivery, Phase
 from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.holding_plans import HoldingPlans
 from tpf_server.cqels.parser import ContinuousQuery
 from tpf_server.cqels.plan import Plan
 from tpf_server.cqels.registered_query import RegisteredQuery
@@ -54,7 +55,8 @@ class PlanRegistry:
 
     Attributes:
         plans: all of them.
-        early: how many must be asked before rows come in, too, what they hold back.
+        holding: what holds something back until the end of a tick (see `HoldingPlans`).
+        early: what of it is to be flushed before rows come in, too.
         awake: deliveries that have something to emit.
         repeating: deliveries that emit at every tick.
         phase: what the engine is doing.
@@ -71,7 +73,8 @@ class PlanRegistry:
         share: bool,
     ) -> None:
         self.plans: dict[Plan, None] = {}
-        self.early = 0
+        self._holders = HoldingPlans(windows.touched)
+        self.holding, self.early = self._holders.holding, self._holders.early
         self.awake: list[Delivery] = []
         self.repeating: list[Delivery] = []
         self.phase = Phase()
@@ -182,7 +185,7 @@ class PlanRegistry:
         plan.start()
         self.plans[plan] = None
         self._plan_of[delivery] = plan
-        self.early += plan.flushes_early
+        self._holders.add(plan)
         if not delivery.silent:
             self.repeating.append(delivery)
         return plan
@@ -193,9 +196,9 @@ class PlanRegistry:
         owners = self._owners[plan]
         if owners:
             # They select or construct the same from their solutions.
-            owner.maker = next(iter(owners.values())).maker
+            owner.rows = next(iter(owners.values())).rows
         else:
-            owner.maker = RowMaker(owner.query.query, plan.schema, self._dictionary)
+            owner.rows = RowMaker(owner.query.query, plan.schema, self._dictionary).rows
         owners[number] = owner
 
     def _add_instance(
@@ -220,7 +223,7 @@ class PlanRegistry:
             return
         plan.stop()
         del self.plans[plan], self._owners[plan], self._plan_of[plan.delivery]
-        self.early -= plan.flushes_early
+        self._holders.remove(plan)
         for deliveries in (self.awake, self.repeating):
             if plan.delivery in deliveries:
                 deliveries.remove(plan.delivery)
@@ -254,20 +257,19 @@ class PlanRegistry:
 
     def emissions(
         self,
-    ) -> Iterator[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
-        """What queries have to emit now: who, its solutions, and whether they left the result.
-
-        No query may come or go before all is taken.
-        """
+    ) -> list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
+        """What queries have to emit now: who, its solutions, and whether they left the result."""
+        found: list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]] = []
         for delivery in self.awake:
             plan = self._plan_of[delivery]
             solutions, removed = delivery.take()
             if not solutions and delivery.silent:
                 continue
-            solutions = plan.ordered(solutions)
+            if plan.order is not None:
+                solutions = plan.ordered(solutions)
             owners = self._owners[plan]
             if not plan.lifted:
-                yield tuple(owners.values()), solutions, removed
+                found.append((tuple(owners.values()), solutions, removed))
                 continue
             column = plan.schema.index(INSTANCE)
             split: dict[int, list[tuple[Solution, int]]] = {}
@@ -275,5 +277,6 @@ class PlanRegistry:
                 split.setdefault(solution[0][column], []).append(solution)
             for number, own in split.items():
                 if number in owners:
-                    yield (owners[number],), own, removed
+                    found.append(((owners[number],), own, removed))
         self.awake.clear()
+        return found

@@ -1,13 +1,15 @@
 """A query that runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tpf_server.cqels.delivery import Callback, Emission, Results
+from tpf_client.dataflow.changes import Solution
+from tpf_server.cqels.delivery import Callback, Emission, Results, Row
 from tpf_server.cqels.errors import ContinuousError
 from tpf_server.cqels.parser import ContinuousQuery
 from tpf_server.cqels.plan import Plan
-from tpf_server.cqels.row_maker import RowMaker
+
+MakeRows = Callable[[Sequence[tuple[Solution, int]]], tuple[Row, ...]]
 
 
 class RegisteredQuery:
@@ -20,6 +22,7 @@ class RegisteredQuery:
         emitted: how many rows it emitted.
         state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
         error: why it was stopped.
+        rows: makes the rows of an emission from solutions of its plan.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class RegisteredQuery:
         self.error: ContinuousError | None = None
         self.plan: Plan | None = None
         self.number = 0
-        self.maker: RowMaker | None = None
+        self.rows: MakeRows = _no_plan
         self.take = results.deliver if callback is None else callback
         self._close = close
 
@@ -56,3 +59,7 @@ class RegisteredQuery:
         if self.error is not None:
             found["error"] = str(self.error)
         return found if self.plan is None else {**found, **self.plan.explain()}
+
+
+def _no_plan(_solutions: Sequence[tuple[Solution, int]]) -> tuple[Row, ...]:
+    raise AssertionError("the query has no plan")

@@ -9,7 +9,7 @@ There is one thread and no clock: time is what the elements say, and what `advan
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from weakref import WeakSet
 
@@ -170,7 +170,9 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                 self.dropped += 1
                 return False
             self.time = at
-            self._windows.expire(at)
+            for log, width, window in self._windows.timed:
+                if log and log[0][0] < at - width:
+                    window.expire(at)
         self.arrivals += 1
         if stream.counting:
             stream.expire_counted(triples)
@@ -217,8 +219,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def end_arrival(self) -> None:
         """What the arrival derived is sent and emitted."""
         plans = self._plans
-        if self._windows.touched:
-            self._flush_touched()
+        for plan in plans.holding:
+            plan.flush()
         plans.phase.inserting = False
         for delivery in plans.repeating:
             delivery.rouse()
@@ -233,33 +235,16 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._windows.expire(at)
 
     def _admit(self, at: int) -> None:
-        if self._plans.early:
-            for plan in self._touched_plans():
-                if plan.flushes_early:
-                    plan.flush()
+        for plan in self._plans.early:
+            plan.flush()
         self._plans.phase.inserting = True
         if self._windows.sliding:
             self._windows.admit(at)
 
     def _settle(self) -> None:
-        self._flush_touched()
-        self._plans.phase.inserting = False
-
-    def _touched_plans(self) -> Sequence[Plan]:
-        """The plans that hold something back of windows in which rows came or went."""
-        touched = self._windows.touched
-        if len(touched) == 1:
-            return touched[0].holders
-        plans = {plan.number: plan for window in touched for plan in window.holders}
-        return [plans[number] for number in sorted(plans)]
-
-    def _flush_touched(self) -> None:
-        for plan in self._touched_plans():
+        for plan in self._plans.holding:
             plan.flush()
-        touched = self._windows.touched
-        for window in touched:
-            window.calm = True
-        touched.clear()
+        self._plans.phase.inserting = False
 
     def _emit(self) -> None:
         """Give what there is to emit to its queries, then the streams what these feed them.
@@ -267,17 +252,20 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         A callback may do anything with the engine: what thereby is emitted waits for its turn.
         """
         outgoing, sequence, at = self._outgoing, self.arrivals, self.time or 0
-        for owners, solutions, removed in self._plans.emissions():
-            maker = owners[0].maker
-            assert maker is not None
-            emission = Emission(sequence, at, maker.rows(solutions), removed)
-            for owner in owners:
-                outgoing.append((owner, emission))
-        if self._emits:
-            return
+        emissions = self._plans.emissions()
+        nested = self._emits
         self._emits = True
         try:
-            while outgoing or self._fed:
+            if len(emissions) == 1 and not nested and len(emissions[0][0]) == 1:
+                # What most arrivals come to, without the steps in between.
+                ((owner,), solutions, removed) = emissions[0]
+                self._emit_to(owner, Emission(sequence, at, owner.rows(solutions), removed))
+            else:
+                for owners, solutions, removed in emissions:
+                    emission = Emission(sequence, at, owners[0].rows(solutions), removed)
+                    for owner in owners:
+                        outgoing.append((owner, emission))
+            while (outgoing or self._fed) and not nested:
                 if outgoing:
                     self._emit_to(*outgoing.popleft())
                     continue
@@ -286,7 +274,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                     assert self.time is not None
                     self._tick(self.streams[name], triples, self.time)
         finally:
-            self._emits = False
+            self._emits = nested
 
     def _emit_to(self, owner: RegisteredQuery, emission: Emission) -> None:
         if owner.state != "running":

@@ -1,9 +1,9 @@
 """The windows of an engine: shared by queries, moved by time."""
 
-import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
+from tpf_server.cqels.expiries import Expiries
 from tpf_server.cqels.parser import WindowClause
 from tpf_server.cqels.streams import Stream
 from tpf_server.cqels.watermark import Watermark
@@ -28,6 +28,7 @@ class WindowRegistry:
 
     Attributes:
         touched: windows in which rows came or went, and whose plans hold something back.
+        timed: what to look at when time passes (see `Expiries`).
         sliding: windows whose elements wait for a boundary.
     """
 
@@ -44,8 +45,8 @@ class WindowRegistry:
         self._numbers = itertools.count() if numbers is None else numbers
         self._shared: dict[_Key, list[WindowInput]] = {}
         self._streams: dict[WindowInput, tuple[Stream, _Key]] = {}
-        # The last instant at which each window that time empties has its oldest row.
-        self._due: list[tuple[int, int, WindowInput]] = []
+        self._expiries = Expiries()
+        self.timed = self._expiries.timed
 
     def window_input(
         self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput], *, opens: bool
@@ -79,7 +80,9 @@ class WindowRegistry:
     def _new(
         self, clause: WindowClause, key: PatternKey, share_key: _Key, watermark: Watermark | None
     ) -> WindowInput:
-        window = WindowInput(clause.window, key, next(self._numbers), self, watermark)
+        window = WindowInput(
+            clause.window, key, next(self._numbers), self.touched.append, watermark
+        )
         if watermark is not None and not window.keeps_log:
             # Later queries may want its rows.
             window.keep_rows()
@@ -89,6 +92,8 @@ class WindowRegistry:
         stream.listen(window)
         if window.slides:
             self.sliding.append(window)
+        if window.keeps_log and not window.by_count:
+            self._expiries.add(window)
         return window
 
     def drop_idle(self) -> None:
@@ -100,9 +105,7 @@ class WindowRegistry:
         """Nobody listens to this window any more."""
         stream, key = self._streams.pop(window)
         stream.leave(window)
-        if window.scheduled:
-            self._due = [each for each in self._due if each[2] is not window]
-            heapq.heapify(self._due)
+        self._expiries.remove(window)
         for windows in (self.sliding, self.touched):
             if window in windows:
                 windows.remove(window)
@@ -111,23 +114,11 @@ class WindowRegistry:
         if not share:
             del self._shared[key]
 
-    def schedule(self, window: WindowInput, at: int) -> None:
-        """The oldest row of a window has this timestamp now, and nobody knows when it goes."""
-        heapq.heappush(self._due, (window.last_instant(at), window.number, window))
-
     def expire(self, at: int) -> None:
-        """Let go what is too old at a stream time: of those windows only that have any."""
-        due = self._due
-        while due and due[0][0] < at:
-            window = due[0][2]
-            window.expire(at)
-            log = window.log
-            if log:
-                again = window.last_instant(log[0][0])
-                heapq.heapreplace(due, (max(again, at), window.number, window))
-            else:
-                window.scheduled = False
-                heapq.heappop(due)
+        """Let go what is too old at a stream time."""
+        for log, width, each in self.timed:
+            if log and log[0][0] < at - width:
+                each.expire(at)
 
     def admit(self, at: int) -> None:
         """Let in what has waited for its slide."""

@@ -32,16 +32,6 @@ class Consumer(Protocol):
     """Takes a row that came or went (looked up at every use)."""
 
 
-class Attention(Protocol):
-    """Who looks after windows in which something happens."""
-
-    touched: list["WindowInput"]
-    """Windows in which rows came or went, and whose plans hold something back."""
-
-    def schedule(self, window: "WindowInput", at: int) -> None:
-        """The oldest row of a window has this timestamp now."""
-
-
 _SCHEDULING = ("if not window.scheduled:", "    schedule(at)")
 
 
@@ -54,7 +44,7 @@ class WindowInput:
         number: the place in the order in which all inputs of an engine take an element. An input
             stores a row before its consumers hear of it, so that of several new rows that join
             exactly one, the last, finds all others.
-        attention: is told when rows come or go again.
+        touch: is called when rows come or go again, for those who `hold`.
         watermark: where it is given, rows have one more column: their stamp.
 
     Attributes:
@@ -63,7 +53,7 @@ class WindowInput:
         consumers: who hears of rows.
         holders: plans that hold something back, to be flushed after rows came or went.
         calm: whether no row came or went since these were flushed.
-        scheduled: whether it is known when the oldest row goes.
+        scheduled: whether it is known when the oldest row goes, or nobody wants to know.
         recent: some rows that came lately, to measure with.
         arrive_row: takes the row of a single triple: its timestamp (or number, see `arrive`) and
             its row.
@@ -81,7 +71,7 @@ class WindowInput:
         window: Window,
         key: PatternKey,
         number: int,
-        attention: Attention,
+        touch: Callable[["WindowInput"], None],
         watermark: Watermark | None = None,
     ) -> None:
         self.window = window
@@ -91,8 +81,9 @@ class WindowInput:
         self.used = 0
         self.holders: list[Any] = []
         self.calm = True
-        self.scheduled = False
-        self._attention = attention
+        self.scheduled = True
+        self._touch = touch
+        self._schedule_at: Callable[[WindowInput, int], None] | None = None
         self.consumers: list[Consumer] = []
         self._leavers: list[Consumer] = []
         self.recent: deque[Solution] = deque(maxlen=32)
@@ -133,6 +124,14 @@ class WindowInput:
         """That plan is gone."""
         if plan in self.holders:
             self.holders.remove(plan)
+
+    def order(self, schedule: Callable[["WindowInput", int], None]) -> None:
+        """Say from now on what the timestamp of the oldest row is, when there is one again."""
+        self._schedule_at = schedule
+        self.scheduled = False
+        if self._log:
+            self._schedule(self._log[0][0])
+        self._prepare()
 
     def came_since(self, number: int) -> bool:
         """Whether a row came that a query with this number sees."""
@@ -228,7 +227,7 @@ class WindowInput:
             come = ["enter(at, row)"]
         else:
             come = [
-                *([] if self.by_count or not self.keeps_log else _SCHEDULING),
+                *([] if self._schedule_at is None else _SCHEDULING),
                 *rousing,
                 "log.append((at, row))" if self.keeps_log else "window._rows += 1",
                 "count = 1",
@@ -238,7 +237,6 @@ class WindowInput:
                 "    consumer.route(row, 1)",
             ]
         go = [
-            *rousing,
             "row = log.popleft()[1]",
             *indexing,
             "for consumer in leavers:",
@@ -256,6 +254,8 @@ class WindowInput:
         elif self._slide is not None:
             first = f"now // {self._slide} * {self._slide} - {self._width}"
         lines = ["def expire(now):", f"    first = {first}", "    count = -1"]
+        if rousing:
+            lines += ["    if log and log[0][0] < first and window.calm:", "        rouse()"]
         lines += ["    while log and log[0][0] < first:", *(f"        {line}" for line in go)]
         self.expire = compiled("\n".join(lines), "expire", names)
 
@@ -263,6 +263,7 @@ class WindowInput:
         enter, remember, log = self._enter, self.recent.append, self._log.append
         live, consumers, keeps_log = star.live, self.consumers, self.keeps_log
         slides, watermark = self._slide is not None, self.watermark
+        holders, touch = self.holders, self._touch
 
         def arrive_star(at: int, subject: TermId, row: Solution) -> None:
             if watermark is None:
@@ -281,8 +282,9 @@ class WindowInput:
                 log((at, subject, row))
             else:
                 self._rows += 1
-            if self.calm and self.holders:
-                self._rouse()
+            if holders and self.calm:
+                self.calm = False
+                touch(self)
             bag = self._bag
             if bag is not None and not bag.idle:
                 bag.change(row, 1)
@@ -299,7 +301,7 @@ class WindowInput:
         self._insert(at, item)
 
     def _insert(self, at: int, item: Any) -> None:
-        if self.keeps_log and not self.scheduled and not self.by_count:
+        if not self.scheduled:
             self._schedule(at)
         if self._star is None:
             if self.keeps_log:
@@ -312,11 +314,12 @@ class WindowInput:
 
     def _rouse(self) -> None:
         self.calm = False
-        self._attention.touched.append(self)
+        self._touch(self)
 
     def _schedule(self, at: int) -> None:
         self.scheduled = True
-        self._attention.schedule(self, at)
+        if self._schedule_at is not None:
+            self._schedule_at(self, at)
 
     def _changed(self, row: Solution, count: int) -> None:
         if self.calm and self.holders:
@@ -342,6 +345,8 @@ class WindowInput:
             first = now // self._slide * self._slide - self._width
         log, live, leavers = self._log, star.live, self._leavers
         bag = None if self._bag is None or self._bag.idle else self._bag
+        if self.holders and self.calm and log and log[0][0] < first:
+            self._rouse()
         while log and log[0][0] < first:
             _, subject, brought = log.popleft()
             row = live[subject]
@@ -349,12 +354,15 @@ class WindowInput:
                 star.expire(subject, brought)
                 continue
             del live[subject]
-            if self.calm and self.holders:
-                self._rouse()
             if bag is not None:
                 bag.change(row, -1)
             for consumer in leavers:
                 consumer.route(row, -1)
+
+    @property
+    def width(self) -> int:
+        """How many milliseconds a row stays (before the slide is taken into account)."""
+        return self._width
 
     def last_instant(self, at: int) -> int:
         """The last instant at which the window has an element with this timestamp."""
