@@ -137,6 +137,9 @@ class Settings:
     max_window: int = _setting(10_000_000, "most elements in the windows of one continuous query")
     max_results: int = _setting(10_000, "most emissions of one continuous query that are kept")
     max_result_rows: int = _setting(100_000, "most rows that these have together")
+    max_result_bytes: int = _setting(
+        2**28, "about the bytes that kept emissions of all continuous queries take"
+    )
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
@@ -153,6 +156,7 @@ class Settings:
         for name in (
             "workers", "page_size", "max_page_size", "max_body", "followers",
             "max_queries", "max_window", "max_results", "max_result_rows",
+            "max_result_bytes",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1")

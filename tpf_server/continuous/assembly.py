@@ -55,6 +55,7 @@ def continuous_service(
         whole_batches=not settings.skip_malformed,
         backlog=settings.max_results,
         rows=settings.max_result_rows,
+        memory=settings.max_result_bytes,
         followers=settings.followers,
     )
     registrations = None

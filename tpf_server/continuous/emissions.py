@@ -7,7 +7,7 @@ event is its ``id``.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tpf_server.continuous.hosted import HostedQuery
@@ -25,11 +25,9 @@ server notice that one has gone."""
 def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
     """The emissions after this number as server-sent events; an error is the last event."""
     try:
-        for number, emission in _emissions(hosted, after, follow=follow):
-            if emission is None:
-                yield ": still here\n\n"
-            else:
-                yield f"id: {number}\ndata: {_json(emission, hosted)}\n\n"
+        for portion in _portions(hosted, after, follow=follow):
+            events = [f"id: {number}\ndata: {text}\n\n" for number, text in portion]
+            yield "".join(events) or ": still here\n\n"
     except ContinuousError as error:
         yield f"event: error\ndata: {json.dumps({'error': str(error)})}\n\n"
 
@@ -37,26 +35,29 @@ def as_events(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]
 def as_lines(hosted: HostedQuery, after: int, *, follow: bool) -> Iterator[str]:
     """The emissions after this number as lines; an error is the last line."""
     try:
-        for number, emission in _emissions(hosted, after, follow=follow):
-            if emission is None:
-                yield "\n"
-            else:
-                yield f'{{"id": {number}, {_json(emission, hosted)[1:]}\n'
+        for portion in _portions(hosted, after, follow=follow):
+            lines = [f'{{"id": {number}, {text[1:]}\n' for number, text in portion]
+            yield "".join(lines) or "\n"
     except ContinuousError as error:
         yield json.dumps({"error": str(error)}) + "\n"
 
 
-def _emissions(
+def _portions(
     hosted: HostedQuery, after: int, *, follow: bool
-) -> Iterator[tuple[int, Emission | None]]:
-    """Emissions with their numbers; ``None`` where nothing came for a while."""
-    while (found := hosted.log.read(after, HEARTBEAT if follow else 0.0)) is not None:
-        if not found:
-            if not follow:
-                return
-            yield after, None
-        for after, emission in found:
-            yield after, emission
+) -> Iterator[Sequence[tuple[int, str]]]:
+    """Numbers and JSON of emissions, as many as are there; none where nothing came for a while."""
+    log = hosted.log
+
+    def encode(emission: Emission) -> str:
+        return _json(emission, hosted)
+
+    while (found := log.read(after, HEARTBEAT if follow else 0.0)) is not None:
+        if not found and not follow:
+            return
+        portion = log.texts(found, encode)
+        if portion:
+            after = portion[-1][0]
+        yield portion
 
 
 def _json(emission: Emission, hosted: HostedQuery) -> str:

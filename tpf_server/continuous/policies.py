@@ -22,6 +22,7 @@ class Policies:
         whole_batches: refuse a batch with a malformed element whole, instead of that element alone.
         backlog: emissions that are kept of each query.
         rows: rows that these may have together.
+        memory: bytes that the emissions of all queries may take, about.
         followers: how many readers may follow results at the same time.
     """
 
@@ -31,4 +32,5 @@ class Policies:
     whole_batches: bool = True
     backlog: int = 10_000
     rows: int = 100_000
+    memory: int = 2**28
     followers: int = 256

@@ -2,12 +2,61 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Final
 
 from tpf_server.cqels.delivery import Emission
 from tpf_server.cqels.errors import BacklogError, ContinuousError, UnknownEventError
 
-_PORTION = 1_000
+_PORTION: Final = 1_000
+_EMISSION: Final = 250
+_ROW: Final = 60
+"""About the bytes that an emission and a row take beside the text of their terms."""
+
+
+class ResultMemory:
+    """What the emissions of all queries may take together.
+
+    Args:
+        limit: in bytes, about.
+
+    Attributes:
+        limit: see above.
+        taken: how much they take.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+
+
+class Event:
+    """An emission that is kept.
+
+    Attributes:
+        number: in its log.
+        emission: what was emitted; ``None`` once there is a text of it.
+        rows: how many it has.
+        size: about how many bytes it takes.
+    """
+
+    __slots__ = ("_text", "emission", "number", "rows", "size")
+
+    def __init__(self, number: int, emission: Emission) -> None:
+        self.number = number
+        self.emission: Emission | None = emission
+        self.rows = len(emission.rows)
+        terms = sum([len(term) for row in emission.rows for term in row if term is not None])
+        self.size = _EMISSION + _ROW * self.rows + terms
+        self._text = ""
+
+    def text(self, encode: Callable[[Emission], str]) -> str:
+        """Its text, made when first asked for; always with the same function."""
+        if self.emission is not None:
+            self._text = encode(self.emission)
+            self.emission = None
+        return self._text
 
 
 class ResultLog:
@@ -20,10 +69,20 @@ class ResultLog:
         limit: how many emissions are kept.
         rows: how many rows these may have together; the last emission is kept whatever it has.
         begin: the number before that of the first emission.
+        memory: of this and other logs; one that has more than one emission gives way.
+
+    Attributes:
+        encoded: how many emissions were made into texts.
     """
 
-    def __init__(self, limit: int, rows: int, begin: int = 0) -> None:
-        self._kept: deque[Emission] = deque()
+    def __init__(
+        self, limit: int, rows: int, begin: int = 0, memory: ResultMemory | None = None
+    ) -> None:
+        self._kept: deque[Event] = deque()
+        self._memory = memory
+        self._size = 0
+        self._encoding = threading.Lock()
+        self.encoded = 0
         self._limit = limit
         self._most_rows = rows
         self._rows = 0
@@ -59,12 +118,31 @@ class ResultLog:
         """Keep an emission, and wake the readers."""
         with self._changed:
             kept = self._kept
-            kept.append(emission)
-            self._rows += len(emission.rows)
-            while len(kept) > self._limit or (self._rows > self._most_rows and len(kept) > 1):
-                self._rows -= len(kept.popleft().rows)
             self._last += 1
+            event = Event(self._last, emission)
+            kept.append(event)
+            self._rows += event.rows
+            self._take(event.size)
+            while len(kept) > self._limit or (len(kept) > 1 and self._too_much()):
+                gone = kept.popleft()
+                self._rows -= gone.rows
+                self._take(-gone.size)
             self._changed.notify_all()
+
+    def _too_much(self) -> bool:
+        memory = self._memory
+        return self._rows > self._most_rows or (memory is not None and memory.taken > memory.limit)
+
+    def _take(self, size: int) -> None:
+        self._size += size
+        if self._memory is not None:
+            self._memory.taken += size
+
+    def discard(self) -> None:
+        """Nobody will read it any more; what it takes is for others."""
+        with self._changed:
+            self._take(-self._size)
+            self._memory = None
 
     def close(self, error: ContinuousError | None = None) -> None:
         """There will be no more."""
@@ -73,11 +151,22 @@ class ResultLog:
             self._error = self._error or error
             self._changed.notify_all()
 
-    def read(self, after: int, seconds: float) -> list[tuple[int, Emission]] | None:
+    def texts(
+        self, events: Iterable[Event], encode: Callable[[Emission], str]
+    ) -> list[tuple[int, str]]:
+        """Numbers and texts of emissions; a text is made once for all readers."""
+        with self._encoding:
+            found = []
+            for event in events:
+                self.encoded += event.emission is not None
+                found.append((event.number, event.text(encode)))
+            return found
+
+    def read(self, after: int, seconds: float) -> list[Event] | None:
         """The emissions after this number (at most a thousand), waiting for the first one.
 
         Returns:
-            Them with their numbers; nothing where none came in time; ``None`` at the end.
+            These; nothing where none came in time; ``None`` at the end.
 
         Raises:
             BacklogError: some of them are gone.
@@ -92,7 +181,7 @@ class ResultLog:
             start = after + 1 - first
             found = list(islice(self._kept, start, start + _PORTION))
             if found:
-                return list(enumerate(found, after + 1))
+                return found
             if self._error is not None:
                 raise self._error
             return None if self._closed else []

@@ -13,7 +13,7 @@ from tpf_server.continuous.places import Places
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.receipts import Receipt, Receipts
 from tpf_server.continuous.registrations import Registrations
-from tpf_server.continuous.result_log import ResultLog
+from tpf_server.continuous.result_log import ResultLog, ResultMemory
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.cqels.elements import Element
 from tpf_server.cqels.engine import Engine
@@ -65,6 +65,7 @@ class ContinuousService:
         self._clock = clock
         self._policies = policies or Policies()
         self.places = Places(self._policies.followers)
+        self._memory = ResultMemory(self._policies.memory)
         self._streams = SharedStreams(engine, periodic, self._policies.lateness)
         self._hosting = Hosting(engine, periodic, self._streams, self._log)
         self._receipts = Receipts()
@@ -269,7 +270,7 @@ class ContinuousService:
     def _log(self) -> ResultLog:
         # Numbers begin with the instant, so that no number of an earlier run is ever used again.
         begin = (self._clock.now() - EPOCH) // timedelta(microseconds=1)
-        return ResultLog(self._policies.backlog, self._policies.rows, begin)
+        return ResultLog(self._policies.backlog, self._policies.rows, begin, self._memory)
 
     def query(self, name: str) -> HostedQuery:
         """The query of this name.
@@ -313,6 +314,7 @@ class ContinuousService:
         self._periodic.unlink(hosted.id)
         del self._hosting.queries[hosted.id]
         hosted.log.close(UnknownQueryError(f"query {hosted.id!r} was deleted"))
+        hosted.log.discard()
 
     def close(self) -> None:
         """Stop everything; who follows results is told so."""

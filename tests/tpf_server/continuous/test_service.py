@@ -55,8 +55,8 @@ class Hall:
         """Instant and first values of each emission."""
         log = self.service.query(name).log
         return [
-            (emission.at - START, sorted(_short(row[0]) for row in emission.rows))
-            for _, emission in log.read(log.oldest - 1, 0.0) or ()
+            (event.emission.at - START, sorted(_short(row[0]) for row in event.emission.rows))
+            for event in log.read(log.oldest - 1, 0.0) or ()
         ]
 
 
@@ -110,7 +110,7 @@ def test_time_by_elements_does_not_move_with_the_clock():
     assert hall.found("count") == [
         (1_000, ["1"]), (2_000, ["2"]), (3_000, ["1"]), (4_000, ["0"]),
     ]  # fmt: skip
-    assert hall.push((-(10**12), "long ago"), (3_600_001, "d")).late == 1
+    assert hall.push((-(10**12), "long-ago"), (3_600_001, "d")).late == 1
     assert hall.found("count")[4:] == [(3_600_000, ["1"])]
 
 
