@@ -19,6 +19,7 @@ from annotations.instants import format_instant, to_micros
 from annotations.labels import Expiration, Label
 from annotations.terms import Quad
 from loaders.errors import PublishRefusedError, ServerUnreachableError, SettingError
+from loaders.fetching import reason_of
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -103,7 +104,7 @@ class Sender(ABC):
                     allow_redirects=False,
                 )
             except (requests.ConnectionError, requests.Timeout) as error:
-                problem = _reason(error)
+                problem = reason_of(error)
             else:
                 if response.ok and not response.is_redirect:
                     return attempt
@@ -231,10 +232,3 @@ def is_stream(url: str) -> bool:
 
 def _utc(instant: datetime, clock: Clock) -> datetime:
     return instant if instant.tzinfo else instant.replace(tzinfo=clock.now().tzinfo)
-
-
-def _reason(error: requests.RequestException) -> str:
-    if isinstance(error, requests.Timeout):
-        return "no answer in time"
-    text = str(error)
-    return "connection refused" if "refused" in text else text.splitlines()[0][:200]

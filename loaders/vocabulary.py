@@ -1,6 +1,8 @@
 """The terms in which the loaders speak; `docs/vocabularies.md` describes them."""
 
+import re
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
 
 from annotations.namespaces import RDF_TYPE, RDFS, XSD, XSD_DATE_TIME, XSD_INTEGER
@@ -10,6 +12,9 @@ TRAIN = "http://example.org/train#"
 SCHEMA = "http://schema.org/"
 XSD_DECIMAL = XSD + "decimal"
 XSD_DOUBLE = XSD + "double"
+
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+_SCIENTIFIC = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{0,40})?[eE][+-]?[0-9]{1,2}")
 
 A = RDF_TYPE
 LABEL = Term(f"<{RDFS}label>")
@@ -35,7 +40,15 @@ def date_time(lexical: str) -> Term:
 
 
 def decimal(lexical: str) -> Term:
-    """The ``xsd:decimal`` literal of a lexical form."""
+    """The ``xsd:decimal`` literal of a number in decimal or scientific notation.
+
+    Raises:
+        ValueError: it is no number, or none that a decimal can be, as NaN and infinity.
+    """
+    if not _DECIMAL.fullmatch(lexical):
+        if not _SCIENTIFIC.fullmatch(lexical):
+            raise ValueError(f"not a decimal: {lexical[:40]!r}")
+        lexical = format(Decimal(lexical), "f")
     return literal(lexical, datatype=XSD_DECIMAL)
 
 

@@ -15,7 +15,6 @@ Source: Ali, Gao, Mileo 2015, *CityBench: a configurable benchmark to evaluate R
 smart city datasets*.
 """
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,6 +39,7 @@ from loaders.sources.citybench_sensors import (
     observed_by_sensors,
 )
 from loaders.sources.latest import latest_batches, latest_span
+from loaders.sources.reading import lines_of, rows
 from loaders.sources.sizes import size_of
 from tpf_server.store.rdf_files import check_file
 
@@ -165,20 +165,26 @@ class CityBench:
         with path.open(encoding="utf-8", newline="") as text:
             if stream == LOCATIONS:
                 assert first is not None
-                for number, line in enumerate(text):
+                for number, line in lines_of(text, str(path)):
                     _, _, place = line.strip().partition("|")
                     latitude, _, longitude = place.partition(",")
                     row = {"lat": latitude, "lon": longitude}
-                    yield first + number * _LOCATION_PERIOD, row
+                    yield first + (number - 1) * _LOCATION_PERIOD, row
                 return
             kind = _kind_of(stream, path)
-            for line_number, row in enumerate(csv.DictReader(text), start=2):
+            table = rows(text, str(path))
+            _, header = next(table, (1, []))
+            for line_number, values in table:
+                if not values:
+                    continue
+                row = dict(zip(header, values, strict=False))
                 try:
-                    yield _instant(row[kind.time]), row
-                except (KeyError, TypeError, ValueError):
+                    at = _instant(row[kind.time])
+                except (KeyError, ValueError):
                     raise InputError(
                         f"no time in the column {kind.time}", str(path), line_number
                     ) from None
+                yield at, row
 
     def _observations(self, stream: str, number: int, row: Mapping[str, str]) -> Iterator[Quad]:
         sensor = iri(SERVICES + stream)
@@ -195,7 +201,7 @@ class CityBench:
                     if "" in cells:
                         continue  # the sensor did not say
                     value = term(cells, observed.metres)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 raise InputError(
                     f"no value of {observed.name} in row {number} ({error})",
                     str(self._files[stream]),

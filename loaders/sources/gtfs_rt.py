@@ -11,6 +11,7 @@ Source: GTFS Realtime reference 2.0. What matters here:
 - Trips and runs that the schedule does not know (added ones) are left out.
 """
 
+import math
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from loaders.sources.gtfs import GEO, GTFS, Gtfs
 from loaders.sources.gtfs_schedule import StopTime, date_of, seconds
 
 CANCELLED = literal("cancelled")
+_LATEST = 253_370_764_800
+"""The beginning of the year 9999, in seconds since 1970: beyond it no label could end."""
 _UPDATE = rt.TripUpdate.StopTimeUpdate
 
 
@@ -66,6 +69,12 @@ class Realtime:
             raise InputError(f"not a GTFS Realtime message ({error})", place) from None
         if not message.header.timestamp:
             raise InputError("a GTFS Realtime message without a timestamp", place)
+        if message.header.timestamp > _LATEST:
+            raise InputError(
+                f"a GTFS Realtime message of no instant: {message.header.timestamp} seconds "
+                "after 1970",
+                place,
+            )
         return message
 
     def quads(self, message: Any) -> tuple[Quad, ...]:
@@ -93,7 +102,8 @@ class Realtime:
             start = seconds(trip.start_time) if trip.trip_id in self._templates else None
             shift = 0 if start is None else start - (stops[0].departure or 0)
             day = date_of(trip.start_date) if trip.start_date else self._day(stops, shift, at)
-        except ValueError:
+            self._schedule.instant(day, max(stop.departure or 0 for stop in stops) + shift)
+        except (ValueError, OverflowError):
             # No such day, or a run of a template without its start: nobody can say which run.
             return
         cancelled = trip.schedule_relationship == rt.TripDescriptor.CANCELED
@@ -157,7 +167,7 @@ class Realtime:
         for event in (said.departure, said.arrival):
             if event.HasField("delay"):
                 return _Known(event.delay)
-            if event.HasField("time") and stop.departure is not None:
+            if event.HasField("time") and 0 <= event.time <= _LATEST and stop.departure is not None:
                 scheduled = self._schedule.instant(day, stop.departure + shift)
                 return _Known(event.time - to_micros(scheduled) // 1_000_000)
         return _Known()
@@ -165,6 +175,8 @@ class Realtime:
     def _vehicle(self, entity: str, vehicle: Any) -> Iterator[Quad]:
         subject = self._names.iri("vehicles", vehicle.vehicle.id or entity)
         position = vehicle.position
+        if not (math.isfinite(position.latitude) and math.isfinite(position.longitude)):
+            return
         yield Quad(subject, iri(GEO + "lat"), v.decimal(f"{position.latitude:.6f}"))
         yield Quad(subject, iri(GEO + "long"), v.decimal(f"{position.longitude:.6f}"))
         if vehicle.trip.trip_id:

@@ -10,6 +10,7 @@ import requests
 
 from annotations.clock import Clock
 from loaders.errors import InputError, SettingError
+from loaders.fetching import MAX_MESSAGE, fetched
 from loaders.sources.base import FeedBatch, FeedSpan
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime, timestamp
@@ -113,28 +114,39 @@ class GtfsPoller:
         self._polls = polls
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per successful poll; for ever, or to `until`, or so many."""
+        """One batch per successful poll; for ever, or to `until`, or so many.
+
+        Raises:
+            InputError: every poll failed.
+        """
+        reason: str | None = None
+        succeeded = False
         following = self._clock.now() if start is None else start
         for _ in itertools.count() if self._polls is None else range(self._polls):
             if not self._clock.wait_until(following, self._cancelled):
-                return
+                break
             now = self._clock.now()
             if until is not None and now >= until:
-                return
+                break
             following = max(following + self._period, now)
             try:
-                answer = self._session.get(self._url, timeout=30)
-                answer.raise_for_status()
-                message = self._realtime.parse(answer.content, self._url)
-            except (requests.RequestException, InputError) as error:
+                content = fetched(self._session, self._url)
+                quads = self._realtime.quads(self._realtime.parse(content, self._url))
+            except InputError as error:
+                reason = str(error)
                 if self._failed is not None:
-                    self._failed(str(error))
+                    self._failed(reason)
                 continue
-            yield FeedBatch(now, following + self._grace, self._realtime.quads(message))
+            succeeded = True
+            yield FeedBatch(now, following + self._grace, quads)
+        if reason is not None and not succeeded:
+            raise InputError("every poll failed", self._url)
 
 
 def _content(file: Path) -> bytes:
     try:
+        if file.stat().st_size > MAX_MESSAGE:
+            raise InputError(f"more than {MAX_MESSAGE >> 20} MB", str(file))
         return file.read_bytes()
     except OSError as error:
         raise InputError(error.strerror or str(error), str(file)) from error

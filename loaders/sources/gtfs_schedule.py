@@ -24,6 +24,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from loaders.errors import InputError
 from loaders.sources.gtfs_tables import Tables
 
+_MOST_DAYS = 3700
+_MOST_HOURS = 240
+_MOST_RUNS = 10_000
+"""What no timetable has: more than ten years of a service, trips that last more than ten days, and
+more than a run in ten seconds. Without these bounds a line could mean departures without end."""
+
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
@@ -56,14 +62,20 @@ class Service:
     removed: set[date] = field(default_factory=set)
 
     def days(self, earliest: date | None, latest: date | None) -> list[date]:
-        """The days from `earliest` to `latest`, both inclusive."""
+        """The days from `earliest` to `latest`, both inclusive.
+
+        Raises:
+            ValueError: they are more than any timetable has.
+        """
         days = set(self.added)
-        day = self.first if earliest is None else max(self.first, earliest)
-        end = self.last if latest is None else min(self.last, latest)
-        while day <= end:
+        first = self.first if earliest is None else max(self.first, earliest)
+        last = self.last if latest is None else min(self.last, latest)
+        if (last - first).days > _MOST_DAYS:
+            raise ValueError(f"a service from {first} to {last}: choose a part of it")
+        for number in range((last - first).days + 1):
+            day = first + timedelta(days=number)
             if day.weekday() in self.weekdays:
                 days.add(day)
-            day += timedelta(days=1)
         return sorted(
             day
             for day in days - self.removed
@@ -90,7 +102,8 @@ class Schedule:
         name = agencies[0]["agency_timezone"]
         try:
             self.zone = ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError):
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            # Of a directory of zones it is an OSError.
             raise InputError(f"unknown time zone {name!r}", place, 2) from None
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
@@ -164,9 +177,10 @@ class Schedule:
                 headway = int(row["headway_secs"])
                 if headway <= 0:
                     raise ValueError(f"headway_secs is {headway}")
-                frequencies[row["trip_id"]].append(
-                    Frequency(seconds(row["start_time"]), seconds(row["end_time"]), headway)
-                )
+                start, end = seconds(row["start_time"]), seconds(row["end_time"])
+                if (end - start) // headway > _MOST_RUNS:
+                    raise ValueError(f"{(end - start) // headway} runs a day")
+                frequencies[row["trip_id"]].append(Frequency(start, end, headway))
         return dict(frequencies)
 
     def stop_times(self, share: int, shares: int) -> dict[str, list[StopTime]]:
@@ -242,6 +256,8 @@ def seconds(text: str) -> int:
         raise ValueError(f"not a time: {text!r}")
     if int(minutes) > 59 or int(rest) > 59:
         raise ValueError(f"not a time: {text!r}")
+    if len(hours) > 3 or int(hours) > _MOST_HOURS:
+        raise ValueError(f"a time more than {_MOST_HOURS} hours after the day began: {text!r}")
     return int(hours) * 3600 + int(minutes) * 60 + int(rest)
 
 

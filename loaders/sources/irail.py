@@ -11,7 +11,6 @@ cancelled departure has a status and no delay.
 
 import json
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,6 +24,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.sources.base import FeedBatch, FeedSpan
+from loaders.sources.reading import archive, member
 from loaders.sources.sizes import size_of
 
 _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
@@ -82,9 +82,9 @@ class Irail:
         self.start = start
         self.until = until
         polls: dict[int, str] = {}
-        for member in self._members():
-            if match := _DOCUMENT.fullmatch(member):
-                polls[int(match.group(1))] = member
+        for name in self._members():
+            if match := _DOCUMENT.fullmatch(name):
+                polls[int(match.group(1))] = name
         if not polls:
             raise InputError("holds no liveboard (files like 1417772214687.dat)", str(path))
         self._polls = dict(sorted(polls.items()))
@@ -93,12 +93,10 @@ class Irail:
         try:
             if self.path.is_dir():
                 return [str(p.relative_to(self.path)) for p in self.path.rglob("*") if p.is_file()]
-            with zipfile.ZipFile(self.path) as archive:
-                return archive.namelist()
-        except zipfile.BadZipFile:
-            raise InputError("is neither a directory nor a zip file", str(self.path)) from None
         except OSError as error:
             raise InputError(error.strerror or str(error), str(self.path)) from error
+        with archive(str(self.path)) as opened:
+            return opened.namelist()
 
     # The static side.
 
@@ -115,8 +113,8 @@ class Irail:
     def quads(self, piece: str) -> Iterator[Quad]:
         """The static facts of some documents, each once."""
         seen: set[Term] = set()
-        for member, text in self._read(json.loads(piece)):
-            for departure in self._departures(member, text):
+        for name, text in self._read(json.loads(piece)):
+            for departure in self._departures(name, text):
                 if departure.subject not in seen:
                     seen.add(departure.subject)
                     if self._is_wanted(departure):
@@ -158,9 +156,9 @@ class Irail:
         """One batch per poll; it holds until the next poll."""
         selected = self._selected(start, until)
         documents = self._read([self._polls[poll] for poll, _ in selected])
-        for (poll, following), (member, text) in zip(selected, documents, strict=True):
+        for (poll, following), (name, text) in zip(selected, documents, strict=True):
             quads: dict[tuple[Term, Term], Quad] = {}
-            for departure in self._departures(member, text):
+            for departure in self._departures(name, text):
                 for quad in departure.dynamic():
                     quads[quad.subject, quad.predicate] = quad
             yield FeedBatch(from_millis(poll), from_millis(following), tuple(quads.values()))
@@ -169,17 +167,24 @@ class Irail:
 
     def _read(self, members: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         if self.path.is_dir():
-            for member in members:
-                yield member, (self.path / member).read_bytes()
+            for name in members:
+                try:
+                    yield name, (self.path / name).read_bytes()
+                except OSError as error:
+                    place = str(self.path / name)
+                    raise InputError(error.strerror or str(error), place) from None
             return
-        with zipfile.ZipFile(self.path) as archive:
-            for member in members:
-                yield member, archive.read(member)
+        with archive(str(self.path)) as opened:
+            for name in members:
+                with member(opened, name) as document:
+                    yield name, document.read()
 
-    def _departures(self, member: str, text: bytes) -> Iterator[Departure]:
-        place = f"{self.path}: {member}"
+    def _departures(self, name: str, text: bytes) -> Iterator[Departure]:
+        place = f"{self.path}: {name}"
         try:
             document = json.loads(text)
+        except RecursionError:
+            raise InputError("not JSON (nested too deeply)", place) from None
         except ValueError as error:
             line = error.lineno if isinstance(error, json.JSONDecodeError) else None
             raise InputError(f"not JSON ({error})", place, line) from None
@@ -200,13 +205,15 @@ def departure(entry: Any, place: str) -> Departure:
         scheduled = entry["scheduledDepartureTime"]
         parse_instant(scheduled)
         delay = None if entry["delay"] == "cancel" else int(entry["delay"])
+        if not isinstance(entry["platform"], str):
+            raise ValueError(f"no platform: {entry['platform']!r}")
         return Departure(
             iri(entry["@id"]), iri(entry["stop"]), literal(entry["headsign"]),
             literal(entry["routeLabel"]), v.date_time(scheduled), delay, entry["platform"],
         )  # fmt: skip
     except KeyError as error:
         raise InputError(f"a departure without {error.args[0]!r}", place) from None
-    except (TypeError, ValueError, InstantError, TermError) as error:
+    except (TypeError, ValueError, OverflowError, AttributeError, InstantError, TermError) as error:
         raise InputError(f"a malformed departure ({error})", place) from None
 
 

@@ -4,6 +4,8 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from loaders.sources.reading import archive
+
 SMALL = 64 << 20
 """Bytes of input, not compressed, that one process loads sooner than Spark has started and loaded.
 
@@ -22,8 +24,8 @@ def size_of(paths: Iterable[Path]) -> int:
         if path.is_dir():
             total += size_of(path.iterdir())
         elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                total += sum(member.file_size for member in archive.infolist())
+            with archive(str(path)) as opened:
+                total += sum(each.file_size for each in opened.infolist())
         elif path.is_file():
             total += path.stat().st_size * (_RATIO if path.suffix.lower() in _COMPRESSED else 1)
     return total

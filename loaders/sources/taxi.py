@@ -9,9 +9,9 @@ Source: Jerzak and Ziekow 2015, *The DEBS 2015 Grand Challenge*; the terms are t
 Dao-Tran, Le Van, Le Tuan, Nguyen, Nguyen and Hauswirth 2015, Examples 1 to 5.
 """
 
-import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -20,10 +20,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from annotations.errors import TermError
-from annotations.terms import Quad, Term, iri, literal
+from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan, Reading
+from loaders.sources.reading import rows
 from loaders.sources.sizes import size_of
 
 TAXI = "http://example.org/taxi#"
@@ -137,7 +138,7 @@ class Taxi:
     ) -> Iterator[tuple[datetime, tuple[Quad, ...]]]:
         before: datetime | None = None
         with self._open() as text:
-            for number, row in enumerate(csv.reader(text), start=1):
+            for number, row in rows(text, str(self.path)):
                 if (number - 1) % shares != share:
                     continue
                 try:
@@ -151,7 +152,7 @@ class Taxi:
                         return
                     if start is None or at >= start:
                         yield at, tuple(_trip(number, row))
-                except (ValueError, TermError) as error:
+                except (ValueError, OverflowError, TermError) as error:
                     raise InputError(f"no trip: {error}", str(self.path), number) from None
 
     @contextmanager
@@ -162,7 +163,7 @@ class Taxi:
                 raw.seek(0)
                 source = gzip.GzipFile(fileobj=raw) if zipped else raw
                 yield io.TextIOWrapper(source, encoding="utf-8", newline="")
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
+        except (EOFError, zlib.error, OSError) as error:
             raise InputError(str(error), str(self.path)) from error
 
 
@@ -174,13 +175,8 @@ def _trip(number: int, row: list[str]) -> Iterator[Quad]:
     yield Quad(subject, _PICKUP, v.date_time(_zulu(row[2])))
     yield Quad(subject, _DROPOFF, v.date_time(_zulu(row[3])))
     for column, predicate in _NUMBERS:
-        yield Quad(subject, predicate, _decimal(row[column]))
+        yield Quad(subject, predicate, v.decimal(row[column]))
     yield Quad(subject, _PAYMENT, literal(row[10]))
-
-
-def _decimal(text: str) -> Term:
-    float(text)  # refuses what is no number; the lexical form is kept
-    return v.decimal(text)
 
 
 def _instant(text: str) -> datetime:

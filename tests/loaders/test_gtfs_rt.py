@@ -222,7 +222,7 @@ def test_a_url_is_polled_and_pushed(schedule: Gtfs) -> None:
         settings = ReplaySettings(float("inf"), original_instants=True)
         replay(poller, publisher, clock, settings, cancelled)
     assert polls == [AT + n * period for n in range(5)]
-    assert [reason[:3] for reason in failures] == ["503", "htt"]
+    assert [reason.partition(": ")[2][:8] for reason in failures] == ["HTTP 503", "not a GT"]
     # The fifth poll ended it; each of the others holds a little longer than the next one takes.
     assert [posted.at for posted in server.accepted] == [AT, AT + 3 * period]
     for posted in server.accepted:

@@ -1,7 +1,10 @@
 """``tpf-load gtfs-rt`` as a user runs it: from files and URLs, to files and to a server."""
 
+import gzip
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyoxigraph as ox
@@ -10,7 +13,9 @@ import pytest
 from annotations.clock import SystemClock
 from annotations.labels import Interval
 from annotations.methods import method_named
+from loaders import fetching
 from loaders.dynamic import naming_of
+from loaders.fetching import MAX_MESSAGE
 from tests.loaders.facts_server import FactsServer, listening
 from tests.loaders.test_cli import run
 from tests.loaders.test_gtfs import write
@@ -77,7 +82,7 @@ def test_a_url_is_polled_and_told_to_a_server(
         arguments += ["--token", "secret", "--period", "0.01", "--polls", "3"]
         assert run("load", *arguments, "--label", "interval") == 0
         failed, summary = capsys.readouterr().err.splitlines()
-        assert failed.startswith("tpf-load: a poll failed: 503")
+        assert failed.startswith(f"tpf-load: a poll failed: {origin}rt.pb: HTTP 503")
         assert summary == "4 facts in 2 batches"
         assert [posted.lines[0].split('"')[1] for posted in server.accepted] == ["1", "3"]
         assert all(posted.label.keys() == {"initial", "final"} for posted in server.accepted)
@@ -133,3 +138,51 @@ def test_a_replay_is_of_recordings(capsys: pytest.CaptureFixture[str], feed: Pat
     arguments = ["gtfs-rt", "http://h/rt", "http://h/bus", "--schedule", feed]
     assert run("replay", *arguments) == 2
     assert "tpf-load gtfs-rt --push polls it" in capsys.readouterr().err
+
+
+def test_where_every_poll_fails_so_does_the_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, feed: Path
+) -> None:
+    bomb = gzip.compress(b"\0" * (MAX_MESSAGE + 1))
+    far = new_message(datetime.now(UTC))
+    far.header.timestamp = 2**64 - 1
+
+    def drip() -> Iterator[bytes]:
+        while not released.wait(0.01):
+            yield b"\x0a"
+
+    released = Event()
+    answers: dict[str, tuple[list[tuple[str, str]], Any]] = {
+        "/bomb": ([("Content-Encoding", "gzip")], [bomb]),
+        "/damaged": ([("Content-Encoding", "gzip")], [b"no gzip"]),
+        "/far": ([], [far.SerializeToString()]),
+        "/page": ([], [b"<html>"]),
+        "/drip": ([], None),
+    }
+
+    def hostile(environ: dict[str, Any], start_response: Any) -> Any:
+        headers, body = answers[environ["PATH_INFO"]]
+        start_response("200 OK", headers)
+        return drip() if body is None else body
+
+    reasons = {
+        "bomb": "more than 64 MB",
+        "damaged": "damaged",
+        "far": "no instant",
+        "page": "not a GTFS Realtime message",
+        "drip": "no complete answer in",
+    }
+    with listening(hostile) as origin, pytest.MonkeyPatch.context() as patch:
+        for name, reason in reasons.items():
+            patch.setattr(fetching, "_SECONDS", 1.0)
+            arguments = ["gtfs-rt", origin + name, "--schedule", feed, "--polls", "2"]
+            arguments += ["--period", "0.01", "--facts", tmp_path / "facts.nq"]
+            assert run("load", *arguments) == 1
+            *failed, last = capsys.readouterr().err.splitlines()
+            assert len(failed) == 2
+            assert all(reason in line for line in failed), failed
+            assert last == f"tpf-load: {origin}{name}: every poll failed"
+        released.set()
+    arguments[1] = "http://127.0.0.1:9/rt"
+    assert run("load", *arguments) == 1
+    assert "connection refused" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def test_shares_and_compression_change_nothing(trips: Path, tmp_path: Path) -> N
     [
         (EXAMPLE + "1,2,3\n", "line 2: no trip: 3 values instead of 17"),
         (LATER + EXAMPLE, "line 2: no trip: ends before"),
-        (EXAMPLE.replace("3.50", "free"), "line 1: no trip: could not convert"),
+        (EXAMPLE.replace("3.50", "free"), "line 1: no trip: not a decimal"),
         (EXAMPLE.replace("2013-01-01 00:02:00", "soon"), "line 1: no trip: Invalid isoformat"),
     ],
 )

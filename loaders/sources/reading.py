@@ -1,0 +1,122 @@
+"""Reads what others made: tables and archives, within bounds of memory.
+
+What is malformed, or larger than anything that was meant, ends with one line that names the file.
+"""
+
+import csv
+import io
+import itertools
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from annotations.errors import TermError
+from loaders.errors import InputError
+
+MAX_FIELD = 1 << 24
+"""Characters of a value in a table."""
+MAX_LINE = 1 << 25
+"""Characters of a line in a table."""
+MAX_MEMBER = 1 << 32
+"""Bytes of a file in an archive, not compressed."""
+MAX_RATIO = 200
+"""How many times as large a file in an archive may become, beyond `_ANY_RATIO` bytes. Text that is
+worth telling is not compressed to a hundredth."""
+
+_ANY_RATIO = 1 << 24
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError,
+    ValueError, KeyError, IndexError,
+)  # fmt: skip
+"""What `zipfile` raises where an archive is damaged, encrypted or made by other means."""
+
+
+def rows(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file with the numbers of their last lines.
+
+    Raises:
+        InputError: it is no CSV, or no UTF-8, or has a line or a value without end.
+    """
+    # A setting of the whole process; its default is an eighth of a megabyte.
+    if csv.field_size_limit() < MAX_FIELD:
+        csv.field_size_limit(MAX_FIELD)
+    reader = csv.reader(line for _, line in lines_of(text, place))
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise InputError(f"no CSV ({error})", place, reader.line_num) from None
+
+
+def lines_of(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text, numbered from one.
+
+    Raises:
+        InputError: it is no UTF-8, or has a line without end.
+    """
+    for number in itertools.count(1):
+        try:
+            line = text.readline(MAX_LINE)
+        except UnicodeDecodeError as error:
+            raise InputError(f"not UTF-8 ({error.reason})", place, number) from None
+        if not line:
+            return
+        if len(line) == MAX_LINE and not line.endswith("\n"):
+            raise InputError(f"a line of more than {MAX_LINE} characters", place, number)
+        yield number, line
+
+
+@contextmanager
+def row_of(place: str, line: int) -> Iterator[None]:
+    """What fails in this block is the fault of a row of a table.
+
+    Raises:
+        InputError: a value is malformed.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, OverflowError, TermError, csv.Error) as error:
+        raise InputError(f"a malformed row ({error})", place, line) from None
+
+
+@contextmanager
+def archive(path: str) -> Iterator[zipfile.ZipFile]:
+    """A zip file; what is wrong with it, or with what is read from it in the block, is one line.
+
+    Raises:
+        InputError: it is none, or damaged, encrypted or missing.
+    """
+    try:
+        with zipfile.ZipFile(path) as opened:
+            yield opened
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(error.strerror or str(error), path) from None
+    except _DAMAGED as error:
+        if not zipfile.is_zipfile(path):
+            raise InputError("is neither a directory nor a zip file", path) from None
+        reason = str(error).replace(f" {path}", "") or type(error).__name__
+        raise InputError(f"a zip file that cannot be read ({reason})", path) from None
+
+
+def member(opened: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """A file of an archive, to be read in the block of `archive`.
+
+    Raises:
+        InputError: it is much larger than what was packed, as nothing is that was meant.
+    """
+    found = opened.getinfo(name)
+    if found.file_size > MAX_MEMBER:
+        raise InputError(f"{name} has more than {MAX_MEMBER >> 30} GB", str(opened.filename))
+    if found.file_size > max(_ANY_RATIO, MAX_RATIO * found.compress_size):
+        raise InputError(
+            f"{name} would become {found.file_size // max(found.compress_size, 1)} times as large",
+            str(opened.filename),
+        )
+    return opened.open(found)
