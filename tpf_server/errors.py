@@ -24,6 +24,7 @@ ServerError                 500
 │   ├── StoreClosedError    500  the store has been closed
 │   ├── RdfInputError       500  RDF that cannot be indexed; names file and line
 │   ├── SnapshotExpired     410  a snapshot that is no longer retained
+│   ├── PastUnknown         404  an instant of which nobody knows what held
 │   └── PublishError        422  facts that cannot be published
 └── SettingsError           500  a setting that is unknown or has no sense
 """
@@ -213,6 +214,13 @@ class SnapshotExpired(StoreError):  # noqa: N818 - named by the store protocol
 
     status = 410
     title = "Snapshot expired"
+
+
+class PastUnknown(StoreError):  # noqa: N818 - like the other one
+    """Nobody knows what held at an instant: expirations do not tell since when their facts hold."""
+
+    status = 404
+    title = "The past is not known"
 
 
 class PublishError(StoreError):

@@ -1,8 +1,10 @@
 """One request and its response: limits, redirects, retries, and the typed errors of failure."""
 
+import json
 import random
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http.client import HTTPException, responses
@@ -11,20 +13,27 @@ import requests
 import urllib3
 
 from annotations.clock import Clock
+from annotations.namespaces import HYDRA
+from annotations.terms import Term, is_literal, literal_parts
 from tpf_client.errors import (
     ClosedError,
     ConnectionFailedError,
     HttpError,
     PageTooLargeError,
+    ParseError,
     SourceError,
 )
 from tpf_client.fragments.bounded import Exchange, running
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.freshness import http_date, whole_number
+from tpf_client.fragments.parser import parse_body
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 5
+_DESCRIPTION = Term(f"<{HYDRA}description>")
+_EXPLAINED = 10_000
+"""Bytes of the body of an error that are read."""
 _WIRE = 2**20
 """Bytes of a response that are neither its decompressed body nor that much again."""
 
@@ -220,10 +229,22 @@ class Transport:
 
 def _explanation(response: Response) -> str:
     """The first words of an error's body, where it is text for humans."""
-    kind = response.headers.get("Content-Type", "").partition(";")[0]
-    if kind not in ("text/plain", "application/problem+json", "application/json"):
-        return responses.get(response.status, "")
-    return " ".join(response.body[:2_000].decode("utf-8", "replace").split())[:300]
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    text = responses.get(response.status, "")
+    body = response.body[:_EXPLAINED]
+    if kind == "text/plain":
+        text = body.decode("utf-8", "replace")
+    elif kind in ("application/problem+json", "application/json"):
+        with suppress(ValueError, RecursionError):
+            problem = json.loads(body)
+            if isinstance(problem, dict):
+                text = str(problem.get("detail") or problem.get("title") or text)
+    else:
+        with suppress(ParseError):
+            said = {quad.predicate: quad.object for quad in parse_body(body, kind, "urn:error")}
+            described = said.get(_DESCRIPTION, "")
+            text = literal_parts(described).lexical if is_literal(described) else text
+    return " ".join(text.split())[:300]
 
 
 def _cause(error: BaseException) -> str:

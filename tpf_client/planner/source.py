@@ -4,19 +4,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from annotations.clock import Clock
 from annotations.instants import LAST, format_instant, shifted
 from annotations.labels import Fact
 from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variable
-from tpf_client.errors import HistoryError, PageError
+from tpf_client.errors import HistoryError, HttpError, PageError
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.form import Block, Form
 from tpf_client.fragments.page import Page
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, read_pages, selector
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,33 @@ class FragmentSource:
 
     def estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         """How much there is, from the first page."""
+        return self._of_the_past(self._estimate(pattern))
+
+    def first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
+        """The matches on the first page, and when there will be others, if it tells."""
+        return self._of_the_past(self._first(pattern))
+
+    def read(
+        self,
+        pattern: QuadPattern,
+        at: datetime | None = None,
+        on_page: Callable[[Sequence[Fact]], None] | None = None,
+        block: Block | None = None,
+        *,
+        anew: bool = False,
+    ) -> Task[Content]:
+        """All matches, page by page; in large pages where there are many."""
+        return self._of_the_past(self._read(pattern, at, on_page, block, anew=anew))
+
+    def _of_the_past(self, task: Task[T]) -> Task[T]:
+        try:
+            return (yield from task)
+        except HttpError as error:
+            if self._past is not None and error.status in (404, 410):
+                raise HistoryError(error.url, error.reason) from error
+            raise
+
+    def _estimate(self, pattern: QuadPattern) -> Task[Estimate]:
         form = yield from self.form()
         if self._nowhere(pattern, form):
             return Estimate(0, 0, 0)
@@ -198,8 +227,7 @@ class FragmentSource:
                 pages = larger
         return Estimate(count, pages, about.dynamic, block)
 
-    def first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
-        """The matches on the first page, and when there will be others, if it tells."""
+    def _first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
         form = yield from self.form()
         if self._nowhere(pattern, form):
             return (), None
@@ -209,16 +237,15 @@ class FragmentSource:
         accepts = selector(pattern, form, url)
         return [fact for fact in page.facts if accepts(fact)], page.metadata.change
 
-    def read(
+    def _read(
         self,
         pattern: QuadPattern,
-        at: datetime | None = None,
-        on_page: Callable[[Sequence[Fact]], None] | None = None,
-        block: Block | None = None,
+        at: datetime | None,
+        on_page: Callable[[Sequence[Fact]], None] | None,
+        block: Block | None,
         *,
-        anew: bool = False,
+        anew: bool,
     ) -> Task[Content]:
-        """All matches, page by page; in large pages where there are many."""
         form = yield from self.form()
         if self._nowhere(pattern, form):
             now = self.now()

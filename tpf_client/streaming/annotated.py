@@ -23,6 +23,7 @@ from annotations.terms import (
     Variable,
     is_variable,
 )
+from tpf_client.errors import HistoryError
 from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content
@@ -196,15 +197,20 @@ class AnnotatedSource:
         )
 
     def _label(self, initial: Term | None, final: Term) -> list[Label]:
-        """The label of these instants; none of an expiration where the past is wanted.
+        """The label of these instants; none of an expiration that had ended at the past instant.
 
         Raises:
             AnnotationError: there is no such label.
+            HistoryError: nobody tells whether the fact held at the past instant.
         """
         end = instant_of_term(final)
         if initial is not None:
             return [Interval(instant_of_term(initial), end)]
-        return [] if self._past is not None else [Expiration(end)]
+        if self._past is None:
+            return [Expiration(end)]
+        if end > self._past.now():
+            raise HistoryError(self.url, "an expiration does not tell since when its fact held")
+        return []
 
     def _rewrite(self, pattern: QuadPattern, annotation: Annotation) -> Rewriting:
         triple = TriplePattern(*pattern[:3])

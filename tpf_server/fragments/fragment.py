@@ -59,6 +59,7 @@ def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
     Raises:
         RequestError: the URL pins a snapshot that has not been yet.
         SnapshotExpired: the URL pins a snapshot that is no longer retained.
+        PastUnknown: nobody knows what held at the instant that is asked for.
     """
     live = endpoint.dataset.live
     snapshot = None
@@ -70,8 +71,10 @@ def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
         if pinned.instant > to_micros(now) or pinned.sequence > snapshot.sequence:
             raise RequestError("snapshot lies in the future")
         snapshot = pinned
-    elif snapshot is not None and request.at is not None and request.at < now:
-        snapshot = Snapshot(to_micros(request.at), snapshot.sequence)
+    elif live is not None and snapshot is not None and request.at is not None and request.at < now:
+        wanted = endpoint.view.state(request.patterns, snapshot).parts
+        facts = [part.facts for parts in wanted for part in parts]
+        snapshot = live.past(facts, request.at)
         request = request._replace(snapshot=snapshot)
     return Query(endpoint, request, now, snapshot, endpoint.view.state(request.patterns, snapshot))
 

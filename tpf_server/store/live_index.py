@@ -83,6 +83,7 @@ class FactIndex:
         self._next_row = 0
         self._next_slot = 0
         self._names = Names(self.rows)
+        self._expiring: dict[str, int] = {}
 
     # Following the log
 
@@ -95,6 +96,7 @@ class FactIndex:
                 of every version that came, was removed or is about to be retired.
         """
         rows, sequence = self.rows, record.sequence
+        self._note_expiring(record)
         for row in record.removed:
             if rows.row_in_use(row):
                 rows.removed[row] = sequence
@@ -121,6 +123,30 @@ class FactIndex:
         while self.batches[0].sequence < self.floor.sequence:
             self.batches.popleft()
         self.due.tidy(_WORK * record.entries + _WORK_AT_LEAST)
+
+    def _note_expiring(self, record: Record) -> None:
+        """Note when the facts with each predicate that expire were changed last."""
+        expiring, rows = self._expiring, self.rows
+        for version in record.added:
+            if version.start == NO_START:
+                expiring[version.predicate] = record.published
+        for version, _, _ in record.carried:
+            # Of what is read for the first time it is not known any more when it came.
+            if version.start == NO_START and not rows.row_in_use(version.row):
+                expiring[version.predicate] = record.published
+        ended = [r for r in record.removed if rows.row_in_use(r) and rows.start[r] == NO_START]
+        for quad in self.quads(ended):
+            expiring[quad.predicate] = record.published
+
+    def expiring_since(self, predicate: Term | None) -> int | None:
+        """When a fact with this predicate (any: ``None``) that expires was changed last.
+
+        Returns:
+            microseconds; ``None`` where none was seen since this process began to read the log.
+        """
+        if predicate is None:
+            return max(self._expiring.values(), default=None)
+        return self._expiring.get(predicate)
 
     def _insert(self, version: Version, added: int, removed: int) -> None:
         rows, row, slot = self.rows, version.row, version.slot

@@ -2,18 +2,18 @@
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Self
 
-from annotations.instants import from_micros, to_micros
+from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
-from tpf_server.errors import SnapshotExpired, StoreClosedError
+from tpf_server.errors import PastUnknown, SnapshotExpired, StoreClosedError
 from tpf_server.store.live_batch import Groups, checked, plan
 from tpf_server.store.live_cleaner import Cleaner
 from tpf_server.store.live_garbage import Unwatched, no_garbage
@@ -193,6 +193,41 @@ class IndexedLiveStore:
         with self._reading():
             self._check(snapshot, pattern)
             return _instant(self._reader.next_change(pattern, snapshot))
+
+    def past(self, patterns: Iterable[FactPattern], instant: datetime) -> Snapshot:
+        """The state that tells what held at a past instant.
+
+        Intervals tell it in the newest state. An expiration does not tell since when its fact
+        holds, so facts with one are known at an instant if none of them was changed since, or if
+        the state of that time is retained still.
+
+        Args:
+            patterns: which facts are wanted.
+            instant: when.
+
+        Raises:
+            PastUnknown: nobody knows.
+        """
+        at = to_micros(instant)
+        with self._reading():
+            self._follow()
+            index = self._index
+            changes = [
+                index.expiring_since(pattern.predicate)
+                for pattern in patterns
+                if pattern.labelling != "interval"
+            ]
+            known = [change for change in changes if change is not None]
+            if not known or at >= max(*known, index.floor.expired):
+                return Snapshot(at, index.last)
+            state = next((one for one in reversed(index.batches) if one.published <= at), None)
+            earliest = max(index.batches[0].published, index.floor.expired)
+            if state is not None and at >= earliest:
+                return Snapshot(at, state.sequence)
+        raise PastUnknown(
+            f"what held at {format_instant(instant)} is not known: an expiration does not tell "
+            f"since when a fact holds; ask for {format_instant(from_micros(earliest))} or later"
+        )
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """The earliest end of the labels of the matching facts that are valid in the snapshot.

@@ -1,6 +1,6 @@
 """What the fragments need of a store: one narrow protocol for static data, one for live data."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -69,6 +69,13 @@ class LiveStore(Protocol):
 
     def snapshot(self, instant: datetime) -> Snapshot:
         """The newest acknowledged state, at this instant."""
+
+    def past(self, patterns: Iterable[FactPattern], instant: datetime) -> Snapshot:
+        """The state that tells what held at a past instant, as far as these facts go.
+
+        Raises:
+            PastUnknown: nobody knows, because they expire.
+        """
 
     def modified(self, snapshot: Snapshot) -> datetime | None:
         """When the newest batch of the snapshot was published; ``None`` where there is none."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from annotations.labels import Expiration, Fact, Interval
 from annotations.methods import METHODS, method_named
 from annotations.methods.base import Naming
-from annotations.terms import Quad, iri, literal
+from annotations.terms import Quad, Term, iri, literal
 from tests.support import random_queries
 from tests.support.facts import older_intervals
 from tests.support.live_server import LiveServer
@@ -68,8 +68,7 @@ def _check(server: LiveServer, path: str, model: Publications, query: str, at: d
             return
         assert isinstance(answer, Solutions)
         rows = Counter(tuple(solution.row) for solution in answer)
-        names = [name.lstrip("?") for name in answer.variables]
-        assert rows == engine.answer(query, names, at), (query, at)
+        assert rows == engine.answer(query, at), (query, at)
 
 
 instants = st.integers(-2, 60).map(lambda halves: START + halves * SECOND / 2)
@@ -148,12 +147,11 @@ def test_a_replay_shows_every_state(timeline: Timeline, query: str, method: str)
                 seen.update(tuple(solution.row) for solution in update.added)
                 seen.subtract(tuple(solution.row) for solution in update.removed)
                 seen = +seen
-                names = list(update.variables)
-                assert seen == engine.answer(query, names, update.at)
+                assert seen == engine.answer(query, update.at)
                 # It holds until the next look.
                 if not ours and update.valid_until is not None:
                     just_before = update.valid_until - timedelta(microseconds=1)
-                    assert seen == engine.answer(query, names, just_before)
+                    assert seen == engine.answer(query, just_before)
         # A replay waits for nobody.
         assert server.clock.now() == stood
         server.close()
@@ -246,4 +244,94 @@ def test_labels_of_nothing_do_not_hide_others(tmp_path: Path) -> None:
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         update = next(iter(client.stream(QUERY)))
         assert [solution.valid_until for solution in update.results] == [START + timedelta(365)]
+    server.close()
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_of_labels_of_both_kinds_only_intervals_tell_history(tmp_path: Path, method: str) -> None:
+    """What had expired did not hold; of what had not, nobody knows."""
+    naming = Naming("http://foreign.test/", "http://foreign.test/data")
+    interval = Interval(START, START + timedelta(hours=1))
+    other, old = iri("http://e/other"), iri("http://e/old")
+    facts = [
+        Fact(FACT.quad, interval),
+        Fact(FACT.quad._replace(predicate=other), FACT.label),
+        Fact(FACT.quad._replace(predicate=old), Expiration(START)),
+    ]
+    quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
+    server = LiveServer(tmp_path, dict.fromkeys(quads), live=False)
+    at = START + timedelta(minutes=5)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        assert len(list(client.select(QUERY, at=at))) == 1
+        assert not list(client.select(f"SELECT * {{ ?s {old} ?o }}", at=at))
+        for query in (f"SELECT * {{ ?s {other} ?o }}", "SELECT * { ?s ?p ?o }"):
+            with pytest.raises(HistoryError, match="since when"):
+                list(client.select(query, at=at))
+            with pytest.raises(HistoryError):
+                list(client.stream(query, start=at, until=at + SECOND))
+    server.close()
+
+
+EXPIRING, LASTING = iri("http://e/expiring"), iri("http://e/lasting")
+
+
+def test_a_server_does_not_know_since_when_facts_that_expire_held(tmp_path: Path) -> None:
+    """Published at 0 with an interval and an expiration, which is renewed after a minute."""
+    server = LiveServer(tmp_path, [FACT.quad], retention=30.0)
+    server.clock.advance_to(START)
+    minute = timedelta(minutes=1)
+
+    def publish(value: str) -> None:
+        now = server.clock.now()
+        subject = iri("http://e/s")
+        server.publish(
+            [
+                Fact(Quad(subject, EXPIRING, literal(value)), Expiration(now + 10 * minute)),
+                Fact(Quad(subject, LASTING, literal(value)), Interval(now, now + 10 * minute)),
+            ]
+        )
+
+    publish("1")
+    server.clock.advance_to(START + minute)
+    publish("2")
+    server.clock.advance_to(START + minute + 10 * SECOND)
+
+    def ask(predicate: Term, at: datetime, path: str = "") -> list[str]:
+        with Client(server.url + path, session=server.session(), clock=server.clock,
+                    parallelism=0) as client:  # fmt: skip
+            return [
+                str(row["o"]) for row in client.select(f"SELECT ?o {{ ?s {predicate} ?o }}", at=at)
+            ]
+
+    before, between, after = START - SECOND, START + 59 * SECOND, START + minute + SECOND
+    for path in ("", "/plain"):
+        assert ask(LASTING, before, path) == []
+        assert ask(LASTING, between, path) == ["1"]
+        assert ask(LASTING, after, path) == ["2"]
+        # Nothing has changed since; and the state before that is retained still.
+        assert ask(EXPIRING, after, path) == ["2"]
+        assert ask(EXPIRING, between, path) == ["1"]
+        with pytest.raises(
+            HistoryError, match="since when a fact holds; ask for 2026-01-01T12:00:00Z"
+        ):
+            ask(EXPIRING, before, path)
+        assert ask(FACT.quad.predicate, before, path) == ["x"]
+    # Much later neither state is retained, but the newest has not changed.
+    server.clock.advance_to(START + 3 * minute)
+    publish_other = Fact(Quad(iri("http://e/s"), LASTING, literal("3")),
+                         Interval(server.clock.now(), START + 9 * minute))  # fmt: skip
+    server.publish([publish_other])
+    server.clock.advance_to(START + 5 * minute)
+    server.publish([publish_other._replace(quad=publish_other.quad._replace(subject=LASTING))])
+    assert ask(EXPIRING, after) == ["2"]
+    for at in (before, between):
+        with pytest.raises(HistoryError, match="since when"):
+            ask(EXPIRING, at)
+    assert ask(LASTING, between) == ["1"]
+    # When it has expired and was let go of, nobody knows either.
+    server.clock.advance_to(START + 20 * minute)
+    server.publish([publish_other._replace(label=Expiration(server.clock.now() + minute))])
+    server.clock.advance_to(START + 21 * minute)
+    with pytest.raises(HistoryError):
+        ask(EXPIRING, after)
     server.close()

@@ -49,7 +49,6 @@ class Held:
     wakes: datetime | None = START
     at: datetime = START
     evaluations: int = 0
-    names: list[str] = field(default_factory=list)
     rows: Counter[Row] = field(default_factory=Counter)
 
     def advance(self) -> None:
@@ -64,14 +63,13 @@ class Held:
             assert step.wakes_at is None or step.wakes_at >= step.at + FLOOR
             self.at = step.at
             self.evaluations += 1
-            self.names = [name[1:] for name in step.variables]
             self.rows = self.rows + Counter(step.added) - Counter(step.removed)
             assert Counter(step.answer()) == self.rows
         self.wakes = None
 
     def check(self, now: datetime) -> None:
         """What it holds is the answer."""
-        expected = self.engine.answer(self.query, self.names, now)
+        expected = self.engine.answer(self.query, now)
         assert self.rows == expected, (self.query, now, self.at)
 
 

@@ -97,3 +97,29 @@ def test_metrics_count_requests(served: Served) -> None:
     assert 'tpf_requests_total{method="GET",status="200"} 1.0' in text
     assert 'tpf_requests_total{method="GET",status="404"} 1.0' in text
     assert "tpf_request_seconds_count 2.0" in text
+
+
+def test_the_past_of_what_expires_is_not_known(served: Served) -> None:
+    """Neither by the form's `at`, nor by Memento, nor for people."""
+    history(served)
+    now = served.clock.now()
+    served.publish((quad("t1", "delay", '"1"'), Expiration(now + timedelta(minutes=1))))
+    delays = "trains?predicate=http://example.org/delay"
+    before = NOON - timedelta(minutes=1)
+    for path in (delays, "trains", "trains/named-graph", "trains?subject=http://example.org/t1"):
+        response = served.get(path, Accept_Datetime=http_date(before))
+        assert response.status_code == 404, path
+        assert "does not tell since when a fact holds" in response.json()["detail"]
+        assert "Memento-Datetime" not in response.headers
+    url = f"{delays}&at={before.isoformat().replace('+00:00', 'Z')}"
+    assert served.get(url).status_code == 404
+    page = served.get(url, "text/html")
+    assert page.status_code == 404
+    assert "The past is not known" in page.text
+    assert "2015-12-08T11:59:00Z" in page.text
+    # What carries intervals has its history still; and at this instant all is known.
+    assert served.get(QUERY, Accept_Datetime=http_date(before)).status_code == 200
+    served.clock.advance_to(now + timedelta(seconds=30))
+    response = served.get(delays, Accept_Datetime=http_date(now))
+    assert response.status_code == 200
+    assert response.headers["Memento-Datetime"] == http_date(now)
