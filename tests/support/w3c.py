@@ -1,4 +1,4 @@
-"""The W3C SPARQL 1.1 evaluation tests: manifests, data, expected results and their comparison."""
+"""The W3C's SPARQL evaluation tests: manifests, data, expected results and their comparison."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,36 +7,79 @@ from typing import NamedTuple
 
 import pyoxigraph as ox
 
-from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_blank_node
+from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri_value, is_blank_node
+from tests.support.oracle import term_of
 from tpf_client.sparql.expressions.values import NUMERIC_TYPES, Opaque, lexical_of, value_of
+from tpf_client.sparql.parser import parse_query
 
-SUITE = Path(__file__).parents[3] / "shared" / "data" / "w3c-sparql11"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 
 MF = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#"
 QT = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#"
 RS = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
-BASE = "http://www.w3.org/2009/sparql/docs/tests/data-sparql11/"
+
+
+class Suite(NamedTuple):
+    """The tests of one version of SPARQL: where they are here, and where they are published."""
+
+    version: str
+    folder: Path
+    base: str
+
+    @property
+    def missing(self) -> bool:
+        return not self.folder.is_dir()
+
+
+SPARQL10 = Suite(
+    "1.0", DATA / "w3c-sparql10", "http://www.w3.org/2001/sw/DataAccess/tests/data-r2/"
+)
+SPARQL11 = Suite(
+    "1.1", DATA / "w3c-sparql11", "http://www.w3.org/2009/sparql/docs/tests/data-sparql11/"
+)
+EVALUATED = (SPARQL10, SPARQL11)
+"""The suites all of whose evaluation tests are run."""
+
+
+def iri_of(path: Path) -> str:
+    """Where a file of a suite is published."""
+    suite = next(s for s in EVALUATED if path.is_relative_to(s.folder))
+    return suite.base + str(path.relative_to(suite.folder))
 
 
 class Case(NamedTuple):
     """One test of a manifest."""
 
+    suite: Suite
     name: str
     kind: str
     query: Path
     data: Path | None
     graphs: tuple[tuple[str, Path], ...]
     result: Path | None
+    lax: bool = False
+    """Whether rows may come more or less often than the result says (REDUCED)."""
 
     @property
     def base(self) -> str:
-        return BASE + str(self.query.relative_to(SUITE))
+        return iri_of(self.query)
+
+    @property
+    def text(self) -> str:
+        return self.query.read_text(encoding="utf-8")
 
     def quads(self) -> list[Quad]:
+        """The dataset; where the manifest names none, the graphs that the query names."""
         found = [] if self.data is None else list(read_quads(self.data, DEFAULT_GRAPH))
-        for name, path in self.graphs:
+        graphs = list(self.graphs)
+        if self.data is None and not graphs:
+            dataset = parse_query(self.text, self.base).dataset
+            folder = self.query.parent
+            names = dict.fromkeys(map(iri_value, dataset.default + dataset.named))
+            graphs = [(name, folder / name.rpartition("/")[2]) for name in names]
+        for name, path in graphs:
             found += read_quads(path, Term(f"<{name}>"))
         return found
 
@@ -46,27 +89,27 @@ def read_quads(path: Path, graph: Term) -> Iterator[Quad]:
     name = path.stem.replace("-", "")
     form = ox.RdfFormat.from_extension(path.suffix[1:])
     assert form is not None
-    base = BASE + str(path.relative_to(SUITE))
-    for quad in ox.parse(path=str(path), format=form, base_iri=base):
-        terms = [str(each) for each in (quad.subject, quad.predicate, quad.object)]
-        terms = [f"_:{name}{each[2:]}" if is_blank_node(each) else each for each in terms]
-        yield Quad(*(Term(each) for each in terms), graph)
+    for quad in ox.parse(path=str(path), format=form, base_iri=iri_of(path)):
+        terms = [term_of(each) for each in (quad.subject, quad.predicate, quad.object)]
+        terms = [Term(f"_:{name}{each[2:]}") if is_blank_node(each) else each for each in terms]
+        yield Quad(*terms, term_of(quad.graph_name) or graph)
 
 
-def cases() -> list[Case]:
-    """All query tests of all manifests."""
+def cases(suite: Suite) -> list[Case]:
+    """All tests of all manifests."""
     found: list[Case] = []
-    for manifest in sorted(SUITE.glob("*/manifest.ttl")):
-        base = f"{BASE}{manifest.parent.name}/"
+    for manifest in sorted(suite.folder.glob("*/manifest.ttl")):
+        base = f"{suite.base}{manifest.parent.name}/"
         store = ox.Store()
         store.load(path=str(manifest), base_iri=base + "manifest.ttl")
         rows = store.query(
             f"""PREFIX mf: <{MF}> PREFIX qt: <{QT}> PREFIX rdf: <{RDF}> PREFIX rdfs: <{RDFS}>
-            SELECT ?test ?kind ?query ?data ?result ?action {{
+            SELECT ?test ?kind ?query ?data ?result ?action ?lax {{
               ?list rdf:first ?test . ?test a ?kind ; mf:action ?action .
               OPTIONAL {{ ?action qt:query ?q . OPTIONAL {{ ?action qt:data ?data }} }}
               BIND(COALESCE(?q, ?action) AS ?query)
-              OPTIONAL {{ ?test mf:result ?result }} }}"""
+              OPTIONAL {{ ?test mf:result ?result }}
+              BIND(EXISTS {{ ?test mf:resultCardinality mf:LaxCardinality }} AS ?lax) }}"""
         )
         for row in rows:
             graphs = store.query(
@@ -83,7 +126,8 @@ def cases() -> list[Case]:
 
             found.append(
                 Case(
-                    f"{folder.name}/{row['test'].value.rpartition('#')[2]}",
+                    suite,
+                    f"{suite.version}/{folder.name}/{row['test'].value.rpartition('#')[2]}",
                     row["kind"].value.removeprefix(MF),
                     local(row["query"]),
                     local(row["data"]),
@@ -92,9 +136,16 @@ def cases() -> list[Case]:
                         for each in graphs
                     ),
                     local(row["result"]),
+                    row["lax"].value == "true",
                 )
             )
     return found
+
+
+def evaluations() -> list[Case]:
+    """The evaluation tests of all suites that are here."""
+    kinds = ("QueryEvaluationTest", "CSVResultFormatTest")
+    return [case for suite in EVALUATED for case in cases(suite) if case.kind in kinds]
 
 
 def _absolute(name: str, base: str) -> str:
@@ -113,23 +164,27 @@ def expected_solutions(path: Path) -> tuple[list[str], list[Row]] | bool:
     if isinstance(results, ox.QueryBoolean):
         return bool(results)
     names = [each.value for each in results.variables]
-    rows = [
-        tuple(None if each[n] is None else Term(str(each[n])) for n in names) for each in results
-    ]
+    rows = [tuple(None if each[n] is None else term_of(each[n]) for n in names) for each in results]
     return names, rows
 
 
-def _result_set(path: Path) -> tuple[list[str], list[Row]]:
+def _result_set(path: Path) -> tuple[list[str], list[Row]] | bool:
     store = ox.Store()
-    store.load(path=str(path), base_iri=BASE + str(path.relative_to(SUITE)))
+    store.load(path=str(path), base_iri=iri_of(path))
+    truth = list(store.query(f"PREFIX rs: <{RS}> SELECT ?b {{ ?s rs:boolean ?b }}"))
+    if truth:
+        return truth[0]["b"].value in ("true", "1")
     names = [
         each["n"].value
         for each in store.query(f"PREFIX rs: <{RS}> SELECT ?n {{ ?s rs:resultVariable ?n }}")
     ]
     rows = []
-    for each in store.query(f"PREFIX rs: <{RS}> SELECT ?r {{ ?s rs:solution ?r }}"):
+    for each in store.query(
+        f"PREFIX rs: <{RS}> SELECT ?r {{ ?s rs:solution ?r OPTIONAL {{ ?r rs:index ?n }} }}"
+        " ORDER BY ?n"
+    ):
         values = {
-            binding["n"].value: Term(str(binding["v"]))
+            binding["n"].value: term_of(binding["v"])
             for quad in store.quads_for_pattern(each["r"], ox.NamedNode(RS + "binding"), None)
             for binding in [
                 {
@@ -144,6 +199,20 @@ def _result_set(path: Path) -> tuple[list[str], list[Row]]:
         }
         rows.append(tuple(values.get(name) for name in names))
     return names, rows
+
+
+def same_answers(case: Case, left: Sequence[Row], right: Sequence[Row]) -> bool:
+    """Whether rows are those of a test, as often as it asks."""
+    if case.lax:
+        return same_rows(list(dict.fromkeys(left)), list(dict.fromkeys(right)))
+    return same_rows(left, right)
+
+
+def in_order(left: Sequence[Row], right: Sequence[Row]) -> bool:
+    """Whether rows come in the same order, whichever blank node is where."""
+    return [_shape(tuple(map(by_value, row))) for row in left] == [
+        _shape(tuple(map(by_value, row))) for row in right
+    ]
 
 
 def by_value(term: Term | None) -> Term | None:

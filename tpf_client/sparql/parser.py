@@ -36,8 +36,6 @@ from tpf_client.sparql.algebra import (
     Values,
     VariableRef,
     in_scope,
-    mentioned,
-    renamed,
     variables_in,
 )
 from tpf_client.sparql.pattern_parser import PatternParser, graph_names, grounded, join
@@ -109,21 +107,11 @@ class QueryParser(PatternParser):
 
     def sub_select(self) -> Pattern:
         """A SELECT inside a group, with the VALUES behind it."""
-        graph = self._graph
-        if not is_variable(graph):
-            return self._select_query(outermost=False)[0]
-        # Inside, ?g is another variable than that of GRAPH ?g, unless it is selected.
-        hidden, outer = self.fresh("g"), Variable(graph)
-        with self._inside(hidden):
-            pattern, variables, _ = self._select_query(outermost=False)
-        pattern = self._per_graph(pattern, hidden)
-        pattern = grounded(pattern, hidden, self.fresh)
-        if outer not in mentioned(pattern):
-            return renamed(pattern, hidden, outer)
-        if outer in variables:
-            names = graph_names(hidden, self.fresh)
-            return Join(pattern, Extend(names, outer, VariableRef(hidden)))
-        return Project(Extend(pattern, outer, VariableRef(hidden)), (*variables, outer))
+        pattern = self._select_query(outermost=False)[0]
+        if not is_variable(self._graph):
+            return pattern
+        graph = Variable(self._graph)
+        return grounded(self._per_graph(pattern, graph), graph, self.fresh)
 
     def _per_graph(self, pattern: Pattern, graph: Variable) -> Pattern:
         """Solution modifiers as they apply to each named graph by itself."""

@@ -40,8 +40,10 @@ from tpf_client.sparql.algebra import (
     Union,
     Values,
     VariableRef,
+    always_bound,
     in_scope,
     mentioned,
+    renamed,
     variables_in,
 )
 from tpf_client.sparql.expression_parser import ExpressionParser
@@ -107,6 +109,30 @@ def _lies_in(pattern: Pattern, graph: TermOrVariable) -> bool:
         case Group(inner, keys):
             kept = any(key == (graph, VariableRef(Variable(graph))) for key in keys)
             return _lies_in(inner, graph) and (kept or (bool(keys) and not is_variable(graph)))
+        case _:
+            return False
+
+
+def _same_if_joined_before(pattern: Pattern, name: Variable) -> bool:
+    """Whether a variable of a pattern may as well have its value before the pattern is evaluated.
+
+    So it is where the value can do nothing but leave solutions out: where what looks at it looks at
+    a value that it has for certain.
+    """
+    if name not in mentioned(pattern):
+        return True
+    match pattern:
+        case BGP() | Values():
+            return True
+        case Path(subject, path, object_):
+            # A path of no steps would begin at any term.
+            steps = isinstance(path, Repeat) and path.at_least_once
+            return steps or name not in (subject, object_)
+        case Join(left, right) | Union(left, right):
+            return _same_if_joined_before(left, name) and _same_if_joined_before(right, name)
+        case Filter(inner, expression) | Extend(inner, _, expression):
+            bound = name not in variables_in(expression) or name in always_bound(inner)
+            return name in in_scope(inner) and bound and _same_if_joined_before(inner, name)
         case _:
             return False
 
@@ -212,9 +238,21 @@ class PatternParser(ExpressionParser):
 
     def _graph_pattern(self) -> Pattern:
         graph = self._variable_or_iri()
-        with self._inside(graph):
-            pattern = self.group_graph_pattern()
-        return grounded(pattern, graph, self.fresh)
+        if not is_variable(graph):
+            with self._inside(graph):
+                return grounded(self.group_graph_pattern(), graph, self.fresh)
+        # Section 18.6 evaluates the pattern in each graph, and joins ?g with the result: inside, it
+        # is a variable like any other.
+        hidden, name = self.fresh("g"), Variable(graph)
+        with self._inside(hidden):
+            pattern = grounded(self.group_graph_pattern(), hidden, self.fresh)
+        if _same_if_joined_before(pattern, name):
+            return renamed(pattern, hidden, name)
+        inner = self.fresh("g")
+        pattern = renamed(renamed(pattern, name, inner), hidden, name)
+        either = Call("!", (Call("BOUND", (VariableRef(inner),)),))
+        equal = Call("SAMETERM", (VariableRef(inner), VariableRef(name)))
+        return Filter(pattern, Call("||", (either, equal)))
 
     def _on_ground(self, pattern: Pattern, used: frozenset[Variable]) -> Pattern:
         """What stands on the left of something that uses these variables, maybe that of GRAPH."""

@@ -4,6 +4,7 @@ Where the two differ on purpose, `reason` says why.
 """
 
 import itertools
+import re
 
 import pyoxigraph as ox
 import pytest
@@ -82,6 +83,11 @@ def reason(expression: str, mine: Term | None, other: Term | None) -> str | None
             return "section 17.3: no such operator on these values, not even for equal ones"
         if mine is not None and {"true", '"0"^^xsd:boolean'} >= {left, right}:
             return "section 17.3: op:boolean-less-than"
+    sides = re.split(" !?= ", expression)
+    if mine is None and len(sides) == 2 and all(":00" in side or ":15" in side for side in sides):
+        zoned = [bool(re.search(r'(Z|[+-]\d\d:\d\d)"\^', side)) for side in sides]
+        if zoned[0] != zoned[1]:
+            return "W3C open-world/date-2: equality is open where one side lacks its time zone"
     if expression.startswith(("xsd:dayTimeDuration", "xsd:yearMonthDuration")):
         return "XPath casting, section 19.1.5: the other component is dropped"
     if expression in ("0 / 2.5", "0 / -0.5"):

@@ -3,7 +3,7 @@
 import pytest
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern
-from tests.support.w3c import SUITE
+from tests.support.w3c import SPARQL11
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import (
@@ -161,10 +161,10 @@ def test_a_limit_inside_graph_is_one_for_each_graph() -> None:
     assert limit.by == ("?g",)
 
 
-@pytest.mark.skipif(not SUITE.is_dir(), reason="the W3C tests are not in ../shared/data")
+@pytest.mark.skipif(SPARQL11.missing, reason="the W3C tests are not in ../shared/data")
 def test_every_text_of_the_w3c_tests_can_be_pointed_into() -> None:
     """Cut off anywhere, a query is either a query or a syntax error with a place in the text."""
-    for path in sorted(SUITE.glob("*/*.rq"))[::9]:
+    for path in sorted(SPARQL11.folder.glob("*/*.rq"))[::9]:
         text = path.read_text(encoding="utf-8")
         for end in range(0, len(text), max(1, len(text) // 15)):
             line = _line_of_error(text[:end])

@@ -181,8 +181,11 @@ def equal(left: Value, right: Value) -> bool:
                 return True
             raise EvaluationError
         if isinstance(left, _POINTS):
-            # Where a time zone is missing on one side they are not the same instant for sure.
-            return difference(left, right) == 0  # type: ignore[arg-type]
+            gap = difference(left, right)  # type: ignore[arg-type]
+            if gap is None:
+                # A time zone is missing on one side: they may be the same or not.
+                raise EvaluationError
+            return gap == 0
         if isinstance(left, Duration) and isinstance(right, Duration):
             return left[:2] == right[:2]
         return left == right

@@ -1,4 +1,4 @@
-"""The W3C SPARQL 1.1 evaluation tests, asked by the real client of the real server.
+"""The W3C's evaluation tests of SPARQL 1.0 and 1.1, asked by the real client of the real server.
 
 The data of each test are a dataset of the server, its named graphs by Quad Pattern Fragments.
 """
@@ -15,21 +15,25 @@ import rdflib
 
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.live_server import LiveServer
-from tests.support.w3c import SUITE, Case, cases, expected_solutions, read_quads, same_rows
+from tests.support.w3c import (
+    EVALUATED,
+    Case,
+    evaluations,
+    expected_solutions,
+    read_quads,
+    same_answers,
+    same_rows,
+)
 from tpf_client import Client, Solutions
 
 pytestmark = pytest.mark.skipif(
-    not SUITE.is_dir(), reason="the W3C tests are not in ../shared/data"
+    any(suite.missing for suite in EVALUATED), reason="the W3C tests are not in ../shared/data"
 )
 
 SKIPPED: dict[str, str] = {}
 """Names of tests, with the reason and the sentence of the specification."""
 
-QUERIES = [
-    case
-    for case in (cases() if SUITE.is_dir() else [])
-    if case.kind in ("QueryEvaluationTest", "CSVResultFormatTest")
-]
+QUERIES = evaluations()
 
 
 class Servers:
@@ -75,7 +79,7 @@ def test_evaluation(case: Case, servers: Servers) -> None:
     server = servers.of(case.quads())
     with Client(server.url, session=server.session(), clock=server.clock,
                 parallelism=0) as client:  # fmt: skip
-        answer = client.query(case.query.read_text(encoding="utf-8"), base=case.base)
+        answer = client.query(case.text, base=case.base)
         if isinstance(answer, rdflib.Graph):
             made = sorted(_triples(answer))
             wanted = {quad.triple for quad in read_quads(case.result, DEFAULT_GRAPH)}
@@ -86,17 +90,18 @@ def test_evaluation(case: Case, servers: Servers) -> None:
             made_rows = sorted(csv.reader(io.StringIO(answer.serialize("csv"), newline="")))
             assert made_rows == sorted(csv.reader(case.result.open(encoding="utf-8", newline="")))
         else:
-            _compare(answer, case.result)
+            _compare(answer, case)
 
 
-def _compare(answer: Solutions, result: Path) -> None:
-    expected = expected_solutions(result)
+def _compare(answer: Solutions, case: Case) -> None:
+    assert case.result is not None
+    expected = expected_solutions(case.result)
     assert not isinstance(expected, bool)
     names, wanted = expected
     assert set(answer.variables) == set(names)
     places = [answer.variables.index(name) for name in names]
     rows = [tuple(solution.row[place] for place in places) for solution in answer]
-    assert same_rows(rows, wanted), rows
+    assert same_answers(case, rows, wanted), rows
 
 
 def _triples(graph: rdflib.Graph) -> Iterator[tuple[Term, ...]]:
