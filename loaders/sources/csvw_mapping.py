@@ -13,6 +13,7 @@ import itertools
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
@@ -25,7 +26,7 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from loaders.errors import InputError
-from loaders.sources.csvw_columns import Column
+from loaders.sources.csvw_columns import Column, plain
 
 PREFIXES: Mapping[str, str] = MappingProxyType(
     {
@@ -54,6 +55,8 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
 )
 """Prefixes that URL templates may begin with: those of the RDFa initial context, and ``geo``."""
 
+_MAX_FORMAT = 200
+_SHOWN = 80
 _PREFIXED = re.compile(r"([A-Za-z][\w.-]*):(?!//)(.*)", re.DOTALL)
 
 
@@ -88,6 +91,7 @@ def read_metadata(described: Any, source: str, base: str | None = None) -> list[
     for part in context if isinstance(context, list) else []:
         if isinstance(part, dict) and "@base" in part and base is None:
             base = part["@base"]
+    _check(described, source)
     group = described if "tables" in described else {"tables": [described]}
     group = {"@context": "http://www.w3.org/ns/csvw", **group}
     try:
@@ -95,8 +99,57 @@ def read_metadata(described: Any, source: str, base: str | None = None) -> list[
             warnings.simplefilter("error")
             tables = csvw.TableGroup.fromvalue(group).tables
         return [MappedTable(table, base) for table in tables]
-    except (ValueError, TypeError, AttributeError, KeyError, UserWarning) as error:
-        raise InputError(f"no CSVW metadata: {error}", source) from None
+    except RecursionError:
+        raise InputError("no CSVW metadata: nested too deeply", source) from None
+    except (ValueError, TypeError, AttributeError, LookupError, AssertionError, UserWarning) as e:
+        raise InputError(f"no CSVW metadata: {plain(str(e))}", source) from None
+
+
+def _check(described: Any, source: str) -> None:
+    """See to it that nothing outside is read, and nothing is computed without end.
+
+    Raises:
+        InputError: a part of the metadata lies elsewhere, or a format is too long.
+    """
+    waiting = [described]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting.extend(part)
+        elif isinstance(part, dict):
+            for name in ("tableSchema", "dialect", "tables", "columns"):
+                if isinstance(part.get(name), str):
+                    raise InputError(
+                        f"no CSVW metadata: {name} must be described here, "
+                        f"not in {part[name][:_SHOWN]!r}",
+                        source,
+                    )
+            for form in _texts(part.get("format")):
+                if len(form) > _MAX_FORMAT:
+                    raise InputError(
+                        f"no CSVW metadata: a format of {len(form)} characters", source
+                    )
+            waiting.extend(part.values())
+
+
+def _texts(form: Any) -> Iterator[str]:
+    yield from (
+        each
+        for each in (form.values() if isinstance(form, dict) else [form])
+        if isinstance(each, str)
+    )
+
+
+def local_file(folder: Path, url: str, source: str) -> Path:
+    """The file beside the metadata, or below, that a ``url`` names.
+
+    Raises:
+        InputError: it names something else.
+    """
+    file = folder / url
+    if ":" in url or "\\" in url or not file.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"a url that leads elsewhere: {url[:_SHOWN]!r}; name the file", source)
+    return file
 
 
 class MappedTable:
@@ -193,8 +246,8 @@ class MappedTable:
                     Quad(subject, predicate, term)
                     for term in self._objects(column, variables, values)
                 )
-        except (ValueError, TermError) as error:
-            raise InputError(str(error), source, line) from None
+        except (ValueError, OverflowError, ArithmeticError, TermError) as error:
+            raise InputError(plain(str(error)), source, line) from None
         return MappedRow(line, cells, tuple(quads))
 
     def _subject(self, column: Column, variables: Mapping[str, Any], row: str) -> Term:

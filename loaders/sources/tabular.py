@@ -6,7 +6,7 @@ from pathlib import Path
 
 from annotations.terms import Quad
 from loaders.errors import InputError
-from loaders.sources.csvw_mapping import PREFIXES, read_metadata
+from loaders.sources.csvw_mapping import PREFIXES, local_file, read_metadata
 from loaders.sources.sizes import size_of
 
 
@@ -34,7 +34,7 @@ class Tabular:
             described = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(error.strerror or str(error), str(path)) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"not JSON ({error})", str(path)) from None
         self._tables = read_metadata(described, str(path), base)
         if files:
@@ -42,7 +42,10 @@ class Tabular:
                 raise InputError("describes several tables; name no files", str(path))
             self._files = [(str(file), self._tables[0]) for file in files]
         else:
-            self._files = [(str(path.parent / table.url), table) for table in self._tables]
+            self._files = [
+                (str(local_file(path.parent, table.url, str(path))), table)
+                for table in self._tables
+            ]
         for file, _ in self._files:
             if not Path(file).is_file():
                 raise InputError("no such file", file)
@@ -68,5 +71,9 @@ class Tabular:
             with open(path, encoding=table.encoding, newline="") as lines:
                 for row in table.rows(lines, path, share, shares, f"t{number}"):
                     yield from row.quads
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(str(error), path) from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"not {table.encoding} ({error.reason})", path) from None
+        except LookupError:
+            raise InputError(f"no encoding {table.encoding!r}", path) from None
+        except OSError as error:
+            raise InputError(error.strerror or str(error), path) from error
