@@ -92,6 +92,13 @@ def test_the_answer_as_of_another_instant(url: str) -> None:
     future = _run(url, "-q", query, "--at", "2100-01-01T00:00:00Z")
     assert future.returncode == 1
     assert "instead of the instant" in future.stderr
+    expiring = f"SELECT ?o {{ ?s <{EX}d> ?o }}"
+    for options in ([], ["--watch"]):
+        unknown = _run(url, "-q", expiring, "--at", "2001-02-03T04:05:06Z", *options)
+        assert unknown.returncode == 1
+        assert not unknown.stdout
+        (line,) = unknown.stderr.splitlines()
+        assert "does not tell since when a fact holds; ask for" in line
     wrong = _run(url, "-q", query, "--at", "yesterday")
     assert wrong.returncode == 2
     assert "yesterday" in wrong.stderr
