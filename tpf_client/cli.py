@@ -77,6 +77,15 @@ def query(
             "nothing is labelled; by default it is answered once",
         ),
     ] = None,
+    allow_link: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-link",
+            metavar="URL",
+            help="an origin that links, forms and redirects may lead to, beside that of each "
+            "dataset; can be repeated",
+        ),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="print the plan on standard error")
     ] = False,
@@ -90,16 +99,20 @@ def query(
     """Answer a SPARQL query over Triple Pattern Fragments, once or continuously."""
     if (text is None) == (file is None):
         raise typer.BadParameter("give the query with -q or with -f")
-    for url in urls:
+    for url in (*urls, *(allow_link or ())):
         if not url.startswith(("http://", "https://")):
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
+    try:
+        asking = Client(*urls, allowed_origins=allow_link or ())
+    except ClientError as error:
+        raise typer.BadParameter(str(error), param_hint="--allow-link") from error
     sparql = text if text is not None else _read(file)
     instant = None if at is None else _instant(at)
     _check_format(sparql, format, watch)
     started = monotonic()
     count = 0
     plan: list[Step] | None = [] if explain else None
-    with Client(*urls) as client:
+    with asking as client:
         try:
             if watch:
                 board = sys.stdout.isatty() and format is not Format.NDJSON

@@ -115,6 +115,14 @@ def serve(
         list[str] | None,
         typer.Option(help="a URL that SERVICE may ask, beside the datasets; can be repeated"),
     ] = None,
+    allow_link: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="an origin that links, forms and redirects may lead to, beside that of each "
+            "dataset; can be repeated",
+        ),
+    ] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(help="an origin whose web pages may ask, or *; can be repeated"),
@@ -135,7 +143,8 @@ def serve(
         raise typer.Exit(1) from error
     names = [*(allow_host or ()), *([] if _is_address(host) else [host])]
     allowance = Allowance(seconds, rows, memory * 2**20)
-    with Client(*urls, services=allow_service or ()) as client:
+    links = allow_link or ()
+    with Client(*urls, services=allow_service or (), allowed_origins=links) as client:
         endpoint = Endpoint(client, allowance, hosts=names, origins=allow_origin or ())
         server = make_server(endpoint, listener, queries)
 

@@ -110,7 +110,10 @@ def test_errors_are_one_line_and_wrong_use_is_2(url: str) -> None:
     said = broken.stderr.splitlines()
     assert said[0].startswith("tpf-query: line 2, column 8")
     assert said[1:] == [" ?s ?p }", "       ^"]
-    unknown = _run(url + "x", "-q", "ASK {?s ?p ?o}")
+    astray = _run(url, "-q", "ASK {?s ?p ?o}", "--allow-link", "http://[")
+    assert astray.returncode == 2
+    assert "not a URL that can be asked" in astray.stderr
+    unknown = _run(url + "x", "-q", "ASK {?s ?p ?o}", "--allow-link", "http://elsewhere.test/")
     assert unknown.returncode == 1
     assert len(unknown.stderr.splitlines()) == 1
     assert "HTTP 404" in unknown.stderr

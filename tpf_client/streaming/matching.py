@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from annotations.methods.base import Derived
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
+from tpf_client.errors import SourceLimitError
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.driver import Task
@@ -20,6 +21,9 @@ from tpf_client.planner.reading import Content, together
 from tpf_client.planner.source import Source, impossible, substitute
 
 Binding: TypeAlias = dict[Variable, Term]
+
+MOST_BINDINGS = 1_000_000
+"""Of one pattern: so many facts, each with its labels."""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,9 @@ class Matcher:
             quads = [fact.quad for content in contents for fact in content.facts]
             extend = derived if first else None
             result.bindings = _join(result.bindings, plan.pattern, dict.fromkeys(quads), extend)
+            if len(result.bindings) > MOST_BINDINGS:
+                reason = f"labels of more than {MOST_BINDINGS} combinations of facts"
+                raise SourceLimitError(self._source.url, reason)
         return result
 
     def _cheapest(
@@ -175,6 +182,8 @@ def _join(
         index.setdefault(tuple(quad[place] for place in places), []).append(quad)
     joined: list[Binding] = []
     for binding in bindings:
+        if len(joined) > MOST_BINDINGS:
+            break
         key = tuple(binding[Variable(pattern[place])] for place in places)
         for quad in index.get(key, ()):
             row = unify(pattern, quad, binding)
