@@ -27,7 +27,7 @@ from tpf_server.cqels.windows.matchers import PatternKey, is_star, number_variab
 from tpf_server.cqels.windows.specification import Triples
 from tpf_server.cqels.windows.window_input import WindowInput
 
-_STAMP: Final = "?.stamp"
+STAMP: Final = "?.stamp"
 _INPUTS: Final = 64
 """Routes are functions with a loop for each input; Python indents 100 times."""
 
@@ -52,13 +52,15 @@ class ContinuousLeaves:
         environment: for conditions.
         dictionary: the integers of terms.
         semantics: whether static sub-queries are distinct.
-        lifted: variables that stand for the constants of instances, and their column `INSTANCE`;
-            empty where there are none.
+        lifted: variables that stand for the constants of instances, and their column `INSTANCE`
+            where a join is to give it; empty where there are none.
         since: the number of the query: of stamped rows it sees those that came since.
         opens: whether instances are added while elements flow.
         add: is told of each join that is made.
 
     Attributes:
+        lifted: see above.
+        dictionary: see above.
         joins: every join that was made.
         caches: the static caches that were taken, and what listens to them.
         alone: those of them that no window is joined with.
@@ -88,9 +90,12 @@ class ContinuousLeaves:
         self._dataset = dataset
         self._static_caches = static_caches
         self._environment = environment
-        self._dictionary = dictionary
+        self.dictionary = dictionary
         self._distinct = semantics.static == "distinct"
-        self._lifted = lifted
+        self.lifted = lifted
+        # Where they are told apart only above, by what they compare with, so are stamps.
+        self._lifted = lifted if INSTANCE in lifted else frozenset()
+        self._dispatches = bool(lifted) and not self._lifted
         self._since = since
         self._opens = opens
         self._add = add
@@ -145,7 +150,7 @@ class ContinuousLeaves:
         for graph, members in clauses.items():
             for window, entry in self._window_inputs(graph, members):
                 inputs.append(entry)
-                if window.watermark is not None:
+                if window.watermark is not None and not self._dispatches:
                     checks.append(self._seen(entry))
         for part, own in zip(parts, inner, strict=True):
             within = occurrences((tuple(part), tuple(own)))
@@ -163,6 +168,9 @@ class ContinuousLeaves:
         needed = tuple(dict.fromkeys((*first, *(name for name in here if name in outside))))
         if self._lifted:
             needed = tuple(dict.fromkeys((*needed, INSTANCE)))
+        if self._dispatches:
+            stamps = (n for each in inputs for n in each.variables if n.startswith(STAMP))
+            needed = (*needed, *stamps)
         join = MultiwayJoin(inputs, checks, needed)
         self.joins.append(join)
         self._add(join)
@@ -188,7 +196,7 @@ class ContinuousLeaves:
             part,
             [self._condition(condition) for condition in conditions],
             kept,
-            self._dictionary,
+            self.dictionary,
             distinct=self._distinct,
             lifted=self._lifted,
         )
@@ -211,7 +219,7 @@ class ContinuousLeaves:
 
     def _seen(self, entry: JoinInput) -> JoinCondition:
         """That a row of a window came after the query, or the instance."""
-        (stamp,) = (name for name in entry.variables if name.startswith(_STAMP))
+        (stamp,) = (name for name in entry.variables if name.startswith(STAMP))
         if self._lifted:
             return JoinCondition(
                 (stamp, INSTANCE), lambda values: values[0] >= values[1], "{} >= {}"
@@ -225,14 +233,12 @@ class ContinuousLeaves:
         clause = self._query.window_of(graph)
         assert clause is not None
         result = []
-        for group in _stars(
-            members, self._dictionary, whole=not isinstance(clause.window, Triples)
-        ):
-            key, names = number_variables(group, self._dictionary)
+        for group in _stars(members, self.dictionary, whole=not isinstance(clause.window, Triples)):
+            key, names = number_variables(group, self.dictionary)
             taken = [window for window, _ in self.subscriptions]
             window = self._windows.window_input(clause, key, taken, opens=self._opens)
             if window.watermark is not None:
-                names = (*names, Variable(f"{_STAMP}{len(taken)}"))
+                names = (*names, Variable(f"{STAMP}{len(taken)}"))
             text = " . ".join(" ".join(pattern[:3]) for pattern in group)
             label = f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
             entry = window_join_input(label, names, window)

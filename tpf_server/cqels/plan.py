@@ -15,6 +15,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import Environment, is_volatile
 from tpf_server.cqels.delivery import Delivery
 from tpf_server.cqels.dictionary import InliningDictionary
+from tpf_server.cqels.dispatch import Dispatch
 from tpf_server.cqels.grouping import emitting_group
 from tpf_server.cqels.keyed import (
     KeyedNode,
@@ -30,7 +31,7 @@ from tpf_server.cqels.static_caches import StaticCaches
 from tpf_server.cqels.static_data import Dataset
 
 # These keep nothing of what went through them, so they need not hear of rows that go.
-_STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend)
+_STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend, Dispatch)
 
 
 class Plan:
@@ -46,8 +47,8 @@ class Plan:
         semantics: what is emitted.
         delivery: takes the changes of the result.
         number: of its registration (see `Watermark`).
-        lifted: variables that stand for constants of instances, and `INSTANCE`, which then is a
-            column of the result; empty where there are no instances.
+        lifted: variables that stand for constants of instances, and `INSTANCE` where their joins
+            give it; empty where there are no instances. Of the result `INSTANCE` is a column then.
         opens: whether instances may be added while elements flow.
     """
 
@@ -95,6 +96,7 @@ class Plan:
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
         node, _, self.order = builder.modified(pattern, None)
         self.schema = node.schema
+        self.dispatches = builder.dispatches
         node.connect(delivery.push)
         self._own_caches = [each for each, _ in self.leaves.caches if each not in static_caches]
         self.stateless = semantics.relation == "istream" and all(
@@ -157,13 +159,14 @@ class Plan:
         self._change_instance(instance, -1, sends=not self.stateless)
 
     def _change_instance(self, instance: Instance, count: int, *, sends: bool) -> None:
-        number = instance.number
+        number, encode = instance.number, self.flow.dictionary.encode
+        for dispatch in self.dispatches if count > 0 else ():
+            dispatch.add(number, [encode(instance.constants[n]) for n in dispatch.variables])
         for cache in self._own_caches:
             if count < 0:
                 cache.drop(number, sends=sends)
             elif cache.per_instance:
                 cache.refresh(instance, sends=sends)
-        encode = self.flow.dictionary.encode
         for bag, schema, entry in self.leaves.instance_bags:
             row = tuple(
                 number if name == INSTANCE else encode(instance.constants[name]) for name in schema
@@ -172,6 +175,8 @@ class Plan:
             if sends:
                 entry.route(row, count)
         self.flush()
+        for dispatch in self.dispatches if count < 0 else ():
+            dispatch.remove(number)
 
     def refresh(self, graph: Term) -> None:
         """A static graph has changed, and the shared caches with it."""

@@ -13,11 +13,12 @@ from tpf_client.dataflow.order import SortKey
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import Compiler, Environment
 from tpf_server.cqels.arithmetic import ArithmeticCompiler
+from tpf_server.cqels.dispatch import Comparison, Dispatch
 from tpf_server.cqels.grouping import build_group
 from tpf_server.cqels.keyed import KeyedColumns, KeyedNode, keyed_extend, keyed_filter
 from tpf_server.cqels.keyed_join import KeyedJoin, joins_by_key
 from tpf_server.cqels.keyed_top_k import KeyedTopK
-from tpf_server.cqels.leaves import ContinuousLeaves, pushable
+from tpf_server.cqels.leaves import STAMP, ContinuousLeaves, pushable
 
 
 class PlanBuilder(Builder):
@@ -37,6 +38,7 @@ class PlanBuilder(Builder):
         super().__init__(leaves, flow, environment)
         self._emitting = emitting
         self._follows_paths = paths
+        self.dispatches: list[Dispatch] = []
 
     def seed(self, node: Node | None, names: Sequence[Variable]) -> Node | None:
         """What spares work: nothing, but for paths, because windows and caches are at hand."""
@@ -49,6 +51,12 @@ class PlanBuilder(Builder):
         while isinstance(inner, algebra.Filter):
             conditions += conjuncts(inner.condition)
             inner = inner.input
+        lifted = self.leaves.lifted
+        if compared := [c for c in conditions if algebra.variables_in(c) & lifted]:
+            for condition in conditions:
+                if condition not in compared:
+                    inner = algebra.Filter(inner, condition)
+            return self._dispatched(self.build(inner, seed), compared)
         if conditions and isinstance(inner, algebra.Group):
             return self._having(inner, conditions)
         if not conditions or not isinstance(inner, algebra.BGP) or not inner.patterns or self.outer:
@@ -60,6 +68,22 @@ class PlanBuilder(Builder):
             if condition not in inside:
                 node = self.filtered(node, condition)
         return node
+
+    def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
+        """The solutions of a node with the instances whose constants compare."""
+        found = []
+        for condition in conditions:
+            match condition:
+                case algebra.Call(operator, (left, algebra.VariableRef(variable))):
+                    sides = (Variable("?.value"), Variable("?.constant"))
+                    whole = algebra.Call(operator, tuple(map(algebra.VariableRef, sides)))
+                    test = ArithmeticCompiler(self.environment, sides).condition(whole)
+                    value = self.compiler(node).binding(left)
+                    found.append(Comparison(operator, variable, value, test))
+        stamps = [name for name in node.schema if name.startswith(STAMP)]
+        dispatch = Dispatch(node, found, stamps, self.leaves.dictionary)
+        self.dispatches.append(dispatch)
+        return self.flow.add(dispatch)
 
     def joined(self, left: Node, right: Node) -> Node:
         """The join of two nodes; of two groupings by their keys."""

@@ -1,6 +1,6 @@
 """The plans of an engine: which queries share one, and who owns which rows of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from annotations.terms import Term
@@ -146,6 +146,8 @@ class PlanRegistry:
             opens = True
             for first, numbers, _ in members:
                 different.update(differing(first, template), numbers or ())
+        if opens and not template.opens(different):
+            return False
         lifted = tuple(sorted(different))
         query, variables = common_query(registered.query, lifted)
         shared = self._new_plan(None, query, policy, variables, opens=opens)
@@ -272,11 +274,34 @@ class PlanRegistry:
                 found.append((tuple(owners.values()), solutions, removed))
                 continue
             column = plan.schema.index(INSTANCE)
-            split: dict[int, list[tuple[Solution, int]]] = {}
-            for solution in solutions:
-                split.setdefault(solution[0][column], []).append(solution)
-            for number, own in split.items():
-                if number in owners:
-                    found.append(((owners[number],), own, removed))
+            for numbers, own in _shares(solutions, column):
+                wanted = [owners[number] for number in numbers if number in owners]
+                if wanted:
+                    found.append((wanted, own, removed))
         self.awake.clear()
         return found
+
+
+def _shares(
+    solutions: Sequence[tuple[Solution, int]], column: int
+) -> Iterator[tuple[Sequence[int], Sequence[tuple[Solution, int]]]]:
+    """Numbers of instances, and the solutions that they all have.
+
+    Args:
+        solutions: those of all.
+        column: has the number of one instance, or the numbers of several.
+    """
+    if len(solutions) == 1:
+        numbers: Any = solutions[0][0][column]
+        yield numbers if isinstance(numbers, tuple) else (numbers,), solutions
+        return
+    places: dict[int, list[int]] = {}
+    for place, (solution, _) in enumerate(solutions):
+        numbers = solution[column]
+        for number in numbers if isinstance(numbers, tuple) else (numbers,):
+            places.setdefault(number, []).append(place)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for number, own in places.items():
+        alike.setdefault(tuple(own), []).append(number)
+    for shared, found in alike.items():
+        yield found, [solutions[place] for place in shared]

@@ -5,16 +5,21 @@ common text once for all, and a table of instances is joined in like any other i
 an arrival follows the instances that match it, not those that there are.
 
 Only queries whose instances do not disturb each other are merged: a basic graph pattern under
-filters, BIND, grouping by keys, projection and DISTINCT.
+filters, BIND, grouping by keys, projection and DISTINCT. Constants that the last FILTER or HAVING
+compares with are lifted too: there solutions are given to those queries whose constants compare,
+and what is below is computed once for all (see `Dispatch`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_variable
+from tpf_client.dataflow.exists_builder import conjuncts
 from tpf_client.sparql.algebra import (
     BGP,
     Aggregate,
     Call,
+    Constant,
     Distinct,
     Exists,
     Expression,
@@ -25,7 +30,9 @@ from tpf_client.sparql.algebra import (
     Project,
     Query,
     VariableRef,
+    walk,
 )
+from tpf_server.cqels.constant_index import OPERATORS
 from tpf_server.cqels.parser import ContinuousQuery
 from tpf_server.cqels.static_cache import INSTANCE
 
@@ -36,11 +43,23 @@ class Template:
 
     Args:
         key: equal for queries that have the same text but for constants.
-        constants: what was taken out, in the order of the text.
+        constants: what was taken out of triple patterns, in the order of the text, then what is
+            compared with.
+        matched: how many are in triple patterns.
+        groups: whether there are groups below what compares.
     """
 
     key: object
     constants: tuple[Term, ...]
+    matched: int
+    groups: bool
+
+    def opens(self, numbers: Collection[int]) -> bool:
+        """Whether instances that differ in these constants may be added while elements flow.
+
+        A group holds what came before them.
+        """
+        return not self.groups or any(number < self.matched for number in numbers)
 
 
 def template_of(query: ContinuousQuery) -> Template | None:
@@ -59,8 +78,54 @@ def template_of(query: ContinuousQuery) -> Template | None:
             else:
                 places.append(term)
         patterns.append(QuadPattern(*places))
-    common = replace(query.query, pattern=_with_bgp(query.query.pattern, BGP(tuple(patterns))))
-    return Template((common, query.windows), tuple(constants))
+    pattern_ = _with_bgp(query.query.pattern, BGP(tuple(patterns)))
+    matched = len(constants)
+    if any(query.window_of(each.graph) is not None for each in bgp.patterns):
+        pattern_ = _comparing(pattern_, constants, None)
+    groups = any(isinstance(each, Group) for each in walk(pattern_))
+    common = replace(query.query, pattern=pattern_)
+    return Template((common, query.windows), tuple(constants), matched, groups)
+
+
+def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] | None) -> Pattern:
+    """The pattern with variables for the constants that its last FILTER compares with.
+
+    Args:
+        pattern: of a query.
+        constants: gets them.
+        wanted: the numbers of those that are to be replaced; ``None``: all.
+    """
+    match pattern:
+        case Project(inner, _) | Extend(inner, _, _):
+            return replace(pattern, input=_comparing(inner, constants, wanted))
+        case Filter(inner, condition):
+            parts = [_compared(each, constants, wanted) for each in conjuncts(condition)]
+            whole = parts[0]
+            for each in parts[1:]:
+                whole = Call("&&", (whole, each))
+            return Filter(_comparing(inner, constants, wanted), whole)
+    return pattern
+
+
+def _compared(
+    condition: Expression, constants: list[Term], wanted: Collection[int] | None
+) -> Expression:
+    match condition:
+        case Call(operator, (left, Constant(term))) if operator in OPERATORS and not isinstance(
+            left, Constant
+        ):
+            constants.append(term)
+        case Call(operator, (Constant(term), left)) if operator in OPERATORS and not isinstance(
+            left, Constant
+        ):
+            operator = OPERATORS[operator]
+            constants.append(term)
+        case _:
+            return condition
+    number = len(constants) - 1
+    if wanted is not None and number not in wanted:
+        return condition
+    return Call(operator, (left, VariableRef(lifted_variable(number))))
 
 
 def differing(one: Template, other: Template) -> tuple[int, ...]:
@@ -74,7 +139,8 @@ def common_query(
 ) -> tuple[ContinuousQuery, frozenset[Variable]]:
     """The query with these constants as variables, its instances kept apart; and the variables.
 
-    `INSTANCE` is among them.
+    `INSTANCE` is among them where triple patterns have variables for constants, or there are no
+    comparisons to keep the instances apart.
     """
     bgp = _only_bgp(query.query.pattern)
     assert bgp is not None
@@ -89,9 +155,16 @@ def common_query(
             else:
                 places.append(term)
         patterns.append(QuadPattern(*places))
-    pattern_ = _apart(_with_bgp(query.query.pattern, BGP(tuple(patterns))))
+    matched = [number for number in numbers if number < count]
+    found = [Term("")] * count
+    pattern_ = _comparing(_with_bgp(query.query.pattern, BGP(tuple(patterns))), found, numbers)
+    compares = len(matched) < len(numbers)
+    pattern_ = _apart(pattern_, below=bool(matched) or not compares)
     common: Query = replace(query.query, pattern=pattern_)
-    return replace(query, query=common), frozenset((INSTANCE, *map(lifted_variable, numbers)))
+    variables = frozenset(map(lifted_variable, numbers))
+    if matched or not compares:
+        variables |= {INSTANCE}
+    return replace(query, query=common), variables
 
 
 def lifted_variable(number: int) -> Variable:
@@ -137,14 +210,22 @@ def _with_bgp(pattern: Pattern, bgp: BGP) -> Pattern:
     return replace(pattern, input=_with_bgp(pattern.input, bgp))
 
 
-def _apart(pattern: Pattern) -> Pattern:
-    """The pattern with the column of instances let through to the top."""
+def _apart(pattern: Pattern, *, below: bool) -> Pattern:
+    """The pattern with the column of instances let through to the top.
+
+    Args:
+        pattern: of the common query.
+        below: whether the column is there below the last FILTER.
+    """
     match pattern:
         case Project(inner, variables):
-            return Project(_apart(inner), (*variables, INSTANCE))
+            return Project(_apart(inner, below=below), (*variables, INSTANCE))
         case Group(inner, keys, aggregates):
-            return Group(_apart(inner), (*keys, (INSTANCE, VariableRef(INSTANCE))), aggregates)
+            own = (INSTANCE, VariableRef(INSTANCE))
+            return Group(_apart(inner, below=below), (*keys, own), aggregates)
+        case Filter() if not below:
+            return pattern
         case Filter(inner) | Extend(inner) | Distinct(inner):
-            return replace(pattern, input=_apart(inner))
+            return replace(pattern, input=_apart(inner, below=below))
         case _:
             return pattern
