@@ -59,7 +59,7 @@ class QueryWriter:
         dataset = self._choose(_DATASETS) if self._random.random() < 0.2 else ""
         if self._continuous:
             chosen, dataset = chosen % 8, ""
-        body = f"{dataset} {{ {self._group(self._choose([2, 2, 3]))} }}"
+        body = f"{dataset} {{ {self.pattern()} }}"
         if self._random.random() < 0.1 and chosen not in (5, 6):
             body += f" {self._data()}"
         one, other = self._variable(), self._variable()
@@ -86,6 +86,10 @@ class QueryWriter:
                     f":a :b {one} }} {body}"
                 )
         return PREFIX + " ".join(text.split())
+
+    def pattern(self) -> str:
+        """A graph pattern, as it stands in braces."""
+        return " ".join(self._group(self._choose([2, 2, 3])).split())
 
     # ---------------------------------------------------------------------------- pieces
 

@@ -144,6 +144,12 @@ FIXED = {
         MANY,
         "SELECT ?s (MIN(?v) AS ?low) (MAX(?v) AS ?high) {0} WHERE {{ ?s :value ?v }} GROUP BY ?s",
     ),
+    "graphs around nothing": (
+        NUMBERS,
+        "SELECT * {0} WHERE {{ ?s :value ?v GRAPH ?g {{ OPTIONAL {{ ?s :other ?w }} }} "
+        "OPTIONAL {{ GRAPH :none {{ VALUES ?z {{ 1 }} }} }} "
+        "GRAPH ?h {{ VALUES ?k {{ 1 2 }} FILTER NOT EXISTS {{ ?t :in ?k }} }} }}",
+    ),
     "whole solutions": (
         NUMBERS,
         "SELECT ?s (COUNT(DISTINCT *) AS ?n) (COUNT(*) AS ?m) (SUM(?v) AS ?k) {0} "
