@@ -319,8 +319,8 @@ def _paced(task: Task[Content], fragment: LiveFragment) -> Task[Content]:
 
     Of what has a limit perhaps no further page is needed: what came may do.
     """
-    requests = next(task)
     try:
+        requests = next(task)
         while True:
             try:
                 pages = yield requests

@@ -336,3 +336,10 @@ def test_a_continuous_query_packs_its_blocks_anew(tmp_path: Path) -> None:
     assert len(sent) >= 20
     # The board, and its twelve trains twice a minute, in twice as many blocks as there must be.
     assert max(sent[1:]) <= 2 * (1 + 2 * 3) + 2
+
+
+@pytest.mark.parametrize("form", ["ASK", "SELECT ?p"])
+def test_what_no_triple_can_be_is_not_asked_for(server: LiveServer, form: str) -> None:
+    limit = "" if form == "ASK" else "LIMIT 1"
+    found, _ = ask(server, f'{form} {{ VALUES ?l {{ "x" }} ?l rdfs:label ?p }} {limit}')
+    assert not found
