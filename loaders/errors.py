@@ -36,7 +36,9 @@ class InputError(LoaderError, ValueError):
         self.source = source
         self.line = line
         place = "" if source is None else source if line is None else f"{source}, line {line}"
-        super().__init__(f"{place}: {message}" if place else message)
+        text = f"{place}: {message}" if place else message
+        # What an input says may have line ends, or move the cursor of a terminal.
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
 
 
 class OutputError(LoaderError):

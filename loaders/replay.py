@@ -16,6 +16,7 @@ from threading import Event
 from annotations.clock import Clock
 from annotations.instants import to_micros
 from annotations.labels import Expiration, Interval, Label, Labelling
+from annotations.wording import counted
 from loaders.errors import PublishRefusedError, ReplayError, ServerUnreachableError, SettingError
 from loaders.progress import Report, Silent
 from loaders.publisher import Sender
@@ -253,7 +254,7 @@ def _label(batch: FeedBatch, timeline: Timeline, settings: ReplaySettings) -> La
 
 def describe(summary: ReplaySummary) -> str:
     """One line for the user."""
-    words = [f"{summary.facts} facts in {summary.batches} batches"]
+    words = [f"{counted(summary.facts, 'fact')} in {counted(summary.batches, 'batch', 'batches')}"]
     if summary.retries:
         words.append(f"{summary.retries} sent again")
     if summary.slipped >= timedelta(seconds=0.1):

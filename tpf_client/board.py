@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from annotations.terms import is_iri, is_literal, literal_parts
+from annotations.wording import counted
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Row, Solution
 from tpf_client.stream import Update
@@ -62,12 +63,12 @@ class Board:
         gone = [row for row in removed if row not in replaced]
         lines += [[Text(_line(term), style="dim strike") for term in row] for row in gone]
         status = Text(
-            f"{_counted(len(rows), 'row')} at {_time(update.at, update.at)} UTC"
+            f"{counted(len(rows), 'row')} at {_time(update.at, update.at)} UTC"
             f" · valid until {_time(update.valid_until, update.at)}"
             f" · next look {_time(update.wakes_at, update.at)}",
             style="bold",
         )
-        work = f"{_counted(statistics.requests, 'request')}, {statistics.cache_hits} from cache"
+        work = f"{counted(statistics.requests, 'request')}, {statistics.cache_hits} from cache"
         below = [status, _cut(" · ".join((*self._urls, work)), "dim")]
         if not update.dynamic:
             below.append(_cut(STATIC, ""))
@@ -108,7 +109,7 @@ class _Frame:
                 table.add_row(*line)
             yield table
             if hidden := self.present - min(len(shown), self.present):
-                yield _cut(f"{_counted(hidden, 'more row')}", "dim")
+                yield _cut(f"{counted(hidden, 'more row')}", "dim")
         yield from self.below
 
 
@@ -135,10 +136,6 @@ def _line(term: str | None) -> str:
 
 def _cut(text: str, style: str) -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:

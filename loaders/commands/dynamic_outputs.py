@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from annotations.methods import METHODS, method_named
+from annotations.wording import counted
 from loaders.commands.options import Span
 from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
 from loaders.progress import shown_on
@@ -63,13 +64,15 @@ class DynamicOutputs:
                 count = write_facts(
                     source, self.facts, method, naming, span.start, span.until, report
                 )
-                lines.append(f"{count} facts, annotated by {method.name}, in {self.facts}")
+                lines.append(
+                    f"{counted(count, 'fact')}, annotated by {method.name}, in {self.facts}"
+                )
             if self.streams is not None:
                 source = make_source()
                 stream: StreamSource = (
                     source if isinstance(source, StreamSource) else FeedStream(source)
                 )
                 count = write_streams(stream, self.streams, span.start, span.until, report)
-                lines.append(f"{count} triples of streams in {self.streams}")
+                lines.append(f"{counted(count, 'triple')} of streams in {self.streams}")
         if lines and not quiet:
             typer.echo("\n".join(lines), err=True)

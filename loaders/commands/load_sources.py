@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from annotations.clock import SystemClock
+from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
@@ -171,5 +172,5 @@ def load_static(
 
 
 def _written(summary: LoadSummary, output: Path) -> list[str]:
-    files = f"{summary.files} file{'s' * (summary.files != 1)}"
-    return [f"{summary.triples} triples in {files} in {output}"]
+    triples, files = counted(summary.triples, "triple"), counted(summary.files, "file")
+    return [f"{triples} in {files} in {output}"]

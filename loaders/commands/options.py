@@ -14,6 +14,7 @@ from rich.console import Console
 
 from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
+from annotations.wording import counted
 from loaders.errors import InputError, OutputError, SparkMissingError
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
@@ -177,10 +178,10 @@ def told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:
     if summary.rejects:
         lines.append(f"{summary.rejects} malformed, left out; all of them in {aside}")
     size = sum(entry.bytes for entry in manifest.files.values())
-    graphs = f", {manifest.graphs} named graphs" if manifest.graphs else ""
+    graphs = f", {counted(manifest.graphs, 'named graph')}" if manifest.graphs else ""
     lines.append(
-        f"{manifest.quads} triples, {manifest.terms - 1} terms, "
-        f"{summary.predicates} predicates{graphs}, {size / 1e6:.1f} MB in {output}"
+        f"{counted(manifest.quads, 'triple')}, {counted(manifest.terms - 1, 'term')}, "
+        f"{counted(summary.predicates, 'predicate')}{graphs}, {size / 1e6:.1f} MB in {output}"
     )
     return lines
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from annotations.clock import SystemClock
+from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.publishing import (
     Label,
@@ -110,6 +111,7 @@ def stream(
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(spark_session(spark, os.environ, "tpf-load stream"))
         started: Callable[[int, Sequence[str]], None] | None = None
+        check: Callable[[], None] = _nothing
         if source.startswith(_KAFKA):
             assert topic is not None
             frame = messages_of(session, source.removeprefix(_KAFKA), topic, settings)
@@ -119,15 +121,26 @@ def stream(
 
             spool = Spool(settings.checkpoint, "csv" if mapping else suffix, clock)
             client = f"tpf-load-{settings.checkpoint.name}"
-            stack.enter_context(Subscriber(source, topic, spool, client))
+            subscriber = Subscriber(
+                source, topic, spool, client, lambda what: typer.echo(f"tpf-load: {what}", err=True)
+            )
+            stack.enter_context(subscriber)
+            check = subscriber.check
             frame = files_of(session, spool.directory, settings)
             started = spool.batch_starts
         else:
             frame = files_of(session, Path(source).resolve(), settings)
         summary = run_stream(
             frame, records, publisher, settings, stopped,
-            lambda problem: typer.echo(f"tpf-load: left out: {problem}", err=True), started,
+            lambda problem: typer.echo(f"tpf-load: left out: {problem}", err=True), started, check,
         )  # fmt: skip
     if not quiet:
         left_out = f", {summary.left_out} left out" if summary.left_out else ""
-        typer.echo(f"{summary.facts} facts in {summary.records} records{left_out}", err=True)
+        told = f"{counted(summary.facts, 'fact')} in {counted(summary.records, 'record')}{left_out}"
+        typer.echo(told, err=True)
+    if summary.left_out and not summary.records:
+        raise InputError("nothing but malformed or refused records", source)
+
+
+def _nothing() -> None:
+    """Nobody has to be asked."""

@@ -40,7 +40,12 @@ from loaders.rdf.scan import (
     SourceInput,
 )
 from loaders.rdf.staging import staging
-from loaders.rdf.summary import RdfSummary, collect_rejects, summary_of
+from loaders.rdf.summary import (
+    RdfSummary,
+    check_not_all_rejected,
+    collect_rejects,
+    summary_of,
+)
 from loaders.rdf.tasks import Tasks
 from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
@@ -114,7 +119,9 @@ def load_rdf_spark(
     with staging(store) as work:
         _prepare(work)
         given = RdfInput(cut(files, sizes.piece_bytes), work, strict)
-        found, manifest = _build(given, store, work, tasks, sizes, created, source, prefixes)
+        found, manifest = _build(
+            given, store, work, tasks, sizes, created, source, prefixes, rejects
+        )
         first = collect_rejects(work, rejects)
     return summary_of(store, manifest, sum(piece.rejects for piece in found), first)
 
@@ -153,11 +160,15 @@ def _build(
     created: datetime,
     source: str,
     prefixes: Mapping[str, str],
+    rejects: Path | None = None,
 ) -> tuple[list[PieceSummary], Manifest]:
     found = tasks.run("reading", Scan(given, work, sizes.chunk_quads), range(len(given)))
     chunks = [chunk for piece in found for chunk in piece.chunks]
     keys = [chunk.key for chunk in chunks]
     total = sum(chunk.quads for chunk in chunks)
+    if not total:
+        rejected = sum(piece.rejects for piece in found)
+        check_not_all_rejected(total, rejected, collect_rejects(work, rejects))
     here = total <= sizes.small
     cores = 1 if here else tasks.cores
 

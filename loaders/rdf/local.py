@@ -10,7 +10,12 @@ from loaders.progress import Report, Silent
 from loaders.rdf.pieces import PieceReader, cut
 from loaders.rdf.scan import RejectLog
 from loaders.rdf.staging import staging
-from loaders.rdf.summary import RdfSummary, collect_rejects, summary_of
+from loaders.rdf.summary import (
+    RdfSummary,
+    check_not_all_rejected,
+    collect_rejects,
+    summary_of,
+)
 from tpf_server.errors import StoreError
 from tpf_server.store.indexing import QuadIndexer
 from tpf_server.store.rdf_files import merge_prefixes
@@ -37,14 +42,16 @@ def load_rdf_local(
         (work / "rejects").mkdir()
         pieces = cut(files)
         report.stage("reading", len(pieces))
-        found = 0
+        found = quads = 0
         for piece in pieces:
             with RejectLog(piece, work, strict) as log:
                 reader = PieceReader(piece, log.reject)
-                indexer.add(reader.quads())
+                quads += indexer.add(reader.quads())
             known.append(reader.prefixes)
             found += log.count
             report.done(piece.number + 1)
+        first = collect_rejects(work, rejects)
+        check_not_all_rejected(quads, found, first)
         report.stage("writing")
         try:
             manifest = indexer.write(
@@ -52,4 +59,4 @@ def load_rdf_local(
             )
         except (StoreError, OSError) as error:
             raise OutputError(str(error)) from error
-        return summary_of(store, manifest, found, collect_rejects(work, rejects))
+        return summary_of(store, manifest, found, first)

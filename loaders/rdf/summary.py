@@ -1,11 +1,14 @@
 """What a load did: the new store, and what was left out."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from annotations.wording import counted
+from loaders.errors import InputError
 from loaders.rdf.pieces import Reject
 from tpf_server.store import layout
 from tpf_server.store.manifest import Manifest
@@ -37,6 +40,18 @@ def summary_of(store: Path, manifest: Manifest, rejects: int, first: list[Reject
     )
     predicates = int(np.count_nonzero(np.diff(starts)))
     return RdfSummary(manifest, predicates, rejects, first)
+
+
+def check_not_all_rejected(quads: int, rejects: int, first: Sequence[Reject]) -> None:
+    """Refuse to make a store of nothing.
+
+    Raises:
+        InputError: nothing was read but what is malformed.
+    """
+    if rejects and not quads:
+        one = first[0]
+        malformed = counted(rejects, "malformed part")
+        raise InputError(f"nothing but {malformed} ({one.message})", one.path, one.line)
 
 
 def collect_rejects(work: Path, target: Path | None) -> list[Reject]:

@@ -107,6 +107,7 @@ def run_stream(
     stopped: Event,
     left_out: Callable[[str], None],
     started: Callable[[int, Sequence[str]], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> StreamSummary:
     """Publish records until the job is stopped, or until there are no more where `once` is set.
 
@@ -119,6 +120,7 @@ def run_stream(
         left_out: told about every record that is malformed, or refused for what it says.
         started: told the number and the records of every micro-batch that starts; all with smaller
             numbers are complete and will never be repeated.
+        check: called every second; ends the job by an exception.
 
     Raises:
         PublishRefusedError: the server refuses batches whatever they say.
@@ -171,6 +173,7 @@ def run_stream(
     query = writer.start()
     try:
         while not query.awaitTermination(1):
+            check()
             if stopped.is_set():
                 break
     except PySparkException as error:

@@ -11,7 +11,7 @@ the micro-batch starts, so that a crash leaves nothing behind that nobody would 
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,6 +27,10 @@ from loaders.errors import InputError, SettingError
 REMEMBERED = 1000
 """How many messages that were read are kept to recognise duplicates. A broker sends again only what
 was in flight when the connection broke, which by default is 20 messages at most."""
+
+
+_PAUSE_SECONDS = 1.0
+"""How long to wait for room on the disk."""
 
 
 class Spool:
@@ -67,11 +71,15 @@ class Spool:
         target = self.directory / f"{self._last:020}-{digest}.{self._suffix}"
         # Spark does not read names that begin with a dot.
         aside = target.with_name(f".{target.name}")
-        with aside.open("wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(target)
+        try:
+            with aside.open("wb") as file:
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(target)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
         return target
 
     def batch_starts(self, number: int, names: Sequence[str]) -> None:
@@ -102,20 +110,31 @@ class Subscriber:
         topic: topic filter; ``+`` and ``#`` as in MQTT.
         spool: where messages go.
         client_id: the broker keeps what this client misses while it is away.
+        troubled: told, once, that messages cannot be written; they are tried until they can be.
 
     Raises:
         SettingError: not such a URL.
         InputError: no broker answers.
     """
 
-    def __init__(self, url: str, topic: str, spool: Spool, client_id: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        topic: str,
+        spool: Spool,
+        client_id: str,
+        troubled: Callable[[str], None] = lambda _: None,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme != "mqtt" or not parts.hostname:
             raise SettingError(f"not the URL of a broker (mqtt://HOST[:PORT]): {url!r}")
         self._host, self._port = parts.hostname, parts.port or 1883
         self._topic = topic
         self._spool = spool
+        self._troubled = troubled
         self._subscribed = threading.Event()
+        self._leaving = threading.Event()
+        self._failure: BaseException | None = None
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -132,8 +151,38 @@ class Subscriber:
         client.subscribe(self._topic, qos=1)
 
     def _arrived(self, client: mqtt.Client, _: object, message: mqtt.MQTTMessage) -> None:
-        self._spool.land(message.topic, message.payload, again=message.dup)
-        client.ack(message.mid, message.qos)
+        # The broker does not send again what is not acknowledged until the connection breaks; and
+        # an exception would end this thread, which nobody would notice.
+        told = False
+        try:
+            while True:
+                try:
+                    self._spool.land(message.topic, message.payload, again=message.dup)
+                except OSError as error:
+                    if not told:
+                        reason = error.strerror or error
+                        self._troubled(f"{self._spool.directory}: {reason}; trying again")
+                        told = True
+                    if self._leaving.wait(_PAUSE_SECONDS):
+                        return
+                else:
+                    break
+            client.ack(message.mid, message.qos)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def check(self) -> None:
+        """See to it that messages are still being received.
+
+        Raises:
+            InputError: they are not.
+        """
+        if self._failure is not None:
+            raise InputError(
+                f"messages are no longer received ({self._failure})",
+                f"mqtt://{self._host}:{self._port}",
+            )
 
     def __enter__(self) -> Self:
         try:
@@ -154,5 +203,6 @@ class Subscriber:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._leaving.set()
         self._client.disconnect()
         self._client.loop_stop()

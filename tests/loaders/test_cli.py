@@ -10,6 +10,7 @@ import pytest
 import commands
 from annotations.terms import QuadPattern, Variable
 from loaders.errors import SettingError
+from loaders.rdf.build import load_rdf_spark
 from loaders.session import SparkSettings
 from loaders.sources.sizes import SMALL, size_of
 from tests.loaders.recordings import entry, write_directory, write_flights
@@ -88,7 +89,7 @@ def test_rdf_files_and_what_is_malformed(
     assert shown.startswith(f"{file}, line 1: ")
     assert shown.endswith(": <http://e/s> <http://e/p> 'x' .")
     assert count == f"1 malformed, left out; all of them in {tmp_path / 'store.rejects'}"
-    assert summary.startswith("1 triples, 3 terms, 1 predicates")
+    assert summary.startswith("1 triple, 3 terms, 1 predicate, ")
     (reject,) = (tmp_path / "store.rejects" / "rejects.ndjson").read_text().splitlines()
     assert json.loads(reject)["line"] == 1
     assert run("load", *arguments, "--replace", "--strict") == 1
@@ -237,3 +238,22 @@ def test_facts_in_named_graphs(tmp_path: Path, form: str) -> None:
     else:
         with open_store(output) as store:
             assert store.count(ANY) == 2
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_nothing_but_malformed_lines_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, small: bool
+) -> None:
+    if not small:
+        # The way of Spark, in this process.
+        monkeypatch.setattr(
+            "loaders.commands.load_rdf.load_rdf_local",
+            lambda files, store, **given: load_rdf_spark(files, store, None, **given),
+        )
+    (tmp_path / "a.nt").write_text("nothing\nof it\n")
+    arguments = ["rdf", tmp_path / "a.nt", "-o", tmp_path / "store", "--engine", "local"]
+    assert run("load", *arguments) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'a.nt'}, line 1: nothing but 2 malformed parts" in line
+    assert not (tmp_path / "store").exists()
+    assert len((tmp_path / "store.rejects" / "rejects.ndjson").read_text().splitlines()) == 2

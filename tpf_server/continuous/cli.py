@@ -11,6 +11,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from annotations.wording import counted
 from tpf_server.continuous.languages import CSPARQL, is_csparql
 from tpf_server.cqels.delivery import Emission
 from tpf_server.cqels.elements import merged_files
@@ -160,7 +161,7 @@ def _run_csparql(
             master=master,
             work=work or Path(temporary),
         )
-    _report(played.malformed, played.late, "came after their evaluations")
+    _report(played.elements, played.malformed, played.late, "came after the evaluation")
 
 
 def _run_cqels(task: _Task, policy: str, output: TextIO, *, explain: bool) -> None:
@@ -172,7 +173,7 @@ def _run_cqels(task: _Task, policy: str, output: TextIO, *, explain: bool) -> No
             output.write(json.dumps(registered.explain(), indent=2) + "\n")
     if explain:
         return
-    skipped = 0
+    pushed = skipped = 0
     for _, stream, item in merged_files((engine.name(iri), path) for iri, path in task.streams):
         if isinstance(item, ElementError):
             if not task.skip_malformed:
@@ -180,13 +181,17 @@ def _run_cqels(task: _Task, policy: str, output: TextIO, *, explain: bool) -> No
             skipped += 1
             continue
         engine.push(stream, item.triples, item.at)
+        pushed += 1
     engine.finish()
-    _report(skipped, engine.dropped, "left out")
+    _report(pushed, skipped, engine.dropped, "left out")
 
 
-def _report(malformed: int, late: int, what: str) -> None:
+def _report(played: int, malformed: int, late: int, what: str) -> None:
+    if malformed and not played:
+        raise ElementError(f"nothing but {counted(malformed, 'malformed line')}")
     if malformed or late:
-        typer.echo(f"{malformed} malformed lines left out, {late} late elements {what}", err=True)
+        left_out = f"{counted(malformed, 'malformed line')} left out"
+        typer.echo(f"{left_out}, {counted(late, 'late element')} {what}", err=True)
 
 
 class _Writer:

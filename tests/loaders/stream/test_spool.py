@@ -1,5 +1,8 @@
+import errno
+import os
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -74,3 +77,48 @@ def test_brokers_that_are_none(tmp_path: Path) -> None:
         Subscriber(f"mqtt://127.0.0.1:{free_port()}", "a", spool, "me"),
     ):
         pass
+
+
+class FullDisk(Spool):
+    """Has no room for a while."""
+
+    full = 2
+
+    def land(self, topic: str, payload: bytes | bytearray, again: bool) -> Path | None:
+        if self.full:
+            self.full -= 1
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().land(topic, payload, again)
+
+
+def test_a_full_disk_makes_nobody_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loaders.stream.mqtt._PAUSE_SECONDS", 0.001)
+    spool, said = FullDisk(tmp_path, "nt", ManualClock(NOON)), list[str]()
+    subscriber = Subscriber("mqtt://127.0.0.1", "a", spool, "me", said.append)
+    client = MagicMock()
+    message = MagicMock(topic="a", payload=b"1", dup=False, mid=7, qos=1)
+    subscriber._client.on_message(client, None, message)  # type: ignore[misc]
+    client.ack.assert_called_once_with(7, 1)
+    assert len(names(spool.directory)) == 1
+    assert said == [f"{spool.directory}: No space left on device; trying again"]
+    subscriber.check()
+    # Whatever else ends the thread is noticed.
+    spool.land = MagicMock(side_effect=ValueError("a mistake"))  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="a mistake"):
+        subscriber._client.on_message(client, None, message)  # type: ignore[misc]
+    with pytest.raises(InputError, match="no longer received"):
+        subscriber.check()
+
+
+def test_what_could_not_be_written_leaves_no_room_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path, "nt", ManualClock(NOON))
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        spool.land("a", b"1", again=False)
+    assert list(spool.directory.iterdir()) == []

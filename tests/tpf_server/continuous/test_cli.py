@@ -69,7 +69,11 @@ def test_what_is_wrong_is_said_with_its_place(files):
     assert "bad.tsv: line 4: not a" in result.output
     skipped = run(files, "--skip-malformed", stream="bad.tsv")
     assert skipped.exit_code == 0
-    assert "1 malformed lines" in skipped.output
+    assert "1 malformed line " in skipped.output
+    (files / "bad.tsv").write_text("5\t<urn:a>\t<urn:p>\nnothing\n")
+    nothing = run(files, "--skip-malformed", stream="bad.tsv")
+    assert nothing.exit_code == 1
+    assert "nothing but 2 malformed lines" in nothing.output
     wrong = run(files, query="SELECT * { STREAM <http://s/> { ?a ?b ?c } }")
     assert wrong.exit_code == 2
     assert "line 1, column 31" in wrong.output
@@ -125,4 +129,4 @@ def test_the_command_does_not_load_spark():
 def test_late_elements_of_c_sparql_are_counted(files):
     (files / "late.tsv").write_text(STREAM + "1\t<urn:a4>\t<urn:p>\t<urn:b1>\n")
     result = run(files, query=PERIODIC, stream="late.tsv")
-    assert "1 late elements came after their evaluations" in result.output
+    assert "1 late element came after the evaluation" in result.output
