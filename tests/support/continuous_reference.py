@@ -14,7 +14,8 @@ import pyoxigraph as ox
 
 from tpf_server.cqels.windows.specification import All, Now, Range, Triples, Window, parse_window
 
-_STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*\{([^{}]*)\}")
+_STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*(?=\{)")
+_APART = re.compile(r"VALUES[^{]*\{[^}]*\}|(?:BIND|FILTER)\s*(?=\()|OPTIONAL|UNION|MINUS|[{}]")
 _REPEATED = re.compile(r"[>)][+*]")
 _IN = ox.NamedNode("urn:reference:in")
 _WINDOWS = ox.NamedNode("urn:reference:windows")
@@ -35,7 +36,8 @@ class Reference:
     """Recomputes a query.
 
     Args:
-        text: the query; inside STREAM clauses only triples, separated by `` . ``.
+        text: the query; inside STREAM clauses triples, separated by `` . ``, BIND, FILTER, VALUES,
+            and groups of these under OPTIONAL, UNION and MINUS.
         static: N-Quads of the static data, or a store of them, which is used and left as it was.
     """
 
@@ -49,16 +51,39 @@ class Reference:
         else:
             self._store = static
         self._graphs = 0
-        self.text = _STREAM.sub(self._replaced, text)
+        self.text = self._replaced(text)
         self._arrivals: list[Arrival] = []
 
-    def _replaced(self, match: re.Match[str]) -> str:
-        stream, window, body = match.groups()
+    def _replaced(self, text: str) -> str:
+        match = _STREAM.search(text)
+        if match is None:
+            return text
+        end = _closing(text, match.end())
         number = len(self.clauses)
-        self.clauses.append((stream, parse_window(window)))
+        self.clauses.append((match[1], parse_window(match[2])))
+        body = self._body(text[match.end() + 1 : end], number)
+        flat = "{" not in text[match.end() + 1 : end]
+        body = body if flat else f"{{ {body} }}"
+        return f"{text[: match.start()]}{body}{self._replaced(text[end + 1 :])}"
+
+    def _body(self, body: str, number: int) -> str:
+        """What stands inside a STREAM clause, with its triples in the graphs of its elements."""
+        parts = []
+        at = 0
+        while at < len(body):
+            match = _APART.search(body, at)
+            begin, end = (len(body), len(body)) if match is None else match.span()
+            parts.append(self._triples(body[at:begin], number))
+            if end < len(body) and body[end] == "(":
+                end = _closing(body, end) + 1
+            parts.append(body[begin:end])
+            at = end
+        return " ".join(parts)
+
+    def _triples(self, text: str, number: int) -> str:
         parts = []
         for pattern in filter(
-            None, (each.strip() for each in re.split(r"(?<=[\s>\w])\.\s", body + " "))
+            None, (each.strip(" .") for each in re.split(r"(?<=[\s>\w])\.\s", text + " "))
         ):
             if _REPEATED.search(pattern):
                 self._whole.add(number)
@@ -71,6 +96,17 @@ class Reference:
                 f"GRAPH {graph} {{ {pattern} }}"
             )
         return " ".join(parts)
+
+    def boundaries(self, after: int, before: int) -> list[int]:
+        """The boundaries of slides between two instants."""
+        slides = {w.slide for _, w in self.clauses if isinstance(w, Range) and w.slide}
+        return [at for at in range(after + 1, before) if any(at % each == 0 for each in slides)]
+
+    def change(self, triple: tuple[str, str, str], *, added: bool) -> None:
+        """The static data have one triple more or less."""
+        text = f"{' '.join(triple)} .".encode()
+        for quad in ox.parse(text, format=ox.RdfFormat.N_TRIPLES):
+            (self._store.add if added else self._store.remove)(quad)
 
     def visible(self, number: int, at: int) -> dict[int, list[tuple[str, str, str]]]:
         """The triples in the window of a clause, by the number of their arrival."""
@@ -155,6 +191,17 @@ class Reference:
             if elements & new:
                 result[_row(solution, range(width))] += 1
         return result
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the bracket that opens at a place closes."""
+    opening, closing = text[at], {"{": "}", "(": ")"}[text[at]]
+    depth = 0
+    while True:
+        depth += (text[at] == opening) - (text[at] == closing)
+        if not depth:
+            return at
+        at += 1
 
 
 def _row(solution: ox.QuerySolution, places: range) -> Row:

@@ -55,6 +55,10 @@ class QueryWriter:
             case _:
                 return f"SELECT ?a ?b ?c ?d WHERE {{ {body} }}"
 
+    def group(self, depth: int = 3) -> str:
+        """What may stand in WHERE."""
+        return self._group(depth)
+
     def window(self) -> str:
         """What a window says between its brackets."""
         width, slide = self._random.randint(0, 6), self._random.randint(1, 4)
@@ -73,7 +77,28 @@ class QueryWriter:
     def _stream(self) -> str:
         triples = dict.fromkeys(self._triple() for _ in range(self._choose([1, 1, 2])))
         stream = self._choose(["<urn:s1>", "<urn:s2>"])
-        return f"STREAM {stream} [{self.window()}] {{ {' . '.join(triples)} }}"
+        body = " . ".join(triples)
+        while self._random.random() < 0.3:
+            body = f"{body} {self._inside()}"
+        return f"STREAM {stream} [{self.window()}] {{ {body} }}"
+
+    def _inside(self) -> str:
+        """What may stand in a STREAM clause beside triples."""
+        one, other = self._choose(VARIABLES), self._choose(VARIABLES)
+        self._names += 1
+        match self._random.randrange(8):
+            case 0 | 1:
+                return f"OPTIONAL {{ {self._triple()} }}"
+            case 2 | 3:
+                return f"{{ {self._triple()} }} UNION {{ {self._triple()} }}"
+            case 4:
+                return f"BIND (STR({one}) AS ?n{self._names})"
+            case 5:
+                return f"VALUES {one} {{ {' '.join(self._random.sample(NODES, 2))} }}"
+            case 6:
+                return f"FILTER ({self._choose(CONDITIONS).format(one, other)})"
+            case _:
+                return f"MINUS {{ {self._triple()} }}"
 
     def _static(self) -> str:
         one, other = self._choose([*VARIABLES, *NODES[:2]]), self._choose(VARIABLES)

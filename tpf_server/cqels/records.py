@@ -78,6 +78,9 @@ class RecordFeed:
             self._prepare(values)
         if type(timestamp) is not int:
             timestamp = milliseconds(timestamp)
+        if engine.time is not None and timestamp > engine.time:
+            # Before there is any integer of a term that nothing holds.
+            engine.reach(timestamp)
         if type(subject) is int and self._code is not None and 0 <= subject < MOST_SERIAL:
             number = self._dictionary.serial(self._code, subject)
         else:

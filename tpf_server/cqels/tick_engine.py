@@ -101,6 +101,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._stop,
         )
         self._until_housekeeping = 1
+        self._arriving: list[list[EncodedTriple]] = []
         self._records: WeakSet[object] = WeakSet()
         self.static.on_change(self._refresh)
 
@@ -169,6 +170,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             if time is not None and at < time:
                 self.dropped += 1
                 return False
+            if self._windows.sliding:
+                self.reach(at)
             self.time = at
             for log, width, window in self._windows.timed:
                 if log and log[0][0] < at - width:
@@ -199,22 +202,43 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._tick(stream, triples, time)
         if self.time is not None and at <= self.time:
             return
-        self._expire(at)
-        self._admit(at)
-        self._settle()
-        self._emit()
+        self.reach(at)
+        self._pass(at)
+
+    def reach(self, at: int) -> None:
+        """Stop at each boundary of a slide before an instant at which a window changes.
+
+        So what a window holds at a boundary is reported, whenever the next element comes.
+        """
+        while (boundary := self._windows.boundary(at)) is not None:
+            self._pass(boundary)
 
     def finish(self) -> None:
-        """No more elements will come: process those that wait for late ones."""
+        """No more elements will come: process those that wait, for late ones or for a slide."""
         for at, (stream, triples) in self._waiting.rest():
             self._tick(stream, triples, at)
+        while (boundary := self._windows.boundary(None)) is not None:
+            self._pass(boundary)
 
     # -------------------------------------------------------------------------------- ticks
 
     def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
-        if self.begin_arrival(stream, at, len(triples)):
+        # Before it enters, others may be told what was before it.
+        self._arriving.append(triples)
+        try:
+            comes = self.begin_arrival(stream, at, len(triples))
+        finally:
+            self._arriving.pop()
+        if comes:
             stream.deliver(at, triples)
             self.end_arrival()
+
+    def _pass(self, at: int) -> None:
+        """It is a later instant, and nothing arrives."""
+        self._expire(at)
+        self._admit(at)
+        self._settle()
+        self._emit()
 
     def end_arrival(self) -> None:
         """What the arrival derived is sent and emitted."""
@@ -296,7 +320,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def _holders(self) -> Iterable[object]:
         streams = tuple(self.streams.values())
-        return self._plans.plans, self._windows, streams, self._waiting, self._fed, *self._records
+        coming = self._waiting, self._arriving, self._fed
+        return self._plans.plans, self._windows, streams, coming, *self._records
 
     def _static_holders(self) -> Iterable[object]:
         for plan in self._plans.plans:

@@ -125,5 +125,16 @@ class WindowRegistry:
         for window in self.sliding:
             window.admit(at)
 
+    def boundary(self, before: int | None) -> int | None:
+        """The first boundary of a slide at which a window changes; ``None`` where there is none.
+
+        Args:
+            before: an instant that it must be before; ``None`` asks for those only at which what
+                waits comes in.
+        """
+        found = [each.next_change(gone=before is not None) for each in self.sliding]
+        first = min([each for each in found if each is not None], default=None)
+        return first if first is None or before is None or first < before else None
+
     def __len__(self) -> int:
         return len(self._streams)

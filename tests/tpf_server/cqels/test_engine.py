@@ -580,3 +580,38 @@ def test_records_push_triples_out_of_windows_that_count(way):
     else:
         engine.push("urn:s", [("<urn:t>", "<urn:x>", '"1"'), ("<urn:t>", "<urn:k>", '"2"')], 3)
     assert rows(query) == []
+
+
+# ----------------------------------------------------------------------------------- slides
+
+
+@pytest.mark.parametrize("way", ["element", "record", "advance", "finish"])
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("cqels", [(40_000, 33), (60_000, 53), (60_000, 60)]),
+        ("paper", [(40_000, 33), (60_000, 53), (60_000, 60)]),
+        ("paper-dstream", [(50_000, 33)]),
+    ],
+)
+def test_every_boundary_that_passed_is_reported(policy, expected, way):
+    """Also those at which no element came."""
+    engine = Engine(semantics=SEMANTICS[policy])
+    window = "STREAM <urn:s> [RANGE 10s SLIDE 10s]"
+    query = engine.register(f"SELECT ?a {{ {window} {{ ?a <urn:p> ?b ; <urn:q> ?c }} }}")
+    feed = engine.record_feed("urn:s", ["urn:p", "urn:q"], "urn:")
+    for second in (33, 53, 60):
+        subject = f"<urn:{second}>"
+        if way == "record":
+            feed.push(second, (1, 2), second * 1000)
+        elif way == "finish" and second == 60:
+            element = [(subject, "<urn:p>", '"1"'), (subject, "<urn:q>", '"2"')]
+            engine.push("urn:s", element, 59_500)
+            engine.finish()
+        else:
+            if way == "advance":
+                engine.advance(second * 1000 - 1)
+            element = [(subject, "<urn:p>", '"1"'), (subject, "<urn:q>", '"2"')]
+            engine.push("urn:s", element, second * 1000)
+    found = [(each.at, int(row[0][5:-1])) for each in query for row in each.rows]
+    assert found == expected

@@ -1,17 +1,29 @@
-"""Random queries: against a recomputation, and instances that share a plan against each alone."""
+"""Random queries: against a recomputation, and instances that share a plan against each alone.
 
+More of them by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+"""
+
+import os
 from collections import Counter
 from collections.abc import Callable
 from random import Random
 from unittest.mock import patch
 
+import pyoxigraph as ox
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.continuous_reference import Arrival, Reference
-from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
+from tests.support.random_continuous_queries import (
+    NODES,
+    STATIC,
+    QueryWriter,
+    Triple,
+    random_elements,
+)
 from tpf_server.cqels.delivery import Emission
 from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.errors import CallbackError
 from tpf_server.cqels.registered_query import RegisteredQuery
 from tpf_server.cqels.semantics import PAPER, PAPER_DSTREAM, PAPER_RSTREAM, SEMANTICS
 
@@ -28,7 +40,11 @@ FLAT = (
     " STREAM <urn:s1> [W] { ?a <urn:v> ?w } FILTER(?v < ?w) }",
 )
 """Queries of the kind that share plans."""
+EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 RANDOM = st.integers(0, 2**32).map(Random)
+NEAR: set[Triple] = {
+    (s, p, o) for s, p, o, *_ in (each.split() for each in STATIC.splitlines() if "near" in each)
+}
 
 
 def loaded(**options: object) -> Engine:
@@ -39,7 +55,34 @@ def loaded(**options: object) -> Engine:
     return engine
 
 
-@settings(max_examples=100, deadline=None)
+Bag = Counter[tuple[str | None, ...]]
+
+
+class Beside:
+    """A query beside its recomputation: what it must emit, tick by tick."""
+
+    def __init__(self, text: str, static: str | ox.Store = STATIC, at: int = 0) -> None:
+        self.reference = Reference(text, static)
+        self._before: Bag = Counter()
+        self._at = at
+
+    def seen(self, at: int) -> list[tuple[int, Bag, Bag, Bag]]:
+        """Instants with changes until one: what came, what went, all of it."""
+        instants = self.reference.boundaries(self._at, at)
+        found = []
+        for each in (*instants, at):
+            now, before = self.reference.solutions(each), self._before
+            found.append((each, now - before, before - now, now))
+            self._before = now
+        self._at = at
+        return [each for each in found[:-1] if each[1] or each[2]] + found[-1:]
+
+
+def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
+    return [(each.at, Counter(each.rows)) for each in query]
+
+
+@settings(max_examples=EXAMPLES or 100, deadline=None)
 @given(RANDOM)
 def test_differences(random: Random) -> None:
     text = QueryWriter(random).query()
@@ -47,17 +90,130 @@ def test_differences(random: Random) -> None:
     engine = loaded()
     policies = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM)
     queries = [engine.register(text, semantics=policy) for policy in policies]
-    reference = Reference(text, STATIC)
-    before: Counter[tuple[str | None, ...]] = Counter()
+    beside = Beside(text)
     at = 0
     for stream, pause, triples in elements:
         at += pause
-        reference.arrive(Arrival(stream, at, triples))
+        beside.reference.arrive(Arrival(stream, at, triples))
         engine.push(stream, triples, at)
-        now = reference.solutions(at)
-        found = [Counter(row for each in query for row in each.rows) for query in queries]
-        assert found == [now - before, before - now, now], (text, elements)
-        before = now
+        ticks = beside.seen(at)
+        came, went, whole = [emitted(query) for query in queries]
+        assert came == [(when, new) for when, new, _, _ in ticks if new], (text, elements)
+        assert went == [(when, old) for when, _, old, _ in ticks if old], (text, elements)
+        # Where nothing changes in the end it may say so, too.
+        changes = [(when, now) for when, _, _, now in ticks]
+        assert whole[-1] == changes[-1], (text, elements)
+        assert all(each in whole for each in changes), (text, elements)
+
+
+TEMPLATE = (("?a", "<urn:made>", "?b"), ("?b", "<urn:by>", "?c"))
+
+
+def constructed(solutions: Bag) -> Bag:
+    """The triples of the template, of solutions over ?a ?b ?c."""
+    found: Bag = Counter()
+    for row, count in solutions.items():
+        values = dict(zip(("?a", "?b", "?c"), row, strict=True))
+        for pattern in TEMPLATE:
+            triple = tuple(values.get(term, term) for term in pattern)
+            if None not in triple and str(triple[0])[0] != '"':
+                found[triple] += count
+    return found
+
+
+@settings(max_examples=EXAMPLES or 50, deadline=None)
+@given(RANDOM)
+def test_triples_are_constructed_of_what_is_new(random: Random) -> None:
+    body = QueryWriter(random).group()
+    engine = loaded()
+    template = " . ".join(map(" ".join, TEMPLATE))
+    query = engine.register(f"CONSTRUCT {{ {template} }} WHERE {{ {body} }}", semantics=PAPER)
+    beside = Beside(f"SELECT ?a ?b ?c WHERE {{ {body} }}")
+    at = 0
+    for stream, pause, triples in random_elements(random, random.randint(1, 10)):
+        at += pause
+        beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        expected = [(when, constructed(new)) for when, new, _, _ in beside.seen(at)]
+        found = [each for each in emitted(query) if each[1]]
+        assert found == [each for each in expected if each[1]], body
+
+
+class BrokenError(Exception):
+    """What callbacks raise."""
+
+
+@settings(max_examples=EXAMPLES or 40, deadline=None)
+@given(RANDOM)
+def test_events_between_elements(random: Random) -> None:
+    """Queries come and go, static data change, callbacks raise: the others do not notice."""
+    engine = loaded(share=random.random() < 0.8)
+    writer = QueryWriter(random)
+    texts = [writer.query(2) for _ in range(2)]
+    running: list[tuple[RegisteredQuery, Beside, list[tuple[int, Bag]], list[bool]]] = []
+    present = set(NEAR)
+
+    def register(at: int) -> None:
+        text = random.choice(texts)
+        for name in ("<urn:n0>", "<urn:n1>"):
+            text = text.replace(name, random.choice(NODES))
+        rows: list[tuple[int, Bag]] = []
+        broken: list[bool] = []
+
+        def take(emission: Emission) -> None:
+            if broken:
+                raise BrokenError
+            rows.append((emission.at, Counter(emission.rows)))
+
+        store = ox.Store()
+        store.load(STATIC.encode(), format=ox.RdfFormat.N_QUADS)
+        beside = Beside(text, store, at)
+        for triple in NEAR - present:
+            beside.reference.change(triple, added=False)
+        for triple in present - NEAR:
+            beside.reference.change(triple, added=True)
+        query = engine.register(text, take, semantics=PAPER)
+        running.append((query, beside, rows, broken))
+
+    def check(at: int) -> None:
+        for query, beside, rows, broken in tuple(running):
+            expected = [(when, new) for when, new, _, _ in beside.seen(at) if new]
+            if broken and expected:
+                assert query.state == "stopped"
+                assert isinstance(query.error, CallbackError)
+                running.remove((query, beside, rows, broken))
+            else:
+                assert query.state == "running"
+                assert rows == expected, query.query
+            rows.clear()
+
+    at = 0
+    register(at)
+    for stream, pause, triples in random_elements(random, random.randint(1, 14)):
+        match random.randrange(8):
+            case 0 | 1 if len(running) < 5:
+                register(at)
+            case 2 if running:
+                running.pop(random.randrange(len(running)))[0].close()
+            case 3:
+                triple = (random.choice(NODES), "<urn:near>", random.choice(NODES))
+                added = triple not in present
+                (engine.add if added else engine.remove)([triple])
+                present ^= {triple}
+                for _, beside, _, _ in running:
+                    beside.reference.change(triple, added=added)
+                check(at)
+            case 4 if running:
+                random.choice(running)[3].append(True)
+            case 5:
+                at += 2
+                engine.advance(at)
+                check(at)
+        at += pause
+        for _, beside, _, _ in running:
+            beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        check(at)
 
 
 def play(random: Random, texts: list[str], *, together: bool) -> tuple[list[list[Emission]], int]:

@@ -370,6 +370,16 @@ class WindowInput:
             return at + self._width
         return ((at + self._width) // self._slide + 1) * self._slide - 1
 
+    def next_change(self, *, gone: bool) -> int | None:
+        """The next boundary of the slide at which rows come in, or also at which some are gone."""
+        assert self._slide is not None
+        found = []
+        if self._waiting:
+            found.append(-(-self._waiting[0][0] // self._slide) * self._slide)
+        if gone and self._log:
+            found.append(self.last_instant(self._log[0][0]) + 1)
+        return min(found, default=None)
+
     @property
     def log(self) -> deque[tuple[Any, ...]]:
         """What is in the window, oldest first; each entry begins with its time (or number)."""
