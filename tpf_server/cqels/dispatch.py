@@ -31,8 +31,8 @@ class Comparison:
 class Dispatch(Node):
     """Solutions with the queries that want them, computed once for all queries.
 
-    The column `INSTANCE` holds the numbers of these queries, as a tuple. Where it is there already,
-    with one number, it stays, and the constants of that query decide.
+    The column `INSTANCE` holds the numbers of these queries, as a tuple, or (under stamps) that of
+    one of them. Where it is there already it stays, and the constants of that query decide.
 
     Args:
         upstream: where the solutions come from.
@@ -108,6 +108,10 @@ class Dispatch(Node):
             numbers = [n for n in numbers if test((value, self._constants[n][place]))]
         if not numbers:
             return
-        if self._kept is not None:
-            solution = tuple([solution[place] for place in self._kept])
-        self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
+        if self._kept is None:
+            self.emit((*solution, tuple(numbers)), count)  # type: ignore[arg-type]
+            return
+        # An equal solution that goes at the same time may have come before some of them.
+        solution = tuple([solution[place] for place in self._kept])
+        for number in numbers:
+            self.emit((*solution, number), count)

@@ -15,6 +15,7 @@ from tpf_server.cqels.arithmetic import ArithmeticCompiler
 from tpf_server.cqels.constant_index import OPERATORS, ConstantIndex
 from tpf_server.cqels.dictionary import InliningDictionary
 from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.semantics import PAPER
 from tpf_server.cqels.timestamps import EPOCH, date_time
 from tpf_server.cqels.typed_terms import InliningTypedTerms
 
@@ -151,3 +152,25 @@ def test_constants_are_found_and_not_tried(text: str, between: bool) -> None:
     assert [each.index.tried for plan in plans if plan for each in plan.dispatches] == [0] * (
         len(plans) - 1
     )
+
+
+def test_a_solution_that_goes_and_comes_at_once_is_new_to_those_who_came_between() -> None:
+    """By difference it stays for one query, and comes for the other."""
+    engine = Engine(semantics=PAPER)
+    text = "SELECT ?a { STREAM <urn:s> [RANGE 5ms] { ?a <urn:v> ?v } FILTER(?v > %s) }"
+    triple = ("<urn:a>", "<urn:v>", f'"9"^^<{XSD}integer>')
+    found: list[tuple[int, int]] = []
+
+    def register(number: int) -> None:
+        engine.register(text % number, lambda each: found.append((number, each.at)))
+
+    for number in (0, 1):
+        register(number)
+        engine.push("urn:s", triple, number)
+    engine.push("urn:s", triple, 3)
+    register(2)
+    register(3)
+    engine.push("urn:s", triple, 9)
+    assert len({each.plan for each in engine.queries.values()}) == 2
+    earlier = [(0, 0), (0, 1), (0, 3), (1, 1), (1, 3)]
+    assert sorted(found) == [*earlier, (2, 9), (3, 9)]
