@@ -154,13 +154,11 @@ class Engine(TickEngine):
             self._check_open()
         found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
         at = timestamp if type(timestamp) is int else milliseconds(timestamp)
-        encode = self._encode_triple
-        if not isinstance(element, Sequence):
-            raise ElementError(f"neither a triple nor triples: {element!r}")
-        if element and isinstance(element[0], str):
-            triples = [encode(element)]
-        else:
-            triples = [encode(each) for each in element]
+        # What most elements come to, without the steps in between.
+        known = (
+            self._known_triple(*element) if type(element) is tuple and len(element) == 3 else None
+        )
+        triples = self._encoded(element) if known is None else [known]
         if self.reorders:
             self.arrive(found, triples, at)
         else:
@@ -181,6 +179,13 @@ class Engine(TickEngine):
         self._records.add(feed)
         return feed
 
+    def _encoded(self, element: Sequence[Any]) -> list[EncodedTriple]:
+        if not isinstance(element, Sequence):
+            raise ElementError(f"neither a triple nor triples: {element!r}")
+        if element and isinstance(element[0], str):
+            return [self._encode_triple(element)]
+        return [self._encode_triple(each) for each in element]
+
     def _encode_triple(self, triple: Sequence[str]) -> EncodedTriple:
         """The integers of a triple that comes with a stream.
 
@@ -200,7 +205,9 @@ class Engine(TickEngine):
     def _known_triple(self, s: object, p: object, o: object) -> EncodedTriple | None:
         known = self.dictionary.known
         try:
-            subject, predicate, object_ = known(s), known(p), known(o)  # type: ignore[arg-type]
+            subject = known(s)  # type: ignore[arg-type]
+            predicate = known(p)  # type: ignore[arg-type]
+            object_ = known(o)  # type: ignore[arg-type]
         except TypeError:
             return None
         if subject is None or predicate is None or object_ is None:
