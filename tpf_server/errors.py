@@ -15,14 +15,14 @@ ServerError                 500
 │   └── BusyError           503  too many bodies are arriving; try again
 ├── ListenError             500  another server listens there, or the address is not here
 ├── UnreadyError            503  a store does not answer
-├── StoreError              500
-│   ├── StoreFormatError    500  a store that is refused at opening
-│   │   ├── NoStoreError        500  there is no store at this path
-│   │   ├── StoreVersionError   500  the store was written in another version of the format
-│   │   └── CorruptStoreError   500  a file of the store is missing, cut short or altered
-│   ├── StoreBusyError      500  another process is writing this store
-│   ├── StoreClosedError    500  the store has been closed
-│   ├── RdfInputError       500  RDF that cannot be indexed; names file and line
+├── StoreError              503
+│   ├── StoreFormatError    503  a store that is refused at opening
+│   │   ├── NoStoreError        503  there is no store at this path
+│   │   ├── StoreVersionError   503  the store was written in another version of the format
+│   │   └── CorruptStoreError   503  a file of the store is missing, cut short or altered
+│   ├── StoreBusyError      503  another process is writing this store
+│   ├── StoreClosedError    503  the store has been closed
+│   ├── RdfInputError       503  RDF that cannot be indexed; names file and line
 │   ├── SnapshotExpired     410  a snapshot that is no longer retained
 │   ├── PastUnknown         404  an instant of which nobody knows what held
 │   └── PublishError        422  facts that cannot be published
@@ -176,8 +176,13 @@ class UnreadyError(ServerError):
 
 
 class StoreError(ServerError):
-    """Root of the errors of the stores."""
+    """Root of the errors of the stores.
 
+    What their messages say, as paths and hosts, is for the log: clients only read that a store
+    failed.
+    """
+
+    status = 503
     title = "Store failure"
 
 

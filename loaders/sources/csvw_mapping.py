@@ -186,14 +186,13 @@ class MappedTable:
         with UnicodeReaderWithLineNumber(readable, dialect=self._dialect) as reader:
             rows = iter(reader)
             header: list[str] | None = None
-            if self._dialect.header:
-                heads = list(itertools.islice(rows, max(self._dialect.headerRowCount, 1)))
-                if not heads:
-                    return
-                header = heads[-1][1]
-            places = self._places(header, source)
-            number = 0
             try:
+                if self._dialect.header:
+                    heads = list(itertools.islice(rows, max(self._dialect.headerRowCount, 1)))
+                    if not heads:
+                        return
+                    header = heads[-1][1]
+                places = self._places(header, source)
                 for number, (line, texts) in enumerate(rows, start=1):
                     if (number - 1) % shares == share and any(texts):
                         yield self._row(number, line, texts, places, source, scope)

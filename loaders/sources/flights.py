@@ -99,7 +99,9 @@ class Flights:
             return
         names = self._airport_names()
         for flight in self._flights(*share):
-            yield from flight.static(names)
+            with row_of(str(self.directory / "flights.csv")):
+                facts = tuple(flight.static(names))
+            yield from facts
 
     def _carriers(self) -> Iterator[Quad]:
         for line, row in self._rows("airlines.csv", ("carrier", "name")):

@@ -70,7 +70,7 @@ def lines_of(text: IO[str] | io.TextIOBase, place: str) -> Iterator[tuple[int, s
 
 
 @contextmanager
-def row_of(place: str, line: int) -> Iterator[None]:
+def row_of(place: str, line: int | None = None) -> Iterator[None]:
     """What fails in this block is the fault of a row of a table.
 
     Raises:

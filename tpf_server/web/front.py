@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpf_server.errors import ServerError
 from tpf_server.fragments.negotiation import Negotiator
+from tpf_server.store.failures import store_failures
 from tpf_server.web.addresses import base_of
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.read import read_fragment
@@ -40,6 +41,7 @@ class Front:
         self._site = site
         self._negotiator = negotiator
         self._metrics = metrics
+        self._failures: tuple[type[Exception], ...] = (ServerError, *store_failures())
 
     def __call__(
         self, environ: "WSGIEnvironment", start_response: "StartResponse"
@@ -65,7 +67,7 @@ class Front:
             status, headers, body = read_fragment(
                 self._site, endpoint, chosen, environ, base + path
             )
-        except ServerError as error:
+        except self._failures as error:
             environ[FAILURE] = error
             return self._rest(environ, start_response)
         start_response(status, headers)

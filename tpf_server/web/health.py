@@ -1,5 +1,7 @@
 """``/healthz``: the process answers. ``/readyz``: its stores answer too."""
 
+import logging
+
 from flask import Response
 
 from annotations.terms import QuadPattern, Variable
@@ -7,6 +9,7 @@ from tpf_server.errors import StoreError, UnreadyError
 from tpf_server.web.responses import answer
 from tpf_server.web.site import Site
 
+_log = logging.getLogger("tpf_server")
 _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
@@ -28,7 +31,8 @@ def ready(site: Site) -> Response:
             if dataset.live is not None:
                 dataset.live.snapshot(site.clock.now())
         except StoreError as error:
-            raise UnreadyError(f"dataset {name}: {error}") from None
+            _log.error("dataset %s does not answer: %s", name, error)
+            raise UnreadyError(f"dataset {name} does not answer") from None
     return _uncached("ready\n")
 
 

@@ -1,5 +1,6 @@
 """Errors as the client likes them: ``application/problem+json`` (RFC 9457), HTML or RDF."""
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -10,7 +11,7 @@ from werkzeug.http import parse_accept_header
 
 from annotations.namespaces import HYDRA, RDF_TYPE
 from annotations.terms import Term, Triple, literal
-from tpf_server.errors import ServerError
+from tpf_server.errors import ServerError, StoreError
 from tpf_server.fragments.metadata import integer
 from tpf_server.fragments.negotiation import LONGEST, Chosen
 from tpf_server.fragments.writers import WRITERS
@@ -20,6 +21,7 @@ from tpf_server.web.documents import rdf_answer
 from tpf_server.web.html import render
 from tpf_server.web.responses import answer, json_answer
 
+_log = logging.getLogger("tpf_server")
 PROBLEM = "application/problem+json"
 _RDF = {kind: Chosen(writer, kind) for writer in WRITERS for kind in writer.media_types}
 _OFFERS = [PROBLEM, "application/json", "text/html", *_RDF]
@@ -37,7 +39,15 @@ class Problems:
 
     def of_error(self, error: ServerError, request: Request) -> Response:
         """An error of ours."""
+        if isinstance(error, StoreError) and error.status >= 500:
+            return self.of_failure(error, request)
         return self._answer(error.status, error.title, str(error), error.headers, request)
+
+    def of_failure(self, error: Exception, request: Request) -> Response:
+        """A store that fails: the log tells why, and where the store is; clients may try again."""
+        _log.error("%s %.200r failed: %s: %s", request.method, request.path, _kind(error), error)
+        detail = "the store does not answer at the moment; the log of the server tells why"
+        return self._answer(503, StoreError.title, detail, {"Retry-After": "5"}, request)
 
     def of_http(self, error: HTTPException, request: Request) -> Response:
         """An error that the framework found: a broken request."""
@@ -72,6 +82,10 @@ class Problems:
             base=base,
             problem=problem,
         )
+
+
+def _kind(error: Exception) -> str:
+    return type(error).__name__
 
 
 def _triples(status: int, title: str, detail: str) -> list[Triple]:

@@ -14,6 +14,7 @@ from werkzeug.routing import Rule
 from tpf_server.errors import MethodError, NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.store.failures import store_failures
 from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
 from tpf_server.web.dereference import description
@@ -50,6 +51,8 @@ def routes(app: Flask, site: Site, metrics: Metrics) -> None:
         app.add_url_rule(rule, name, answer, provide_automatic_options=False)
     problems = Problems(site.settings)
     app.register_error_handler(ServerError, lambda error: problems.of_error(error, request))
+    for failure in store_failures():
+        app.register_error_handler(failure, lambda error: problems.of_failure(error, request))
     app.register_error_handler(HTTPException, lambda error: problems.of_http(error, request))
     app.after_request(router.dress)
     app.wsgi_app = Front(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]
@@ -81,7 +84,7 @@ class Router:
         Raises:
             ServerError: what is wrong, with the status to answer with.
         """
-        failure: ServerError | None = request.environ.get(FAILURE)
+        failure: Exception | None = request.environ.get(FAILURE)
         if failure is not None:
             raise failure
         page = self._pages.get(path)
