@@ -114,6 +114,8 @@ class Builder:
         """What FROM says, for paths over several graphs."""
         self.outer: Node | None = None
         """Where a correlated pattern is built: the rows that it is evaluated for."""
+        self.given: dict[Variable, Variable] = {}
+        """Copies of those of their variables that may lack a value."""
         self._seeds: dict[tuple[int, tuple[Variable, ...]], Node] = {}
 
     # ----------------------------------------------------------------------------- helpers
@@ -414,13 +416,14 @@ class Builder:
 
     def _minus(self, left: Node, right: Pattern, apart: tuple[Variable, ...]) -> Node:
         if self.outer is not None:
-            apart = (*apart, *self.outer.schema)
+            apart = (*apart, *(name for name in self.outer.schema if name not in self.given))
         elif not set(left.schema) & set(algebra.in_scope(right)) - set(apart):
             return left
         removed = self.build(right, self.sideways(left, right))
         shared = tuple(name for name in left.schema if name in removed.schema)
         reduced = self.flow.add(Distinct(self.project(removed, shared)))
-        return self.flow.add(Minus(left, reduced, apart))
+        given = self.given if self.outer is not None else {}
+        return self.flow.add(Minus(left, reduced, apart, given))
 
     def grouped(self, pattern: algebra.Group, seed: Node | None) -> Node:
         """The groups of a pattern's solutions, with their aggregates."""

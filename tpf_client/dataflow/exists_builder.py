@@ -78,9 +78,17 @@ def attach_exists(
         return _attach_conditional(builder, node, around, conditions, negated, mark)
     numbered = builder.flow.add(Number(node, builder.fresh()))
     number = numbered.schema[-1]
-    outer, builder.outer = builder.outer, builder.flow.add(Distinct(numbered))
+    outer, given = builder.outer, builder.given
+    builder.outer, builder.given = builder.flow.add(Distinct(numbered)), {}
+    for name in node.schema:
+        if name not in node.certain and any(
+            isinstance(each, algebra.Minus) for each in algebra.walk(pattern)
+        ):
+            # Inside it may get a value that does not come from outside.
+            copy = builder.given[name] = builder.fresh()
+            builder.outer = builder.copied(builder.outer, copy, name)
     inner = builder.build(pattern, None)
-    builder.outer = outer
+    builder.outer, builder.given = outer, given
     found = builder.flow.add(Distinct(builder.project(inner, (number,))))
     kept = builder.flow.add(SemiJoin(numbered, found, negated=negated, mark=mark))
     return builder.project(kept, schema)

@@ -3,7 +3,7 @@
 Source: SPARQL 1.1 Query Language, section 18.5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution
@@ -19,11 +19,18 @@ class Minus(Matching):
         left: the solutions to keep or not.
         right: what is taken away.
         apart: shared variables that must agree, but do not count as shared.
+        given: those that count only where another variable of the left lacks a value.
     """
 
-    def __init__(self, left: Node, right: Node, apart: Sequence[Variable] = ()) -> None:
+    def __init__(
+        self,
+        left: Node,
+        right: Node,
+        apart: Sequence[Variable] = (),
+        given: Mapping[Variable, Variable] | None = None,
+    ) -> None:
         how = layout(left.schema, left.certain, right.schema, right.certain)
-        pair = removes(how, left.schema, right.schema, apart)
+        pair = removes(how, left.schema, right.schema, apart, given or {})
         super().__init__(left, right, how, left.schema, left.certain, pair)
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
@@ -36,13 +43,23 @@ def removes(
     left: tuple[Variable, ...],
     right: tuple[Variable, ...],
     apart: Sequence[Variable],
+    given: Mapping[Variable, Variable],
 ) -> Pair:
     """Whether a right solution takes a left one (with equal keys) away."""
-    places = [(left.index(name), right.index(name)) for name in how.shared if name not in apart]
+    counting = [name for name in how.shared if name not in apart and name not in given.values()]
+    places = [(left.index(name), right.index(name)) for name in counting if name not in given]
+    unsure = [
+        (left.index(name), right.index(name), left.index(given[name]))
+        for name in counting
+        if name in given
+    ]
 
     def pair(one: Solution, other: Solution) -> bool:
-        return how.merge(one, other) is not None and any(
-            one[at] != UNBOUND and other[there] != UNBOUND for at, there in places
+        if how.merge(one, other) is None:
+            return False
+        return any(one[at] != UNBOUND and other[there] != UNBOUND for at, there in places) or any(
+            one[at] != UNBOUND and other[there] != UNBOUND and one[outside] == UNBOUND
+            for at, there, outside in unsure
         )
 
     return pair

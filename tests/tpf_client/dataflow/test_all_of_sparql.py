@@ -11,10 +11,11 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from annotations.terms import Quad
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.evaluation import Evaluation
 from tests.support.judges import Answer, by_pyoxigraph, by_specification, difference_of
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
+from tests.support.random_queries import PREFIX
 from tests.support.random_sparql import QueryWriter, random_quads, randoms
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.planner.pushdown import push_filters, push_limits
@@ -72,3 +73,24 @@ def test_every_answer_is_right_at_every_time(random: Random) -> None:
         # Substitution (section 18.6) would put a value behind AS.
         assert "EXISTS" in text
         assert "BIND" in text
+
+
+@pytest.mark.parametrize("kind", [ScanningLeaves, LookupLeaves])
+@pytest.mark.parametrize("removed", ["?b :r ?z", "?z :r ?b", "?b :p ?z", "?b ?c ?d"])
+def test_a_value_from_outside_is_shared_by_nothing_inside(
+    removed: str, kind: type[ScanningLeaves]
+) -> None:
+    """The sides of MINUS in EXISTS share a variable where the solution outside lacks it."""
+    text = (
+        f"{PREFIX} SELECT * {{ ?x :p ?y OPTIONAL {{ ?x :q ?z }}"
+        f" FILTER EXISTS {{ ?a :r ?z MINUS {{ {removed} }} }} }}"
+    )
+    query = parse_query(text)
+    quads = [
+        Quad(*(Term(f"<http://e/{name}>") for name in names), DEFAULT_GRAPH)
+        for names in ("apb", "cpb", "cqd", "erd")
+    ]
+    evaluation = Evaluation(query, kind)
+    for place, quad in enumerate(quads):
+        evaluation.change([quad])
+        assert _answer(query, evaluation) == by_specification(query, quads[: place + 1])

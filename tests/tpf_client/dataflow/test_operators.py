@@ -129,7 +129,7 @@ def test_minus(data: st.DataObject, shape: tuple, apart: tuple) -> None:
     left_schema, left_loose, right_schema, right_loose = shape
     left, right = source(left_schema, left_loose), source(right_schema, right_loose)
     how = layout(left.schema, left.certain, right.schema, right.certain)
-    pair = removes(how, left.schema, right.schema, apart)
+    pair = removes(how, left.schema, right.schema, apart, {})
     ticks = data.draw(
         timelines(rows(len(left_schema), left_loose), rows(len(right_schema), right_loose))
     )
