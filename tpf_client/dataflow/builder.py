@@ -451,6 +451,6 @@ def _replaced(expression: Expression, old: Expression, new: Expression) -> Expre
     if expression == old:
         return new
     if isinstance(expression, algebra.Call):
-        arguments = tuple(_replaced(each, old, new) for each in expression.arguments)
+        arguments = tuple([_replaced(each, old, new) for each in expression.arguments])
         return algebra.Call(expression.name, arguments)
     return expression

@@ -80,7 +80,7 @@ class _Restriction:
         if isinstance(value, (Constant, VariableRef)):
             return value
         if isinstance(value, tuple) and not hasattr(value, "_fields"):
-            return tuple(self._any(each) for each in value)
+            return tuple([self._any(each) for each in value])
         return value
 
     def _bgp(self, quads: tuple[QuadPattern, ...]) -> Pattern:

@@ -29,26 +29,29 @@ if TYPE_CHECKING:
 
 def conjuncts(expression: Expression) -> Iterator[Expression]:
     """The conditions that a condition is the conjunction of."""
-    match expression:
-        case Call("&&", arguments):
-            for each in arguments:
-                yield from conjuncts(each)
-        case Call("!", (Exists(pattern, negated),)):
-            yield Exists(pattern, not negated)
-        case _:
-            yield expression
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case Call("&&", arguments):
+                waiting.extend(reversed(arguments))
+            case Call("!", (Exists(pattern, negated),)):
+                yield Exists(pattern, not negated)
+            case each:
+                yield each
 
 
 def first_exists(expression: Expression) -> Exists | None:
     """An EXISTS somewhere in an expression, ``None`` where there is none."""
-    match expression:
-        case Exists():
-            return expression
-        case Call(_, arguments):
-            found = (first_exists(each) for each in arguments)
-            return next((each for each in found if each is not None), None)
-        case _:
-            return None
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case Exists() as found:
+                return found
+            case Call(_, arguments):
+                waiting.extend(reversed(arguments))
+            case _:
+                pass
+    return None
 
 
 def attach_exists(

@@ -1,7 +1,7 @@
 """From a query to the dataflow that answers it over fragments."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -21,7 +21,15 @@ from tpf_client.planner.leaves import FragmentLeaves
 from tpf_client.planner.pushdown import push_filters, push_limits
 from tpf_client.planner.service import SilentSource, services_of
 from tpf_client.planner.source import FragmentSource, Source
-from tpf_client.sparql.algebra import BGP, Path, Query, Service, Slice, variables_of_bgp
+from tpf_client.sparql.algebra import (
+    BGP,
+    Path,
+    Query,
+    Service,
+    Slice,
+    parts_of,
+    variables_of_bgp,
+)
 from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
@@ -134,18 +142,15 @@ def check(query: Query, allowed: Collection[str] | None = None) -> None:
 
 def patterns_of(value: Any) -> Iterator[QuadPattern]:
     """The quad patterns of a pattern or expression, those of paths and inside EXISTS included."""
-    if isinstance(value, BGP):
-        yield from value.patterns
-    elif isinstance(value, Path):
-        yield from patterns_of(steps_of(value))
-    elif isinstance(value, Service):
-        return
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from patterns_of(each)
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from patterns_of(getattr(value, each.name))
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, BGP):
+            yield from each.patterns
+        elif isinstance(each, Path):
+            waiting.append(steps_of(each))
+        elif not isinstance(each, Service):
+            waiting.extend(reversed(parts_of(each)))
 
 
 def _now(instant: datetime) -> DateTime:

@@ -16,7 +16,7 @@ from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Estimate, Source
-from tpf_client.sparql.algebra import EMPTY_GROUP, Query, Service
+from tpf_client.sparql.algebra import EMPTY_GROUP, Query, Service, parts_of
 
 T = TypeVar("T")
 
@@ -109,15 +109,14 @@ class Services:
 
 def services_of(value: Any) -> Iterator[Service]:
     """The services of a pattern, those inside EXISTS included."""
-    if isinstance(value, Service):
-        yield value
-        yield from services_of(value.pattern)
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from services_of(each)
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from services_of(getattr(value, each.name))
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Service):
+            yield each
+            waiting.append(each.pattern)
+        else:
+            waiting.extend(reversed(parts_of(each)))
 
 
 def without_service(value: Any, endpoint: str) -> Any:
@@ -128,7 +127,7 @@ def without_service(value: Any, endpoint: str) -> Any:
         if is_variable(value.endpoint):
             return replace(value, failed=(*value.failed, Term(endpoint)))
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(without_service(each, endpoint) for each in value)
+        return tuple([without_service(each, endpoint) for each in value])
     if is_dataclass(value) and not isinstance(value, type):
         changes = {f.name: without_service(getattr(value, f.name), endpoint) for f in fields(value)}
         return replace(value, **changes)

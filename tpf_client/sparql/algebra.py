@@ -362,11 +362,22 @@ def children(pattern: Pattern) -> tuple[Pattern, ...]:
     )
 
 
+def parts_of(value: Any) -> tuple[Any, ...]:
+    """What a pattern, an expression or a tuple of them directly consists of."""
+    if isinstance(value, tuple):
+        return value
+    if is_dataclass(value):
+        return tuple([getattr(value, field.name) for field in fields(value)])
+    return ()
+
+
 def walk(pattern: Pattern) -> Iterator[Pattern]:
     """The pattern and all patterns inside it, outermost first; not those in EXISTS."""
-    yield pattern
-    for child in children(pattern):
-        yield from walk(child)
+    waiting = [pattern]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting.extend(reversed(children(each)))
 
 
 def variables_of_quad(pattern: QuadPattern) -> tuple[Variable, ...]:
@@ -384,27 +395,34 @@ def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
 
     Source: SPARQL 1.1 Query Language, section 18.2.1.
     """
-    match pattern:
-        case BGP(patterns):
-            return variables_of_bgp(patterns)
-        case Path(subject, _, object_, graph):
-            ends = (subject, object_, graph)
-            return tuple(dict.fromkeys(Variable(end) for end in ends if is_variable(end)))
-        case Join(left, right) | LeftJoin(left, right) | Union(left, right):
-            return tuple(dict.fromkeys((*in_scope(left), *in_scope(right))))
-        case Extend(inner, variable, _):
-            return tuple(dict.fromkeys((*in_scope(inner), variable)))
-        case Minus(left, _):
-            return in_scope(left)
-        case Values(variables, _) | Project(_, variables):
-            return variables
-        case Group(_, keys, aggregates):
-            return tuple(name for name, _ in (*keys, *aggregates))
-        case Service(endpoint, inner):
-            own = (Variable(endpoint),) if is_variable(endpoint) else ()
-            return tuple(dict.fromkeys((*own, *in_scope(inner))))
-        case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
-            return in_scope(inner)
+    found: dict[Variable, None] = {}
+    waiting: list[Pattern | Variable] = [pattern]
+    while waiting:
+        match waiting.pop():
+            case str(name):
+                found[name] = None
+            case BGP(patterns):
+                found.update(dict.fromkeys(variables_of_bgp(patterns)))
+            case Path(subject, _, object_, graph):
+                ends = (subject, object_, graph)
+                found.update((Variable(end), None) for end in ends if is_variable(end))
+            case Join(left, right) | LeftJoin(left, right) | Union(left, right):
+                waiting += (right, left)
+            case Extend(inner, variable, _):
+                waiting += (variable, inner)
+            case Minus(left, _):
+                waiting.append(left)
+            case Values(variables, _) | Project(_, variables):
+                found.update(dict.fromkeys(variables))
+            case Group(_, keys, aggregates):
+                found.update((name, None) for name, _ in (*keys, *aggregates))
+            case Service(endpoint, inner):
+                waiting.append(inner)
+                if is_variable(endpoint):
+                    waiting.append(Variable(endpoint))
+            case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
+                waiting.append(inner)
+    return tuple(found)
 
 
 def always_bound(pattern: Pattern) -> frozenset[Variable]:
@@ -452,17 +470,21 @@ def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
 
 def variables_in(expression: Expression) -> frozenset[Variable]:
     """The variables that an expression refers to, those free in its EXISTS patterns included."""
-    match expression:
-        case Constant():
-            return frozenset()
-        case VariableRef(variable):
-            return frozenset((variable,))
-        case Call(_, arguments):
-            return frozenset().union(*map(variables_in, arguments))
-        case Aggregate(_, argument):
-            return frozenset() if argument is None else variables_in(argument)
-        case Exists(pattern):
-            return mentioned(pattern)
+    found: set[Variable] = set()
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case VariableRef(variable):
+                found.add(variable)
+            case Call(_, arguments):
+                waiting.extend(arguments)
+            case Aggregate(_, argument) if argument is not None:
+                waiting.append(argument)
+            case Exists(pattern):
+                found |= mentioned(pattern)
+            case _:
+                pass
+    return frozenset(found)
 
 
 def mentioned(pattern: Pattern) -> frozenset[Variable]:

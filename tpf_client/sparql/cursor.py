@@ -1,12 +1,14 @@
 """Reading words one after the other, and the terms among them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Term, Variable, iri, literal
 from tpf_client.errors import QuerySyntaxError
+from tpf_client.sparql.depth import check_nesting
 from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_client.sparql.tokens import Token, string_content, tokenize, unescape
 
@@ -30,6 +32,7 @@ class Cursor:
         self._tokens = tokenize(text)
         self._place = 0
         self._hidden = 0
+        self._levels = 0
 
     # ------------------------------------------------------------------------------ words
 
@@ -97,6 +100,18 @@ class Cursor:
         if len(self.token.text) > _DIGITS:
             self.fail(f"a number of more than {_DIGITS} digits")
         return int(self.advance().text)
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """One level of brackets further inside.
+
+        Raises:
+            UnsupportedQueryError: there are too many.
+        """
+        self._levels += 1
+        check_nesting(self._levels)
+        yield
+        self._levels -= 1
 
     def fail(self, reason: str, position: int | None = None) -> NoReturn:
         """Complain about the word under the cursor or at a position."""

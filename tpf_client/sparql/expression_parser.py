@@ -1,5 +1,7 @@
 """Expressions. Source: SPARQL 1.1 Query Language, section 19.8, rules 110 to 128."""
 
+from collections.abc import Callable
+
 from annotations.terms import Term
 from tpf_client.sparql.algebra import (
     Aggregate,
@@ -11,6 +13,7 @@ from tpf_client.sparql.algebra import (
     VariableRef,
 )
 from tpf_client.sparql.cursor import Cursor
+from tpf_client.sparql.depth import balanced, check_chain
 
 # Name: fewest and most arguments (None: any number).
 BUILTINS: dict[str, tuple[int, int | None]] = {
@@ -44,6 +47,7 @@ AGGREGATES = frozenset(
     ("COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT", "MEDIAN")
 )  # MEDIAN is ours; no keyword of SPARQL has this name.
 
+_UNARY = {"!": "!", "+": "pos", "-": "neg"}
 _COMPARISONS = ("=", "!=", "<", ">", "<=", ">=")
 
 
@@ -58,16 +62,14 @@ class ExpressionParser(Cursor):
 
     def expression(self) -> Expression:
         """An expression."""
-        left = self._conjunction()
-        while self.take("||"):
-            left = Call("||", (left, self._conjunction()))
-        return left
+        with self.nested():
+            return self._chained("||", lambda: self._chained("&&", self._relation))
 
-    def _conjunction(self) -> Expression:
-        left = self._relation()
-        while self.take("&&"):
-            left = Call("&&", (left, self._relation()))
-        return left
+    def _chained(self, sign: str, operand: Callable[[], Expression]) -> Expression:
+        operands = [operand()]
+        while self.take(sign):
+            operands.append(operand())
+        return balanced(lambda left, right: Call(sign, (left, right)), operands)
 
     def _relation(self) -> Expression:
         left = self._sum()
@@ -82,28 +84,29 @@ class ExpressionParser(Cursor):
         return left
 
     def _sum(self) -> Expression:
-        left = self._product()
-        while self.at("+", "-"):
-            sign = self.advance().text
-            left = Call(sign, (left, self._product()))
-        return left
+        return self._in_turn(("+", "-"), self._product)
 
     def _product(self) -> Expression:
-        left = self._unary()
-        while self.at("*", "/"):
-            sign = self.advance().text
-            left = Call(sign, (left, self._unary()))
+        return self._in_turn(("*", "/"), self._unary)
+
+    def _in_turn(self, signs: tuple[str, str], operand: Callable[[], Expression]) -> Expression:
+        """A chain whose steps are taken from left to right."""
+        left = operand()
+        steps = 0
+        while self.at(*signs):
+            left = Call(self.advance().text, (left, operand()))
+            steps += 1
+        if steps:
+            check_chain(steps)
         return left
 
     def _unary(self) -> Expression:
         if self.at_signed_number():
             return Constant(self.literal())
-        if self.take("!"):
-            return Call("!", (self._unary(),))
-        if self.take("+"):
-            return Call("pos", (self._unary(),))
-        if self.take("-"):
-            return Call("neg", (self._unary(),))
+        for sign, name in _UNARY.items():
+            if self.take(sign):
+                with self.nested():
+                    return Call(name, (self._unary(),))
         return self._primary()
 
     def _primary(self) -> Expression:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from annotations.terms import Term, TermOrVariable, TriplePattern, Variable, is_variable
-from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
     NOTHING,
@@ -38,6 +37,7 @@ from tpf_client.sparql.algebra import (
     in_scope,
     variables_in,
 )
+from tpf_client.sparql.depth import check_depth
 from tpf_client.sparql.pattern_parser import PatternParser, graph_names, grounded, join
 
 
@@ -53,10 +53,7 @@ def parse_query(text: str, base: str | None = None) -> Query:
         QuerySyntaxError: the text is not a query.
         UnsupportedQueryError: it is, but it cannot be said in our algebra.
     """
-    try:
-        return QueryParser(text, base).query()
-    except RecursionError:
-        raise UnsupportedQueryError("this query is nested too deeply") from None
+    return QueryParser(text, base).query()
 
 
 class QueryParser(PatternParser):
@@ -79,6 +76,7 @@ class QueryParser(PatternParser):
                 self.expected("SELECT, ASK, CONSTRUCT or DESCRIBE")
         if self.token.kind != "end":
             self.expected("the end of the query")
+        check_depth(query)
         return query
 
     def prologue(self) -> None:
@@ -330,7 +328,7 @@ class QueryParser(PatternParser):
                     lifted[expression] = self.fresh("a")
                 return VariableRef(lifted[expression])
             case Call(name, arguments):
-                return Call(name, tuple(self._lift(each, lifted) for each in arguments))
+                return Call(name, tuple([self._lift(each, lifted) for each in arguments]))
             case _:
                 return expression
 

@@ -46,6 +46,7 @@ from tpf_client.sparql.algebra import (
     renamed,
     variables_in,
 )
+from tpf_client.sparql.depth import balanced
 from tpf_client.sparql.expression_parser import ExpressionParser
 from tpf_client.sparql.paths import path_pattern
 
@@ -64,6 +65,10 @@ def join(left: Pattern, right: Pattern) -> Pattern:
     if isinstance(left, BGP) and isinstance(right, BGP):
         return BGP(left.patterns + right.patterns)
     return Join(left, right)
+
+
+def _both(left: Expression, right: Expression) -> Expression:
+    return Call("&&", (left, right))
 
 
 def graph_names(graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern:
@@ -148,6 +153,7 @@ class PatternParser(ExpressionParser):
         self._blocks_opened = 0
         self._labels: dict[str, int] = {}
         self._in_template = False
+        self._scope: tuple[Pattern, set[Variable]] = (EMPTY_GROUP, set())
 
     def sub_select(self) -> Pattern:
         """A SELECT inside a group."""
@@ -163,6 +169,10 @@ class PatternParser(ExpressionParser):
         return pattern
 
     def _group(self) -> tuple[Pattern, list[Expression]]:
+        with self.nested():
+            return self._group_elements()
+
+    def _group_elements(self) -> tuple[Pattern, list[Expression]]:
         self.expect("{")
         if self.at_word("SELECT"):
             pattern = self.sub_select()
@@ -195,9 +205,7 @@ class PatternParser(ExpressionParser):
         """One element of a group that is neither triples nor FILTER, put to what came before."""
         if self.take_word("OPTIONAL"):
             optional, filters = self._group()
-            condition = None
-            for each in filters:
-                condition = each if condition is None else Call("&&", (condition, each))
+            condition = balanced(_both, filters) if filters else None
             used = mentioned(optional) | (variables_in(condition) if condition else frozenset())
             return LeftJoin(self._on_ground(before, used), optional, condition)
         if self.take_word("MINUS"):
@@ -217,7 +225,7 @@ class PatternParser(ExpressionParser):
             self.expect_word("AS")
             place = self.token.position
             variable = self.variable()
-            if variable in in_scope(before):
+            if variable in self._scope_of(before):
                 self.fail(f"{variable} has a value already", place)
             self.expect(")")
             return Extend(self._on_ground(before, variables_in(expression)), variable, expression)
@@ -225,10 +233,21 @@ class PatternParser(ExpressionParser):
             return join(before, self.inline_data())
         if not self.at("{"):
             self.expected("a triple pattern, a group or '}'")
-        pattern = self.group_graph_pattern()
+        branches = [self.group_graph_pattern()]
         while self.take_word("UNION"):
-            pattern = Union(pattern, self.group_graph_pattern())
-        return join(before, pattern)
+            branches.append(self.group_graph_pattern())
+        return join(before, balanced(Union, branches))
+
+    def _scope_of(self, pattern: Pattern) -> set[Variable]:
+        """The variables in scope; a step further than where it was asked last takes one step."""
+        known, scope = self._scope
+        if known is not pattern:
+            if isinstance(pattern, Extend) and pattern.input is known:
+                scope.add(pattern.variable)
+            else:
+                scope = set(in_scope(pattern))
+            self._scope = pattern, scope
+        return scope
 
     @contextmanager
     def _inside(self, graph: TermOrVariable) -> Iterator[None]:
@@ -374,10 +393,11 @@ class PatternParser(ExpressionParser):
             return self.literal()
         if self.token.kind == "blank":
             return self._labelled(self.advance().text[2:])
-        if self.at("["):
-            return self._blank_node_property_list(emit)
-        if self.at("("):
-            return self._collection(emit)
+        if self.at("[", "("):
+            with self.nested():
+                if self.at("["):
+                    return self._blank_node_property_list(emit)
+                return self._collection(emit)
         if not self.at_iri():
             self.expected("a term or a variable")
         return self.iri()
@@ -421,16 +441,16 @@ class PatternParser(ExpressionParser):
     # ------------------------------------------------------------------------------ paths
 
     def _path_alternative(self) -> PathExpression:
-        path = self._path_sequence()
+        paths = [self._path_sequence()]
         while self.take("|"):
-            path = Alternative(path, self._path_sequence())
-        return path
+            paths.append(self._path_sequence())
+        return balanced(Alternative, paths)
 
     def _path_sequence(self) -> PathExpression:
-        path = self._path_step()
+        paths = [self._path_step()]
         while self.take("/"):
-            path = Sequence(path, self._path_step())
-        return path
+            paths.append(self._path_step())
+        return balanced(Sequence, paths)
 
     def _path_step(self) -> PathExpression:
         if self.take("^"):
@@ -442,7 +462,8 @@ class PatternParser(ExpressionParser):
         if self.take("!"):
             path = self._negated_set()
         elif self.take("("):
-            path = self._path_alternative()
+            with self.nested():
+                path = self._path_alternative()
             self.expect(")")
         else:
             path = Link(self.verb_iri())

@@ -59,8 +59,13 @@ class Environment:
 
 def is_volatile(expression: Expression) -> bool:
     """Whether an expression may give another value for the same solution."""
-    if isinstance(expression, Call):
-        return expression.name in VOLATILE or any(map(is_volatile, expression.arguments))
+    waiting = [expression]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Call):
+            if each.name in VOLATILE:
+                return True
+            waiting.extend(each.arguments)
     return False
 
 

@@ -60,6 +60,21 @@ def _change(pattern: Pattern) -> Pattern:
     return result
 
 
+def _below_filters(pattern: Filter, condition: Expression) -> Pattern:
+    """The condition below all conditions that follow one another, as far as it may go."""
+    base: Pattern = pattern
+    above: list[Expression] = []
+    while isinstance(base, Filter):
+        above.append(base.condition)
+        base = base.input
+    if not variables_in(condition) <= always_bound(base):
+        return Filter(pattern, condition)
+    result = _pushed(base, condition)
+    for each in reversed(above):
+        result = Filter(result, each)
+    return result
+
+
 def _pushed(pattern: Pattern, condition: Expression) -> Pattern:
     """The pattern with the condition as far down as it may go."""
     needed = variables_in(condition)
@@ -80,8 +95,8 @@ def _pushed(pattern: Pattern, condition: Expression) -> Pattern:
             return replace(pattern, input=_pushed(inner, condition))
         case Aggregated():
             pass
-        case Filter(inner) if needed <= always_bound(inner):
-            return replace(pattern, input=_pushed(inner, condition))
+        case Filter():
+            return _below_filters(pattern, condition)
         case Extend(inner, _, expression) if needed <= always_bound(inner):
             if not is_volatile(expression):
                 return replace(pattern, input=_pushed(inner, condition))

@@ -1,0 +1,90 @@
+"""How deep a query may be, and room for it.
+
+What is merely wide is no deeper for it where that can be: what is associative becomes a balanced
+tree. A sum, a row of BINDs or OPTIONALs is a chain, whose every step is one level: for those there
+is room as long as they are no longer than `MAX_DEPTH`, in the thread of whoever asks. Python frees
+that room by a limit of the process alone, and only ever raises it here, by need.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from typing import Any, TypeVar
+
+from tpf_client.errors import UnsupportedQueryError
+from tpf_client.sparql.algebra import parts_of
+
+T = TypeVar("T")
+
+MAX_NESTING = 200
+"""Levels of brackets and braces inside one another."""
+MAX_DEPTH = 2_000
+"""Levels of the algebra, one of which is each step of a chain."""
+
+_ORDINARY = 30
+"""Levels that every process has room for."""
+_FRAMES = 16
+_SPARE = 2_000
+
+
+def balanced(combine: Callable[[T, T], T], parts: Sequence[T]) -> T:
+    """Parts combined in their order by something associative, no deeper than must be."""
+    while len(parts) > 1:
+        pairs = [combine(parts[n], parts[n + 1]) for n in range(0, len(parts) - 1, 2)]
+        parts = [*pairs, parts[-1]] if len(parts) % 2 else pairs
+    return parts[0]
+
+
+def check_nesting(levels: int) -> None:
+    """Make room for a text with so many brackets inside one another.
+
+    Raises:
+        UnsupportedQueryError: that is too deep.
+    """
+    if levels > MAX_NESTING:
+        raise UnsupportedQueryError(
+            f"this query is nested too deeply: more than {MAX_NESTING} levels"
+        )
+    make_room(levels)
+
+
+def check_depth(value: Any) -> None:
+    """Make room for whatever walks through a query.
+
+    Raises:
+        UnsupportedQueryError: it is too deep.
+    """
+    check_chain(_depth_of(value))
+
+
+def check_chain(steps: int) -> None:
+    """Make room for a chain, each of whose steps is one level.
+
+    Raises:
+        UnsupportedQueryError: it is too long.
+    """
+    if steps > MAX_DEPTH:
+        raise UnsupportedQueryError(
+            f"this query is nested too deeply: {steps} levels, a long chain having one for each "
+            f"step, and at most {MAX_DEPTH} are possible"
+        )
+    make_room(steps)
+
+
+def _depth_of(value: Any) -> int:
+    deepest = 0
+    waiting = [(value, 1)]
+    while waiting:
+        each, level = waiting.pop()
+        if is_dataclass(each):
+            deepest = max(deepest, level)
+            level += 1
+        waiting += [(part, level) for part in parts_of(each)]
+    return deepest
+
+
+def make_room(levels: int) -> None:
+    """Let calls be nested so deep that something of so many levels can be walked through."""
+    wanted = levels * _FRAMES + _SPARE
+    if levels > _ORDINARY and sys.getrecursionlimit() < wanted:
+        sys.setrecursionlimit(wanted)
