@@ -73,7 +73,7 @@ _LONG_UNITS = {
     "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d",
 }  # fmt: skip
 _DIGITS = 18
-_WORD = re.compile(r"\s*(?:([A-Za-z]+)|(\d+)|(\S))")
+_WORD = re.compile(r"[A-Za-z]+|\d+|\S")
 
 
 class WindowSyntaxError(ValueError):
@@ -104,7 +104,7 @@ class _WindowReader:
     def __init__(self, text: str) -> None:
         self._words: list[tuple[str, int]] = []
         for match in _WORD.finditer(text):
-            self._words.append((match.group().strip(), match.end() - len(match.group().strip())))
+            self._words.append((match.group(), match.start()))
         self._end = len(text.rstrip())
         self._at = 0
 

@@ -1,0 +1,295 @@
+"""Regular expressions of ours that may meet foreign text: none takes longer than in proportion.
+
+Every pattern of the packages is found, whether it is kept in a module, in a class or compiled where
+it is used; it is run, in the ways that its module runs it, on long texts made for it: what each of
+its repetitions takes, over and over, behind what leads to it, before what it cannot take. A pattern
+that backtracks needs 100 times the processor time that is allowed here, and is stopped then.
+"""
+
+import ast
+import importlib
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+
+sre: Any = importlib.import_module("re._parser")
+constants: Any = importlib.import_module("re._constants")
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("annotations", "tpf_client", "tpf_server", "loaders", "commands")
+LENGTH = 2**15
+SECONDS = 0.5
+METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
+
+BOUNDED: dict[str, str] = {
+    "tpf_server.sources._SUFFIX": "the name of a file has at most 255 characters",
+}
+"""Patterns that are not linear, each with what bounds the text that they meet."""
+
+
+class Pattern(NamedTuple):
+    """A pattern, and the ways in which it is run."""
+
+    name: str
+    compiled: "re.Pattern[Any]"
+    methods: frozenset[str]
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).glob("**/*.py")):
+            text = path.read_text(encoding="utf-8")
+            if re.search(r"^(import re$|from re import)", text, re.MULTILINE):
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                yield ".".join(parts).removesuffix(".__init__"), ast.parse(text)
+
+
+def _kept(module: Any) -> Iterator[tuple[str, "re.Pattern[Any]"]]:
+    for name, value in vars(module).items():
+        if isinstance(value, re.Pattern):
+            yield name, value
+        elif isinstance(value, type) and value.__module__ == module.__name__:
+            for inner, each in vars(value).items():
+                if isinstance(each, re.Pattern):
+                    yield inner, each
+
+
+def _patterns() -> Iterator[Pattern]:
+    for name, tree in _modules():
+        module = importlib.import_module(name)
+        used: dict[str, set[str]] = {}
+        inline: list[tuple[int, str, str]] = []
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Attribute) and node.attr in METHODS | {"compile"}):
+                continue
+            owner = node.value
+            named = getattr(owner, "id", getattr(owner, "attr", None))
+            if named is not None and named != "re":
+                used.setdefault(named, set()).add(node.attr)
+        functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+        for node in {each: None for function in functions for each in ast.walk(function)}:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called = node.func
+                if getattr(called.value, "id", None) == "re" and node.args:
+                    text = _constant(node.args[0])
+                    if text is not None:
+                        inline.append((node.lineno, called.attr, text))
+        kept = dict(_kept(module))
+        for label, compiled in kept.items():
+            methods = frozenset(used.get(label, METHODS - {"sub", "subn", "split", "findall"}))
+            yield Pattern(f"{name}.{label}", compiled, methods & METHODS)
+        known = {compiled.pattern for compiled in kept.values()}
+        for line, method, text in inline:
+            if method in METHODS and text not in known:
+                yield Pattern(f"{name}:{line}", re.compile(text, re.DOTALL), frozenset({method}))
+            elif method == "compile" and text not in known:
+                yield Pattern(f"{name}:{line}", re.compile(text), frozenset({"search"}))
+
+
+def _constant(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(each.value) if isinstance(each, ast.Constant) else "1"
+                       for each in node.values)  # fmt: skip
+    return None
+
+
+# ------------------------------------------------------------------ texts made for a pattern
+
+
+def _sample(tree: Any, pick: int) -> str:
+    """A short text that matches, as far as that is easily said.
+
+    Args:
+        tree: a parsed pattern.
+        pick: which alternative and which member of a class: 0 or -1.
+    """
+    return "".join(_one(operator, argument, pick) for operator, argument in tree)
+
+
+def _one(operator: Any, argument: Any, pick: int) -> str:
+    match str(operator):
+        case "LITERAL":
+            return chr(argument)
+        case "NOT_LITERAL":
+            return "a" if argument != ord("a") else "b"
+        case "ANY":
+            return "a"
+        case "IN":
+            return _member(argument, pick)
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            least, _, inner = argument
+            return _sample(inner, pick) * min(max(least, 0), 50)
+        case "SUBPATTERN":
+            return _sample(argument[-1], pick)
+        case "ATOMIC_GROUP":
+            return _sample(argument, pick)
+        case "BRANCH":
+            return _sample(argument[1][pick], pick)
+        case _:
+            return ""
+
+
+def _member(items: Any, pick: int) -> str:
+    negated = str(items[0][0]) == "NEGATE"
+    if negated:
+        taken = "".join(_member([item], pick) for item in items[1:])
+        return next(c for c in "a0 .é\n<~" if c not in taken)
+    operator, argument = items[pick]
+    match str(operator):
+        case "LITERAL":
+            return chr(argument)
+        case "RANGE":
+            return chr(argument[0])
+        case "CATEGORY":
+            return {"DIGIT": "1", "SPACE": " ", "WORD": "a"}.get(
+                str(argument).removeprefix("CATEGORY_"), "~"
+            )
+        case _:
+            return "a"
+
+
+def _repeats(tree: Any, before: str, pick: int) -> Iterator[tuple[str, str]]:
+    """For each repetition: what leads to it, and what it takes."""
+    for operator, argument in tree:
+        match str(operator):
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                _, most, inner = argument
+                if most is constants.MAXREPEAT or most > 50:
+                    for body in _bodies(inner, pick):
+                        yield before, body
+                yield from _repeats(inner, before, pick)
+            case "SUBPATTERN":
+                yield from _repeats(argument[-1], before, pick)
+            case "ATOMIC_GROUP" | "ASSERT" | "ASSERT_NOT":
+                inner = argument if str(operator) == "ATOMIC_GROUP" else argument[1]
+                yield from _repeats(inner, before, pick)
+            case "BRANCH":
+                for each in argument[1]:
+                    yield from _repeats(each, before, pick)
+            case _:
+                pass
+        before += _one(operator, argument, pick)
+
+
+def _bodies(tree: Any, pick: int) -> Iterator[str]:
+    yield _sample(tree, pick)
+    for operator, argument in tree:
+        if str(operator) == "BRANCH":
+            yield from (_sample(each, pick) for each in argument[1])
+        elif str(operator) == "SUBPATTERN":
+            yield from _bodies(argument[-1], pick)
+
+
+def _texts(compiled: "re.Pattern[Any]") -> Iterator[Any]:
+    whole = compiled.pattern
+    is_bytes = isinstance(whole, bytes)
+    tree = sre.parse(whole, compiled.flags & ~re.DEBUG)
+    found: dict[str, None] = {}
+    # Of each character class the first member, and the last.
+    repeats = list(dict.fromkeys((*_repeats(tree, "", -1), *_repeats(tree, "", 0))))
+    starts = list(dict.fromkeys(before for before, _ in repeats))
+    for before, body in repeats:
+        pump = body or "a"
+        for text in (pump, pump + "a", before + pump, f"{pump}."):
+            long = text * (LENGTH // len(text))
+            found[before + long] = None
+            found[before + long + "\0"] = None
+        for other in starts:
+            mixed = (pump + other) * (LENGTH // len(pump + other))
+            found[before + mixed + "\0"] = None
+    for text in (
+        _sample(tree, 0),
+        _sample(tree, -1),
+        "a",
+        "0",
+        " ",
+        "'",
+        '"',
+        "\\",
+        "<",
+        "_:a",
+        "a.",
+        "..",
+        "{",
+        "é",
+    ):
+        if text:
+            found[text * (LENGTH // len(text))] = None
+    for text in found:
+        yield text.encode("utf-8", "replace") if is_bytes else text
+
+
+def _run(compiled: "re.Pattern[Any]", method: str, text: Any) -> None:
+    if method in ("sub", "subn"):
+        getattr(compiled, method)(type(text)(), text)
+    elif method == "finditer":
+        for _ in compiled.finditer(text):
+            pass
+    else:
+        getattr(compiled, method)(text)
+
+
+class _TooLongError(Exception):
+    pass
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise _TooLongError
+
+
+def is_linear(compiled: "re.Pattern[Any]", methods: Any) -> str | None:
+    """The beginning of a text on which a pattern takes too long, ``None`` where there is none."""
+    before = signal.signal(signal.SIGVTALRM, _stop)
+    try:
+        for text in _texts(compiled):
+            for method in methods:
+                try:
+                    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+                    _run(compiled, method, text)
+                except _TooLongError:
+                    return f"{method}: {text[:60]!r}"
+                finally:
+                    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    return None
+
+
+PATTERNS = list(_patterns())
+
+
+def test_the_patterns_are_found() -> None:
+    names = {pattern.name for pattern in PATTERNS}
+    assert len(PATTERNS) >= 60
+    assert {"tpf_client.sparql.tokens._OTHER", "annotations.terms._LANGUAGE"} <= names
+    assert BOUNDED.keys() <= names
+
+
+@pytest.mark.parametrize(
+    ("evil", "method"),
+    [
+        (r"(a+)+$", "match"),
+        (r"(?:a|aa)+b", "match"),
+        (r"a*a*b", "match"),
+        (r"\s+$", "search"),
+        (r"[?&][^=&#]*page[^=&#]*=1", "search"),
+        (r"(?:[\w]+\s?)*!", "fullmatch"),
+    ],
+)
+def test_what_backtracks_is_seen(evil: str, method: str) -> None:
+    assert is_linear(re.compile(evil), [method]) is not None
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+def test_patterns_are_linear(pattern: Pattern) -> None:
+    if pattern.name in BOUNDED:
+        pytest.skip(BOUNDED[pattern.name])
+    slow: Callable[..., str | None] = is_linear
+    assert slow(pattern.compiled, sorted(pattern.methods)) is None
