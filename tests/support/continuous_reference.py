@@ -7,7 +7,7 @@ that it comes from. Only a path of any length is matched in all elements of its 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyoxigraph as ox
@@ -15,12 +15,14 @@ import pyoxigraph as ox
 from tpf_server.cqels.windows.specification import All, Now, Range, Triples, Window, parse_window
 
 _STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*(?=\{)")
+_PATH = re.compile(r"^[(^]|>[/|+*?]")
 _APART = re.compile(r"VALUES[^{]*\{[^}]*\}|(?:BIND|FILTER)\s*(?=\()|OPTIONAL|UNION|MINUS|[{}]")
 _REPEATED = re.compile(r"[>)][+*]")
 _IN = ox.NamedNode("urn:reference:in")
 _WINDOWS = ox.NamedNode("urn:reference:windows")
 
 Row = tuple[str | None, ...]
+Bag = Counter[Row]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Reference:
         self.clauses: list[tuple[str, Window]] = []
         self._present: set[ox.Quad] = set()
         self._whole: set[int] = set()
+        self._patterns: list[list[list[str]]] = []
         if isinstance(static, str):
             self._store = ox.Store()
             self._store.load(static.encode(), format=ox.RdfFormat.N_QUADS)
@@ -61,6 +64,7 @@ class Reference:
         end = _closing(text, match.end())
         number = len(self.clauses)
         self.clauses.append((match[1], parse_window(match[2])))
+        self._patterns.append([])
         body = self._body(text[match.end() + 1 : end], number)
         flat = "{" not in text[match.end() + 1 : end]
         body = body if flat else f"{{ {body} }}"
@@ -85,6 +89,7 @@ class Reference:
         for pattern in filter(
             None, (each.strip(" .") for each in re.split(r"(?<=[\s>\w])\.\s", text + " "))
         ):
+            self._patterns[number].append(pattern.split())
             if _REPEATED.search(pattern):
                 self._whole.add(number)
                 parts.append(f"GRAPH <urn:reference:whole:{number}> {{ {pattern} }}")
@@ -97,10 +102,24 @@ class Reference:
             )
         return " ".join(parts)
 
-    def boundaries(self, after: int, before: int) -> list[int]:
-        """The boundaries of slides between two instants."""
-        slides = {w.slide for _, w in self.clauses if isinstance(w, Range) and w.slide}
-        return [at for at in range(after + 1, before) if any(at % each == 0 for each in slides)]
+    def boundaries(self, after: int, before: int) -> set[int]:
+        """The instants in between at which a window with a slide holds something else."""
+        return {
+            at
+            for number, (_, window) in enumerate(self.clauses)
+            if isinstance(window, Range) and window.slide
+            for at in range(after + 1, before)
+            if at % window.slide == 0 and self._wanted(number, at) != self._wanted(number, at - 1)
+        }
+
+    def _wanted(self, number: int, at: int) -> list[tuple[int, tuple[str, str, str]]]:
+        """The triples in a window that match some pattern there."""
+        return [
+            (place, triple)
+            for place, triples in self.visible(number, at).items()
+            for triple in triples
+            if any(_matches(pattern, triple) for pattern in self._patterns[number])
+        ]
 
     def change(self, triple: tuple[str, str, str], *, added: bool) -> None:
         """The static data have one triple more or less."""
@@ -120,7 +139,7 @@ class Reference:
         ]
         match window:
             case Triples(count):
-                triples = triples[-count:]
+                triples = [each for each in triples if self._arrivals[each[0]].at <= at][-count:]
             case _:
                 first, last = _bounds(window, at)
                 triples = [each for each in triples if first <= self._arrivals[each[0]].at <= last]
@@ -191,6 +210,44 @@ class Reference:
             if elements & new:
                 result[_row(solution, range(width))] += 1
         return result
+
+
+class Beside:
+    """A query beside its recomputation: what it must emit, tick by tick."""
+
+    def __init__(self, text: str, static: str | ox.Store, at: int = 0) -> None:
+        self.reference = Reference(text, static)
+        self._before: Bag = Counter()
+        self._at = at
+
+    def boundaries(self, at: int) -> set[int]:
+        """The instants before one at which it is looked at."""
+        return self.reference.boundaries(self._at, at)
+
+    def seen(self, at: int, others: Iterable[int] = ()) -> list[tuple[int, Bag, Bag, Bag]]:
+        """Instants with changes until one: what came, what went, all of it.
+
+        Args:
+            at: an instant.
+            others: instants before, at which it is looked at too.
+        """
+        instants = sorted({*self.boundaries(at), *others})
+        found = []
+        for each in (*instants, at):
+            now, before = self.reference.solutions(each), self._before
+            found.append((each, now - before, before - now, now))
+            self._before = now
+        self._at = at
+        return [each for each in found[:-1] if each[1] or each[2]] + found[-1:]
+
+
+def _matches(pattern: list[str], triple: tuple[str, str, str]) -> bool:
+    bound: dict[str, str] = {}
+    return len(pattern) != 3 or all(
+        bound.setdefault(term, value) == value if term[0] == "?" else term in (value, "a")
+        for term, value in zip(pattern, triple, strict=True)
+        if not _PATH.search(term)
+    )
 
 
 def _closing(text: str, at: int) -> int:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.continuous_reference import Arrival, Reference
-from tpf_server.cqels.delivery import Emission
+from tests.support.continuous_reference import Arrival, Bag, Beside, Reference
 from tpf_server.cqels.engine import Engine
+from tpf_server.cqels.registered_query import RegisteredQuery
 from tpf_server.cqels.semantics import CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM, Semantics
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -176,28 +176,16 @@ elements = st.tuples(
 streams = st.lists(elements, min_size=1, max_size=12)
 
 
-def play(
-    text: str, stream: list[tuple[str, int, tuple[tuple[str, str, str], ...]]], policy: Semantics
-) -> tuple[list[Arrival], dict[int, Emission], Reference, Engine]:
+def loaded(policy: Semantics) -> Engine:
     engine = Engine(semantics=policy)
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
-    emissions: dict[int, Emission] = {}
-    engine.register(text, lambda emission: emissions.__setitem__(emission.sequence, emission))
-    reference = Reference(text, STATIC)
-    arrivals = []
-    at = 0
-    for name, pause, content in stream:
-        at += pause
-        arrivals.append(Arrival(name, at, content))
-        engine.push(name, content, at)
-    return arrivals, emissions, reference, engine
+    return engine
 
 
-def emitted(emissions: dict[int, Emission], sequence: int) -> "Counter[tuple[str | None, ...]]":
-    emission = emissions.get(sequence)
-    return Counter(emission.rows if emission else ())
+def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
+    return [(each.at, Counter(each.rows)) for each in query]
 
 
 @pytest.mark.parametrize("name", [*FLAT, *NESTED])
@@ -206,16 +194,20 @@ def emitted(emissions: dict[int, Emission], sequence: int) -> "Counter[tuple[str
 def test_differences(name, first, second, stream):
     text = (FLAT | NESTED)[name].replace("W1", first).replace("W2", second)
     for policy in (PAPER, PAPER_DSTREAM, PAPER_RSTREAM):
-        arrivals, emissions, reference, _ = play(text, stream, policy)
-        before: Counter[tuple[str | None, ...]] = Counter()
-        for sequence, arrival in enumerate(arrivals, 1):
-            reference.arrive(arrival)
-            now = reference.solutions(arrival.at)
-            expected = {
-                "istream": now - before, "dstream": before - now, "rstream": now,
-            }[policy.relation]  # fmt: skip
-            assert emitted(emissions, sequence) == expected, (policy.name, sequence)
-            before = now
+        query = (engine := loaded(policy)).register(text)
+        beside = Beside(text, STATIC)
+        at = 0
+        for number, (where, pause, content) in enumerate(stream):
+            at += pause
+            beside.reference.arrive(Arrival(where, at, content))
+            engine.push(where, content, at)
+            ticks, found = beside.seen(at), emitted(query)
+            if policy.relation == "rstream":
+                assert found[-1] == (at, ticks[-1][3]), number
+                assert all((when, now) in found for when, _, _, now in ticks), number
+            else:
+                place = 1 if policy.relation == "istream" else 2
+                assert found == [(tick[0], tick[place]) for tick in ticks if tick[place]], number
 
 
 @pytest.mark.parametrize("name", FLAT)
@@ -223,17 +215,24 @@ def test_differences(name, first, second, stream):
 @given(first=windows, second=windows, stream=streams)
 def test_derivations(name, first, second, stream):
     text = FLAT[name].replace("W1", first).replace("W2", second)
-    arrivals, emissions, reference, _ = play(text, stream, CQELS)
+    query = (engine := loaded(CQELS)).register(text)
+    reference = Reference(text, STATIC)
     before: set[tuple[int, int]] = set()
-    for sequence, arrival in enumerate(arrivals, 1):
-        reference.arrive(arrival)
-        now = {
-            (clause, place)
-            for clause in range(len(reference.clauses))
-            for place in reference.visible(clause, arrival.at)
-        }
-        # With a slide an element is seen later than it arrives; new is what was not seen before.
-        new = now - before
-        expected = reference.derivations(arrival.at, new)
-        assert emitted(emissions, sequence) == expected, sequence
-        before = now
+    at = 0
+    for where, pause, content in stream:
+        expected = []
+        boundaries = sorted(reference.boundaries(at, at + pause))
+        at += pause
+        for each in (*boundaries, at):
+            if each == at:
+                reference.arrive(Arrival(where, at, content))
+            now = {
+                (clause, place)
+                for clause in range(len(reference.clauses))
+                for place in reference.visible(clause, each)
+            }
+            # With a slide an element is seen later than it arrives; new is what was not before.
+            expected.append((each, reference.derivations(each, now - before)))
+            before = now
+        engine.push(where, content, at)
+        assert emitted(query) == [each for each in expected if each[1]]

@@ -13,7 +13,7 @@ import pyoxigraph as ox
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.continuous_reference import Arrival, Reference
+from tests.support.continuous_reference import Arrival, Bag, Beside
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
@@ -55,29 +55,6 @@ def loaded(**options: object) -> Engine:
     return engine
 
 
-Bag = Counter[tuple[str | None, ...]]
-
-
-class Beside:
-    """A query beside its recomputation: what it must emit, tick by tick."""
-
-    def __init__(self, text: str, static: str | ox.Store = STATIC, at: int = 0) -> None:
-        self.reference = Reference(text, static)
-        self._before: Bag = Counter()
-        self._at = at
-
-    def seen(self, at: int) -> list[tuple[int, Bag, Bag, Bag]]:
-        """Instants with changes until one: what came, what went, all of it."""
-        instants = self.reference.boundaries(self._at, at)
-        found = []
-        for each in (*instants, at):
-            now, before = self.reference.solutions(each), self._before
-            found.append((each, now - before, before - now, now))
-            self._before = now
-        self._at = at
-        return [each for each in found[:-1] if each[1] or each[2]] + found[-1:]
-
-
 def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
     return [(each.at, Counter(each.rows)) for each in query]
 
@@ -90,7 +67,7 @@ def test_differences(random: Random) -> None:
     engine = loaded()
     policies = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM)
     queries = [engine.register(text, semantics=policy) for policy in policies]
-    beside = Beside(text)
+    beside = Beside(text, STATIC)
     at = 0
     for stream, pause, triples in elements:
         at += pause
@@ -128,7 +105,7 @@ def test_triples_are_constructed_of_what_is_new(random: Random) -> None:
     engine = loaded()
     template = " . ".join(map(" ".join, TEMPLATE))
     query = engine.register(f"CONSTRUCT {{ {template} }} WHERE {{ {body} }}", semantics=PAPER)
-    beside = Beside(f"SELECT ?a ?b ?c WHERE {{ {body} }}")
+    beside = Beside(f"SELECT ?a ?b ?c WHERE {{ {body} }}", STATIC)
     at = 0
     for stream, pause, triples in random_elements(random, random.randint(1, 10)):
         at += pause
@@ -176,8 +153,9 @@ def test_events_between_elements(random: Random) -> None:
         running.append((query, beside, rows, broken))
 
     def check(at: int) -> None:
+        stops = {each for _, beside, _, _ in running for each in beside.boundaries(at)}
         for query, beside, rows, broken in tuple(running):
-            expected = [(when, new) for when, new, _, _ in beside.seen(at) if new]
+            expected = [(when, new) for when, new, _, _ in beside.seen(at, stops) if new]
             if broken and expected:
                 assert query.state == "stopped"
                 assert isinstance(query.error, CallbackError)
