@@ -26,6 +26,7 @@ from tpf_client.dataflow.group_builder import build_group
 from tpf_client.dataflow.hash_join import HashJoin
 from tpf_client.dataflow.join_order import in_good_order, operands
 from tpf_client.dataflow.left_join import LeftJoin
+from tpf_client.dataflow.matching import Matching
 from tpf_client.dataflow.minus import Minus
 from tpf_client.dataflow.modifiers_builder import Watch, build_modified
 from tpf_client.dataflow.node import (
@@ -183,6 +184,31 @@ class Builder:
             )
         return self._seeds[key]
 
+    def matching(self) -> Callable[[Matching], Matching]:
+        """Takes in a node that looks for partners; to be called before its right side is built.
+
+        What it says of a left solution that is there stands as soon as everything that was built
+        from now on is at rest: then all the right solutions that are compatible with it are there
+        (see `tpf_client.dataflow.seeds`). Further ones come with further left solutions only.
+        """
+        leaves, nodes, start = self.leaves, self.flow.nodes, len(self.flow.nodes)
+        mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
+
+        def add(node: Matching) -> Matching:
+            inside = nodes[start:]
+            if isinstance(leaves, CountingLeaves):
+                at_rest = leaves.at_rest(mark)
+
+                def settled() -> bool:
+                    return at_rest() and not any(
+                        each.pending or each.leads_elsewhere for each in inside
+                    )
+
+                node.settled = settled
+            return self.flow.add(node)
+
+        return add
+
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
         """The seed that a node gives to a pattern."""
         return self.seed(node, algebra.in_scope(pattern))
@@ -301,15 +327,15 @@ class Builder:
         return self.with_keys(left, there, pattern.right, partial(self._optional, pattern=pattern))
 
     def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
-        condition = pattern.condition
+        condition, add = pattern.condition, self.matching()
         if condition is None:
             right = self.build(pattern.right, self.sideways(left, pattern.right))
-            return self.flow.add(LeftJoin(left, right))
+            return add(LeftJoin(left, right))
         if first_exists(condition) is None and not is_volatile(condition):
             right = self.build(pattern.right, self.sideways(left, pattern.right))
             merged = left.schema + tuple(n for n in right.schema if n not in left.schema)
             test = Compiler(self.environment, merged).condition(condition)
-            return self.flow.add(LeftJoin(left, right, test))
+            return add(LeftJoin(left, right, test))
         # Number the rows, so that the filtered pairs come back to exactly their left row.
         numbered = self.flow.add(Number(left, self.fresh()))
         right = self.build(pattern.right, self.sideways(left, pattern.right))
@@ -319,7 +345,7 @@ class Builder:
         added = tuple(name for name in right.schema if name not in left.schema)
         loose = tuple(name for name in left.schema if name not in left.certain)
         found = self.project(pairs, (numbered.schema[-1], *loose, *added))
-        joined = self.flow.add(LeftJoin(numbered, found))
+        joined = add(LeftJoin(numbered, found))
         return self.project(joined, left.schema + added)
 
     def _filtered_bgp(self, bgp: algebra.BGP, condition: Expression, seed: Node | None) -> Node:
@@ -419,11 +445,12 @@ class Builder:
             apart = (*apart, *(name for name in self.outer.schema if name not in self.given))
         elif not set(left.schema) & set(algebra.in_scope(right)) - set(apart):
             return left
+        add = self.matching()
         removed = self.build(right, self.sideways(left, right))
         shared = tuple(name for name in left.schema if name in removed.schema)
         reduced = self.flow.add(Distinct(self.project(removed, shared)))
         given = self.given if self.outer is not None else {}
-        return self.flow.add(Minus(left, reduced, apart, given))
+        return add(Minus(left, reduced, apart, given))
 
     def grouped(self, pattern: algebra.Group, seed: Node | None) -> Node:
         """The groups of a pattern's solutions, with their aggregates."""

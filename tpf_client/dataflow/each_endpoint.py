@@ -48,6 +48,11 @@ class EachEndpoint(Node):
         self._early: dict[TermId, list[Change]] = {}
         seed.connect(self._push)
 
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether an endpoint was named."""
+        return bool(self._entries or self._early)
+
     def _push(self, solution: Solution, count: int) -> None:
         endpoint = solution[self._place]
         entry = self._entries.get(endpoint)

@@ -69,13 +69,14 @@ def attach_exists(
     mark = None if variable is None else Mark(variable, encode(TRUE), encode(FALSE))
     schema = node.schema if variable is None else (*node.schema, variable)
     pattern, negated = exists.pattern, exists.negated
+    add = builder.matching()
     if not _sees_outside(pattern, frozenset(node.schema)):
         outer, builder.outer = builder.outer, None
         inner = builder.build(pattern, builder.seed(node, algebra.in_scope(pattern)))
         builder.outer = outer
         shared = tuple(name for name in node.schema if name in inner.schema)
         reduced = builder.flow.add(Distinct(builder.project(inner, shared)))
-        return builder.flow.add(SemiJoin(node, reduced, negated=negated, mark=mark))
+        return add(SemiJoin(node, reduced, negated=negated, mark=mark))
     conditions, around = _filtered(pattern)
     if conditions and not _sees_outside(around, frozenset(node.schema)):
         return _attach_conditional(builder, node, around, conditions, negated, mark)
@@ -93,7 +94,7 @@ def attach_exists(
     inner = builder.build(pattern, None)
     builder.outer, builder.given = outer, given
     found = builder.flow.add(Distinct(builder.project(inner, (number,))))
-    kept = builder.flow.add(SemiJoin(numbered, found, negated=negated, mark=mark))
+    kept = add(SemiJoin(numbered, found, negated=negated, mark=mark))
     return builder.project(kept, schema)
 
 
@@ -121,6 +122,7 @@ def _attach_conditional(
     mark: Mark | None,
 ) -> Node:
     """A semi join with the matches of a pattern, for pairs that meet conditions."""
+    add = builder.matching()
     outer, builder.outer = builder.outer, None
     inner = builder.build(pattern, builder.seed(node, algebra.in_scope(pattern)))
     builder.outer = outer
@@ -135,7 +137,7 @@ def _attach_conditional(
         return all(test(solution) for test in tests)
 
     test = tests[0] if len(tests) == 1 else condition
-    return builder.flow.add(SemiJoin(node, reduced, negated=negated, condition=test, mark=mark))
+    return add(SemiJoin(node, reduced, negated=negated, condition=test, mark=mark))
 
 
 def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:

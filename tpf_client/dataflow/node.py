@@ -15,6 +15,10 @@ from annotations.terms import QuadPattern, Variable
 from tpf_client.dataflow.changes import Schema, Sink, Solution, TermDictionary
 
 
+def _never() -> bool:
+    return False
+
+
 def _nobody_listens(_solution: Solution, _count: int) -> None:
     pass
 
@@ -29,9 +33,12 @@ class Node:
             in a tick stays true for the rest of the tick.
         emit: sends a change to all who are connected (look it up when sending, it changes while
             the dataflow is built).
+        settled: whether what it holds back could be sent although inputs go on: nothing that is
+            still to come in this tick will change it.
     """
 
     monotone: bool
+    settled: Callable[[], bool] = staticmethod(_never)
 
     def __init__(
         self, schema: Sequence[Variable], certain: frozenset[Variable], *, monotone: bool = True
@@ -59,6 +66,11 @@ class Node:
     @property
     def pending(self) -> bool:
         """Whether `flush` would send something now."""
+        return False
+
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether what it sends depends on nodes that are not among those before it."""
         return False
 
     def flush(self) -> None:
@@ -131,17 +143,17 @@ class Dataflow:
         return node
 
     def flush_growing(self) -> bool:
-        """Let operators send what they held back for no other reason than to send it at once.
-
-        That is, monotone ones: for them the inputs need not be complete.
+        """Let operators send what will not be taken back, although inputs may not be complete.
 
         Returns:
             Whether there was something to send.
         """
-        pending = [node for node in self.nodes if node.monotone and node.pending]
-        for node in pending:
-            node.flush()
-        return bool(pending)
+        moved = False
+        for node in self.nodes:
+            if node.pending and (node.monotone or node.settled()):
+                node.flush()
+                moved = True
+        return moved
 
     def flush(self) -> None:
         """The inputs are complete (for now): let every operator send what it held back.
@@ -200,10 +212,16 @@ class CountingLeaves(Leaves, Protocol):
         """About how many solutions these patterns have."""
 
     def mark(self) -> int:
-        """A moment, for `limit`."""
+        """A moment, for `limit` and `at_rest`."""
 
     def limit(self, since: int, missing: Callable[[], int | None]) -> None:
         """Only so much is needed of what was built since then that no solution is missing."""
+
+    def at_rest(self, since: int) -> Callable[[], bool]:
+        """Tells whether what was built since then, until now, has answered all it was asked.
+
+        Never, where answers may be taken back.
+        """
 
 
 @runtime_checkable

@@ -39,6 +39,11 @@ class OnDemand(Node):
         self._entry: Input | None = None
         upstream.connect(self._push)
 
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether a solution came."""
+        return self._entry is not None or bool(self._early)
+
     def _push(self, solution: Solution, count: int) -> None:
         if self._entry is not None:
             self._entry.push(solution, count)

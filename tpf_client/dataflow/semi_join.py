@@ -55,6 +55,8 @@ class SemiJoin(Matching):
             return merged is not None and (condition is None or condition(merged))
 
         super().__init__(left, right, how, schema, certain, pair)
+        if not negated and mark is None:
+            self.monotone = left.monotone and right.monotone
 
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
         """The left solution with its mark."""

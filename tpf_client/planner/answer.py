@@ -1,6 +1,6 @@
 """One evaluation of a query: its solutions as they become known."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -22,7 +22,9 @@ class Answer:
     """The solutions of a query that is evaluated once.
 
     Solutions come while requests are still under way, where the query allows it; what a LIMIT
-    makes needless is not asked for.
+    makes needless is not asked for. What comes out stays true, until for the first time operators
+    that are not monotone are made to say what they have although inputs may come again; what comes
+    out then is held back until nothing comes any more.
 
     A fragment that turns out much longer than its server promised makes the plan a bad one: as long
     as no solution was handed out, the query is planned anew with what is known then. Pages that
@@ -45,14 +47,16 @@ class Answer:
         self._solutions = 0
         self._ready: deque[Solution] = deque()
         self._streams = False
+        self._handed_out = False
         self._outdated = False
+        self._given: Counter[Solution] = Counter()
         self._evaluation, self._output = self._plan(self._arrive)
-        self._streams = self._output.node.monotone and not self._output.ordered
+        self._streams = not self._output.ordered
         self._evaluation.on_surprise = self._surprised
 
     def _surprised(self) -> bool:
         """Whether to give up the plan, where a fragment is longer than it should be."""
-        self._outdated = self._outdated or not (self._streams and self._solutions)
+        self._outdated = self._outdated or not self._handed_out
         return self._outdated
 
     def close(self) -> None:
@@ -68,14 +72,14 @@ class Answer:
             ClosedError: closed meanwhile.
         """
         try:
-            if not self._streams:
-                while self._advance():
-                    pass
-                self._ready.extend(self._output.rows())
-                yield from self._drain()
-                return
             while self._advance():
                 yield from self._drain()
+            if not self._streams:
+                for solution in self._output.rows():
+                    if self._given[solution]:
+                        self._given[solution] -= 1
+                    else:
+                        self._ready.append(solution)
             yield from self._drain()
         finally:
             self.close()
@@ -96,13 +100,17 @@ class Answer:
             self._progress(self._asked + self._evaluation.driver.requests, self._solutions)
         if worked:
             return True
+        self._streams = self._streams and node.monotone
         self._evaluation.dataflow.flush()
         return self._evaluation.unsettled
 
     def _arrive(self, solution: Solution, count: int) -> None:
         self._solutions += count
         if self._streams:
+            self._handed_out = True
             self._ready.extend([solution] * count)
+            if not self._output.node.monotone:
+                self._given[solution] += count
 
     def _drain(self) -> Iterator[Row]:
         decode = self._evaluation.dictionary.decode

@@ -1,8 +1,8 @@
 """Terms in place of variables that can have no other value: `BIND(<iri> AS ?x)`, VALUES of one row.
 
-Where one side of a join gives a variable the same term in every solution, a pattern beside it may
-as well have the term in the variable's place: then it is asked for with that term from the
-beginning, and counted so.
+Where one side of a join, or the left side of OPTIONAL, gives a variable the same term in every
+solution, a pattern beside it may as well have the term in the variable's place: then it is asked
+for with that term from the beginning, and counted so.
 
 Written *J(P) = P ⋈ {v → c}*, a pattern *P* becomes *P'* with *J(P') = J(P)*, without *v* where that
 can be:
@@ -54,10 +54,13 @@ def put_constants(pattern: Pattern) -> Pattern:
         name: put_constants(part) for name, part in parts.items() if isinstance(part, Pattern)
     }
     whole = replace(pattern, **inside)
-    if not isinstance(whole, algebra.Join):
-        return whole
-    left, right = whole.left, whole.right
-    return algebra.Join(_put(left, fixed(right)), _put(right, fixed(left)))
+    match whole:
+        case algebra.Join(left, right):
+            return algebra.Join(_put(left, fixed(right)), _put(right, fixed(left)))
+        case algebra.LeftJoin(left, right):
+            return replace(whole, right=_put(right, fixed(left)))
+        case _:
+            return whole
 
 
 def fixed(pattern: Pattern) -> dict[Variable, Term]:
@@ -70,6 +73,8 @@ def fixed(pattern: Pattern) -> dict[Variable, Term]:
         case algebra.Join(left, right):
             return {**fixed(left), **fixed(right)}
         case algebra.Filter(inner) | algebra.Extend(inner):
+            return fixed(inner)
+        case algebra.LeftJoin(inner) | algebra.Minus(inner):
             return fixed(inner)
         case _:
             return {}

@@ -6,14 +6,18 @@ which responses arrive; so the dataflow that the tasks feed needs no locks.
 
 import queue
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
 from tpf_client.errors import ClosedError, SourceLimitError
+from tpf_client.fragments.destinations import Origin, origin
 from tpf_client.fragments.fetcher import Answer, Fetcher, Request
 from tpf_client.fragments.page import Page
+from tpf_client.planner.turns import Turns
 
 T = TypeVar("T")
 Task: TypeAlias = Generator[Sequence[Request], Sequence[Page], T]
@@ -21,6 +25,14 @@ Task: TypeAlias = Generator[Sequence[Request], Sequence[Page], T]
 
 The error of a request that fails is thrown into it.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    task: Task[Any]
+    done: Callable[[Any], None]
+    failed: Callable[[BaseException], None] | None
+    turn: int
 
 
 PAUSE: Sequence[Request] = []
@@ -41,7 +53,8 @@ class Driver:
         self._url = url
         self.begin()
         self._inline = fetcher.parallelism == 0
-        self._todo: deque[tuple[Request, Callable[[Answer], None]]] = deque()
+        self._todo: dict[Origin, Turns[tuple[Request, Callable[[Answer], None]]]] = {}
+        self._under_way: Counter[Origin] = Counter()
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._outstanding = 0
         self._paused: deque[Callable[[], None]] = deque()
@@ -56,6 +69,11 @@ class Driver:
     def cancelled(self) -> threading.Event:
         """Set when nobody wants the answers any more."""
         return self._cancelled
+
+    @property
+    def outstanding(self) -> int:
+        """How many requests are under way, or wait for their turn."""
+        return self._outstanding
 
     @property
     def idle(self) -> bool:
@@ -76,9 +94,17 @@ class Driver:
         task: Task[T],
         done: Callable[[T], None],
         failed: Callable[[BaseException], None] | None = None,
+        turn: int = 0,
     ) -> None:
-        """Start a task; `done` gets its result, `failed` its error (``None``: `step` raises it)."""
-        self._advance(task, None, done, failed)
+        """Start a task.
+
+        Args:
+            task: what to do.
+            done: gets its result.
+            failed: gets its error; ``None``: `step` raises it.
+            turn: the tasks that have this number are served by turns with those of others.
+        """
+        self._advance(_Started(task, done, failed, turn), None)
 
     def run(self, task: Task[T]) -> T:
         """Run one task to its end, others beside it.
@@ -117,8 +143,9 @@ class Driver:
         left = self.fetcher.limits.max_query_seconds - self._seconds
         if left <= 0:
             raise self._exceeded("max_query_seconds")
-        if self._todo:
-            request, handle = self._todo.popleft()
+        waiting = next(filter(None, self._todo.values()), None) if self._inline else None
+        if waiting is not None:
+            request, handle = waiting.take()
             answers: list[Answer] = []
             self.fetcher.submit(request, answers.append, self._cancelled)
             if not answers:
@@ -154,7 +181,7 @@ class Driver:
                 return self._exceeded("max_query_bytes")
         return answer
 
-    def _ask(self, request: Request, handle: Callable[[Answer], None]) -> None:
+    def _ask(self, request: Request, handle: Callable[[Answer], None], turn: int) -> None:
         self._url = self._url or request.url
         self._asked += 1
         if self._asked > self.fetcher.limits.max_query_requests:
@@ -164,46 +191,59 @@ class Driver:
             return
         self._outstanding += 1
         self.requests += 1
-        if self._inline:
-            self._todo.append((request, handle))
-        else:
-            self.fetcher.submit(
-                request, lambda answer: self._arrived.put(lambda: handle(answer)), self._cancelled
-            )
+        where = origin(request.url)
+        self._todo.setdefault(where, Turns()).add(turn, (request, handle))
+        self._send(where)
 
-    def _advance(
-        self,
-        task: Task[T],
-        pages: Sequence[Page] | BaseException | None,
-        done: Callable[[T], None],
-        failed: Callable[[BaseException], None] | None,
-    ) -> None:
+    def _send(self, where: Origin) -> None:
+        """Let as many requests to a host be under way as may be."""
+        waiting = self._todo[where]
+        while waiting and self._under_way[where] < self.fetcher.parallelism:
+            self._under_way[where] += 1
+            request, handle = waiting.take()
+            arrive = partial(self._arrive, where, handle)
+            self.fetcher.submit(request, arrive, self._cancelled)
+
+    def _arrive(self, where: Origin, handle: Callable[[Answer], None], answer: Answer) -> None:
+        """Take in an answer, in whatever thread."""
+
+        def take_in() -> None:
+            self._under_way[where] -= 1
+            self._send(where)
+            handle(answer)
+
+        self._arrived.put(take_in)
+
+    def _advance(self, run: "_Started", pages: Sequence[Page] | BaseException | None) -> None:
         while True:
             try:
                 if isinstance(pages, BaseException):
-                    requests = task.throw(pages)
+                    requests = run.task.throw(pages)
                 elif pages is None:
-                    requests = next(task)
+                    requests = next(run.task)
                 else:
-                    requests = task.send(pages)
+                    requests = run.task.send(pages)
             except StopIteration as stop:
-                done(stop.value)
+                run.done(stop.value)
                 return
             except Exception as error:
-                if failed is None:
+                if run.failed is None:
                     raise
-                failed(error)
+                run.failed(error)
                 return
             if requests is PAUSE:
-                self._paused.append(lambda: self._advance(task, (), done, failed))
+                self._paused.append(lambda: self._advance(run, ()))
                 return
             if requests:
-                self._gather(requests, lambda result: self._advance(task, result, done, failed))
+                self._gather(requests, lambda result: self._advance(run, result), run.turn)
                 return
             pages = ()
 
     def _gather(
-        self, requests: Sequence[Request], resume: Callable[[Sequence[Page] | BaseException], None]
+        self,
+        requests: Sequence[Request],
+        resume: Callable[[Sequence[Page] | BaseException], None],
+        turn: int,
     ) -> None:
         pages: list[Any] = [None] * len(requests)
         missing = len(requests)
@@ -228,4 +268,4 @@ class Driver:
             return handle
 
         for place, request in enumerate(requests):
-            self._ask(request, handler(place))
+            self._ask(request, handler(place), turn)

@@ -17,6 +17,7 @@ from tpf_client.dataflow.modifiers_builder import Watch
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
 from tpf_client.fragments.form import Block
+from tpf_client.planner.demand import Need
 from tpf_client.planner.driver import PAUSE, Driver, Task
 from tpf_client.planner.held import HeldFacts
 from tpf_client.planner.lengths import SURPRISE, Lengths
@@ -90,6 +91,8 @@ class Evaluation:
         self.dictionary = TermDictionary()
         self.dataflow = Dataflow(self.dictionary)
         self.lookups: list[Lookups] = []
+        self.leaves: list[tuple[Need, Callable[[], bool]]] = []
+        """For each part that asks for something: who needs it; whether it has all it asked for."""
         self.warnings: dict[str, None] = {}
         self.held = HeldFacts()
         """The facts that a continuous query looks at, with their labels."""
@@ -120,6 +123,7 @@ class Evaluation:
         enough: Enough | None = None,
         pages: int | None = None,
         limited: bool = False,
+        turn: int = 0,
     ) -> LiveFragment:
         """Let `subscriber` have the content of a fragment, now and whenever it changes.
 
@@ -133,6 +137,7 @@ class Evaluation:
             enough: whether what it has will do.
             pages: how many it should have, as far as its server tells.
             limited: whether it is going to have enough at some time.
+            turn: see `Driver.spawn`.
         """
         name = (source or self.source, canonical(pattern), block)
         fragment = self._fragments.get(name)
@@ -146,6 +151,7 @@ class Evaluation:
         if pages is not None:
             fragment.expected = pages
         fragment.whole = fragment.whole or not limited
+        fragment.turn = turn
         present = [(quad, 1) for quad in fragment.quads()]
         if present:
             subscriber(present)
@@ -201,10 +207,9 @@ class Evaluation:
         moved = False
         for lookup in self.lookups:
             moved |= lookup.pump(complete=False)
+        moved |= self.dataflow.flush_growing()
         if moved or self._later or not self.driver.idle or self.driver.paused:
             return moved
-        if self.dataflow.flush_growing():
-            return True
         # Whoever waits has seen all there is, but for what the answers to these requests bring.
         asked: set[Lookups] = set()
         for lookup in self.lookups:
@@ -311,7 +316,8 @@ class Evaluation:
             fragment.block,
             anew=fragment.misses > 0 and at is not None and at < fragment.fresh_until,
         )
-        self.driver.spawn(task if fragment.whole else _paced(task, fragment), done, failed)
+        task = task if fragment.whole else _paced(task, fragment)
+        self.driver.spawn(task, done, failed, fragment.turn)
 
 
 def _paced(task: Task[Content], fragment: LiveFragment) -> Task[Content]:

@@ -65,7 +65,6 @@ class FragmentLeaves:
         self._explain = explain
         self._estimates: dict[QuadPattern, Estimate] = {}
         self._stars: dict[tuple[str, str], Star] = {}
-        self._needs: list[Need] = []
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
         """Learn how much there is of all these patterns, in one round of requests.
@@ -114,14 +113,20 @@ class FragmentLeaves:
         return min((UNKNOWN if each is None else each for each in counts), default=1)
 
     def mark(self) -> int:
-        """A moment, for `limit`."""
-        return len(self._needs)
+        """A moment, for `limit` and `at_rest`."""
+        return len(self._evaluation.leaves)
 
     def limit(self, since: int, missing: Callable[[], int | None]) -> None:
         """What was built since then is needed only until no solution is missing."""
         if not self._evaluation.live:
-            for need in self._needs[since:]:
+            for need, _ in self._evaluation.leaves[since:]:
                 need.limit(missing)
+
+    def at_rest(self, since: int) -> Callable[[], bool]:
+        """Tells whether what was built since then, until now, has answered all it was asked."""
+        rests = [rest for _, rest in self._evaluation.leaves[since:]]
+        live = self._evaluation.live
+        return lambda: not live and all(rest() for rest in rests)
 
     def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
         """The solutions of these patterns, joined; those that can meet the seed, if any."""
@@ -140,6 +145,7 @@ class FragmentLeaves:
         before = len(self._evaluation.lookups)
         # How many values a variable can have at most; of what the seed brings nobody knows.
         bounds: dict[Variable, int] = {}
+        joined: list[QuadPattern] = []
         while remaining:
             pattern = self._next(remaining, current)
             remaining.remove(pattern)
@@ -151,7 +157,9 @@ class FragmentLeaves:
             else:
                 after += self._evaluation.lookups[before:]
                 before = len(self._evaluation.lookups)
-                current = self._lookup(pattern, current, after, waiting, bounds)
+                rows = UNKNOWN if seed is not None else self.expected(joined)
+                current = self._lookup(pattern, current, after, waiting, bounds, rows)
+            joined.append(pattern)
             self._bound(pattern, bounds)
             current = _tested(current, waiting)
         assert current is not None
@@ -188,7 +196,8 @@ class FragmentLeaves:
                     emit(row, count)
 
         step = Step(pattern, "scan", estimate, None, None)
-        need = self._need()
+        need, turn = Need(), len(evaluation.leaves)
+        evaluation.leaves.append((need, lambda: step.fragment is not None and step.fragment.loaded))
 
         def begin() -> None:
             step.fragment = evaluation.subscribe(
@@ -199,6 +208,7 @@ class FragmentLeaves:
                 enough=need.enough,
                 limited=need.limited,
                 pages=None if estimate.pages is None else estimate.pages + 1,
+                turn=turn,
             )
 
         evaluation.when_running(begin)
@@ -211,6 +221,7 @@ class FragmentLeaves:
         after: Iterable[Lookups],
         waiting: Iterable[Condition],
         known: Mapping[Variable, int],
+        rows: float,
     ) -> Node:
         evaluation, estimate = self._evaluation, self.estimate(pattern)
         keys = _shared(pattern, left)
@@ -221,6 +232,7 @@ class FragmentLeaves:
             star.members.pop(pattern, None)
             star = None
         bounds = [known.get(name) for name in keys]
+        need = Need()
         source = FragmentLookup(
             evaluation,
             pattern,
@@ -229,21 +241,18 @@ class FragmentLeaves:
             star=star,
             source=self._source,
             bound=bounds[0] if len(bounds) == 1 else None,
+            expected=rows,
             after=after,
-            need=self._need(),
+            need=need,
             filtered=any(
                 each.variables <= {*left.certain, *variables_of_quad(pattern)} for each in waiting
             ),
         )
+        evaluation.leaves.append((need, source.at_rest))
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
         if self.demand is not None and not evaluation.live:
             source.choice = self.demand.choice(left.schema, join.left_of)
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))
-
-    def _need(self) -> Need:
-        need = Need()
-        self._needs.append(need)
-        return need
 
     def _bound(self, pattern: QuadPattern, bounds: dict[Variable, int]) -> None:
         """There are at most as many values of a variable as matches of a pattern with it."""

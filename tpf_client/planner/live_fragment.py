@@ -46,6 +46,7 @@ class LiveFragment:
         expected: how many pages it should have; ``None``: nobody says.
         whole: whether somebody wants it to its end, as long as that is not much further than it
             should be.
+        turn: with whose requests its own take turns.
         misses: how many readings in a row found nothing labelled, where there was before.
     """
 
@@ -69,6 +70,7 @@ class LiveFragment:
         self.pages = 0
         self.expected: int | None = None
         self.misses = 0
+        self.turn = 0
         self.evaluated_at = FIRST
         self.fresh_until = FIRST
         self.expires: datetime | None = None

@@ -36,6 +36,10 @@ Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 WINDOW = 32
 """Requests under way at a time, where only a few solutions are wanted."""
 
+CAUTION = 8
+"""The part of the requests for a whole fragment, or of those that are under way, that is risked so
+that the first solutions come soon."""
+
 PATIENCE = 2
 """How many times the requests for a whole fragment are risked for keys that come by and by."""
 
@@ -145,6 +149,7 @@ class FragmentLookup:
         star: what may be asked in place of it, where the key is its subject.
         source: who answers; by default the source of the query.
         bound: how many keys there will be at most, as far as counts tell; ``None``: unknown.
+        expected: about how many keys there will be.
         after: the lookups whose answers bring keys.
         need: whether only a few solutions are wanted.
         filtered: whether a filter looks at what this lookup brings, before anything else is asked.
@@ -163,6 +168,7 @@ class FragmentLookup:
         star: Star | None = None,
         source: Source | None = None,
         bound: int | None = None,
+        expected: float = math.inf,
         after: Iterable[Lookups] = (),
         filtered: bool = False,
         need: Need | None = None,
@@ -176,14 +182,17 @@ class FragmentLookup:
         self._source = source or evaluation.source
         self._star = star
         self._bound = bound
+        self._expected = expected
         self._evaluation = evaluation
         self._pattern = pattern
         self._keys = keys
         self._key_of = projection(self.schema, keys)
         self._estimate = estimate
+        self._turn = len(evaluation.leaves)
         self._entries: dict[Solution, _Key] = {}
         self._waiting: dict[Solution, _Key] = {}
         self._batches: dict[_Batch, None] = {}
+        self._unanswered: list[_Batch] = []
         self._window = 1
         self._tried = 0
         self._missing: int | None = None
@@ -200,6 +209,17 @@ class FragmentLookup:
     def patient(self) -> bool:
         """Whether what others find may spare it requests."""
         return self.choice is not None
+
+    def at_rest(self) -> bool:
+        """Whether all keys have been answered."""
+        if self._waiting:
+            return False
+        if self._index is not None:
+            return self.report.whole is not None and self.report.whole.loaded
+        unanswered = self._unanswered
+        while unanswered and unanswered[-1].fragment is not None and unanswered[-1].fragment.loaded:
+            unanswered.pop()
+        return not unanswered
 
     def request(self, key: Solution, deliver: Deliver) -> None:
         """Ask for the matches with this key."""
@@ -262,6 +282,11 @@ class FragmentLookup:
         elif pages is None or (self._bound is not None and self._requests(self._bound) <= pages):
             full = len(self._waiting) // self._estimate.block * self._estimate.block
             self._ask(list(self._waiting)[:full])
+        elif self._estimate.block < 2 and 1.5 * self._expected < (self._estimate.pages or 0):
+            # It will take a while to find out whether that is best: a few may go before.
+            own = min(pages, self._estimate.pages or 0)
+            risk = min(own, self._evaluation.driver.outstanding) // CAUTION - self.report.asked
+            self._ask(list(self._waiting)[: max(risk, 0)])
 
     def _ask_chosen(self, choice: Choice) -> bool:
         """Ask for some of the keys that matter, if that may be less than asking for all."""
@@ -392,6 +417,8 @@ class FragmentLookup:
         """Answer these keys, which wait, from one fragment."""
         batch = _Batch(set(keys))
         self._batches[batch] = None
+        if not self._evaluation.live:
+            self._unanswered.append(batch)
         for key in keys:
             self._waiting.pop(key).batch = batch
         key_of, extract, entries = self._key_of, self._extract, self._entries
@@ -429,6 +456,7 @@ class FragmentLookup:
             dynamic=self._estimate.dynamic != 0,
             source=self._source,
             block=block,
+            turn=self._turn,
         )
 
     def _let_go(self, key: Solution, entry: _Key) -> None:
@@ -464,6 +492,7 @@ class FragmentLookup:
             enough=None if self._evaluation.live else self._enough,
             limited=self._need.limited,
             pages=None if self._estimate.pages is None else self._estimate.pages + 1,
+            turn=self._turn,
         )
 
     def _enough(self) -> bool:
