@@ -45,21 +45,31 @@ def answer(query: algebra.Query, quads: Iterable[Quad]) -> list[Row] | bool | se
     if query.form == "ASK":
         return bool(found)
     names = query.variables or algebra.in_scope(query.pattern)
+    if query.form == "DESCRIBE":
+        names = query.variables
     rows = [tuple(each.get(name) for name in names) for each in found]
     if query.form == "CONSTRUCT":
         return set(construct(query.template, names, rows))
+    if query.form == "DESCRIBE":
+        # What describes a resource is ours to say (16.4): its triples, here without blank nodes.
+        described = {*query.described, *(term for row in rows for term in row)}
+        triple = QuadPattern(*(Variable(f"?{name}") for name in "spo"), DEFAULT_GRAPH)
+        everything = restrict(algebra.BGP((triple,)), query.dataset, judge.fresh)
+        found = judge.evaluate(everything, {})
+        triples = {Triple(*(each[Variable(f"?{name}")] for name in "spo")) for each in found}
+        return {each for each in triples if each.subject in described}
     return rows
 
 
 class _Specification:
     def __init__(self, query: algebra.Query, quads: frozenset[Quad]) -> None:
         numbers = count(1)
-        self._fresh = lambda: Variable(f"?.judge{next(numbers)}")
+        self.fresh = lambda: Variable(f"?.judge{next(numbers)}")
         self._dataset = query.dataset
         self._quads = quads
         self._dictionary = TermDictionary()
         self._environment = Environment(TypedTerms(self._dictionary), NOW)
-        self.pattern = restrict(query.pattern, query.dataset, self._fresh)
+        self.pattern = restrict(query.pattern, query.dataset, self.fresh)
 
     def evaluate(self, pattern: Pattern, outer: Mapping) -> list[Mapping]:
         """The solutions of a pattern in which the variables of `outer` were substituted."""
@@ -228,18 +238,18 @@ class _Specification:
     def _in_graph(self, pattern: algebra.Path, graph: Term, outer: Mapping) -> list[Mapping]:
         repeat = pattern.path
         assert isinstance(repeat, algebra.Repeat)
-        start, end = self._fresh(), self._fresh()
+        start, end = self.fresh(), self.fresh()
         nodes: dict[Term, None] = {}
         edges: set[tuple[Term, Term]] = set()
 
         def ask(part: Pattern) -> list[Mapping]:
             if graph == DEFAULT_GRAPH:
-                part = restrict(part, self._dataset, self._fresh)
+                part = restrict(part, self._dataset, self.fresh)
             return self.evaluate(part, {})
 
-        for each in ask(path_pattern(start, repeat.path, end, graph, self._fresh)):
+        for each in ask(path_pattern(start, repeat.path, end, graph, self.fresh)):
             edges.add((each[start], each[end]))
-        for each in ask(algebra.BGP((QuadPattern(start, self._fresh(), end, graph),))):
+        for each in ask(algebra.BGP((QuadPattern(start, self.fresh(), end, graph),))):
             nodes |= dict.fromkeys((each[start], each[end]))
         ends = [pattern.subject, pattern.object]
         nodes |= {term: None for term in ends if not is_variable(term)}

@@ -30,6 +30,8 @@ def _answer(query: Query, evaluation: Evaluation) -> Answer:
     rows = evaluation.rows()
     if query.form == "ASK":
         return bool(rows)
+    if query.form == "DESCRIBE":
+        assert len(set(rows)) == len(rows)
     if query.form == "CONSTRUCT":
         made = set(construct(query.template, evaluation.variables, rows))
         return Counter(tuple(triple) for triple in made)
