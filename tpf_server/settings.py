@@ -126,6 +126,9 @@ class Settings:
     stream_lateness: int = _setting(
         0, "milliseconds that elements of streams wait, to be put in order"
     )
+    stream_ahead: int = _setting(
+        60_000, "milliseconds that an element may be ahead of the clock; beyond it is refused"
+    )
     skip_malformed: bool = _setting(
         False, "leave malformed elements of streams out, instead of refusing their batch"
     )
@@ -162,8 +165,9 @@ class Settings:
                 raise SettingsError(f"{name} must be at least 1")
         if self.stream_time not in ("clock", "elements"):
             raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
-        if min(self.stream_delay, self.stream_lateness) < 0:
-            raise SettingsError("stream_delay and stream_lateness cannot be negative")
+        for name in ("stream_delay", "stream_lateness", "stream_ahead"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name} cannot be negative")
         if self.continuous and self.workers > 1:
             raise SettingsError("continuous needs workers = 1: its streams live in one process")
 

@@ -52,6 +52,7 @@ def continuous_service(
         time="clock" if by_clock else "elements",
         delay=settings.stream_delay,
         lateness=settings.stream_lateness,
+        ahead=settings.stream_ahead,
         whole_batches=not settings.skip_malformed,
         backlog=settings.max_results,
         rows=settings.max_result_rows,

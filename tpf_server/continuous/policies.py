@@ -19,6 +19,8 @@ class Policies:
         delay: milliseconds by which stream time stays behind the clock: how long elements may be
             under way.
         lateness: milliseconds that elements wait, to be put in the order of their timestamps.
+        ahead: milliseconds that an element may be ahead of the clock, where that counts: one that
+            is years ahead would make every later one late.
         whole_batches: refuse a batch with a malformed element whole, instead of that element alone.
         backlog: emissions that are kept of each query.
         rows: rows that these may have together.
@@ -29,6 +31,7 @@ class Policies:
     time: StreamTime = "clock"
     delay: int = 500
     lateness: int = 0
+    ahead: int = 60_000
     whole_batches: bool = True
     backlog: int = 10_000
     rows: int = 100_000

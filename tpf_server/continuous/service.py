@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from annotations.clock import Clock
 from annotations.terms import Term
@@ -27,12 +27,8 @@ from tpf_server.cqels.errors import (
     UnknownStreamError,
 )
 from tpf_server.cqels.static_data import StoreGraph
-from tpf_server.cqels.timestamps import EPOCH, iso, milliseconds
+from tpf_server.cqels.timestamps import EARLIEST, EPOCH, iso, milliseconds
 from tpf_server.csparql.engine import CsparqlEngine
-
-_AHEAD: Final = 60_000
-"""Milliseconds that an element may be ahead of the clock: one that is years ahead would make every
-later one late."""
 
 
 class ContinuousService:
@@ -69,6 +65,7 @@ class ContinuousService:
         self._streams = SharedStreams(engine, periodic, self._policies.lateness)
         self._hosting = Hosting(engine, periodic, self._streams, self._log)
         self._receipts = Receipts()
+        self._latest = EARLIEST
         self._lock = threading.RLock()
         self._closed = False
         self._registrations: Registrations | None = None
@@ -98,8 +95,13 @@ class ContinuousService:
 
     @property
     def now(self) -> int:
-        """The time of the clock, in milliseconds since 1970."""
-        return milliseconds(self._clock.now())
+        """The time of the clock, in milliseconds since 1970.
+
+        It never goes back: where the clock was set back it stands until that has caught up.
+        Otherwise whatever comes until then would be late.
+        """
+        self._latest = max(self._latest, milliseconds(self._clock.now()))
+        return self._latest
 
     # ----------------------------------------------------------------------------- streams
 
@@ -204,7 +206,7 @@ class ContinuousService:
         if (
             isinstance(element, Element)
             and self._policies.time == "clock"
-            and element.at > self.now + _AHEAD
+            and element.at > self.now + self._policies.ahead
         ):
             return ElementError(f"{iso(element.at)} is in the future", element.line)
         return element

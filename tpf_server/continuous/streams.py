@@ -6,7 +6,7 @@ time; C-SPARQL answers for what was before an element are there before it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from annotations.terms import Term
@@ -20,10 +20,19 @@ Triples = Sequence[Sequence[str]]
 
 @dataclass(slots=True)
 class StreamCount:
-    """How much came through a stream."""
+    """How much came through a stream.
+
+    Args:
+        elements: how many elements.
+        triples: how many triples.
+        dropped: elements that came too late for CQELS-QL.
+        late: elements that came after an answer in C-SPARQL that should have seen them.
+    """
 
     elements: int = 0
     triples: int = 0
+    dropped: int = 0
+    late: int = 0
 
 
 class SharedStreams:
@@ -63,11 +72,7 @@ class SharedStreams:
         """The streams, with how much came through them."""
         none = StreamCount()
         return [
-            {
-                "stream": name[1:-1],
-                "elements": self._counts.get(name, none).elements,
-                "triples": self._counts.get(name, none).triples,
-            }
+            {"stream": name[1:-1], **asdict(self._counts.get(name, none))}
             for name in self._engine.streams
         ]
 
@@ -82,10 +87,13 @@ class SharedStreams:
     def _deliver(self, stream: Term, triples: Triples, at: int) -> None:
         if stream not in self._engine.streams:
             return  # it was deleted while this element waited
+        count = self._count(stream, triples)
+        dropped, late = self._engine.dropped, self._periodic.late
         # First what was before this element, which C-SPARQL makes streams of.
         self._to_periodic(stream, triples, at)
         self._to_engine(stream, triples, at)
-        self._count(stream, triples)
+        count.dropped += self._engine.dropped - dropped
+        count.late += self._periodic.late - late
 
     def made_by_engine(self, stream: Term, triples: Triples, at: int) -> None:
         """A query in CQELS-QL made an element; its own engine has given it to its own queries."""
@@ -106,10 +114,11 @@ class SharedStreams:
         if self._periodic.queries:
             self._periodic.push(stream, triples, at)
 
-    def _count(self, stream: Term, triples: Triples) -> None:
+    def _count(self, stream: Term, triples: Triples) -> StreamCount:
         count = self._counts.setdefault(stream, StreamCount())
         count.elements += 1
         count.triples += len(triples)
+        return count
 
     def advance(self, until: int) -> None:
         """Everything with a timestamp up to this has come."""

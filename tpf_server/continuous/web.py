@@ -200,9 +200,9 @@ class _Views:
             return list(read_rdf(body, RDF_TYPES[media_type], at))
         text = _text(body)
         if media_type in (NDJSON, "application/json"):
-            return list(read_ndjson(text))
+            return list(read_ndjson(text, self._service.now))
         if media_type in ("text/tab-separated-values", "text/plain"):
-            return list(read_lines(text.split("\n")))
+            return list(read_lines(text.split("\n"), self._service.now))
         known = ", ".join((NDJSON, "text/tab-separated-values", *RDF_TYPES))
         raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {known}")
 

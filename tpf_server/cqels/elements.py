@@ -9,7 +9,7 @@ RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
 ========  =========================================================================================
 
 A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601, of the years 1
-to 9999.
+to 9999. Where somebody says what time it is, it may be left out, with its tabulator.
 """
 
 import heapq
@@ -104,8 +104,13 @@ def instant(value: object) -> int:
     return at
 
 
-def read_lines(lines: Iterable[str]) -> Iterator[Element | ElementError]:
-    """The elements of TSV or N-Quads lines; an error stands in the place of a malformed line."""
+def read_lines(lines: Iterable[str], now: int | None = None) -> Iterator[Element | ElementError]:
+    """The elements of TSV or N-Quads lines; an error stands in the place of a malformed line.
+
+    Args:
+        lines: the text.
+        now: the timestamp of elements that have none; ``None`` where each needs one.
+    """
     pending: tuple[int, str, list[tuple[Term, Term, Term]], int] | None = None
     for number, line in enumerate(lines, 1):
         text = line.rstrip("\r\n")
@@ -113,7 +118,10 @@ def read_lines(lines: Iterable[str]) -> Iterator[Element | ElementError]:
             continue
         try:
             stamp, _, rest = text.partition("\t")
-            at = instant(stamp)
+            if now is not None and text[0] in "<_\t":
+                at, rest = now, text.removeprefix("\t")
+            else:
+                at = instant(stamp)
             fields = rest.split("\t")
             if len(fields) == 3:
                 if pending is not None:
@@ -207,14 +215,19 @@ def may_begin(subject: Term | str, predicate: Term | str) -> bool:
     return subject[0] != '"' and predicate[0] == "<" and subject[1] != "<" and predicate[1] != "<"
 
 
-def read_ndjson(text: str) -> Iterator[Element | ElementError]:
-    """The elements of NDJSON lines; an error stands in the place of a malformed line."""
+def read_ndjson(text: str, now: int | None = None) -> Iterator[Element | ElementError]:
+    """The elements of NDJSON lines; an error stands in the place of a malformed line.
+
+    Args:
+        text: the lines.
+        now: the timestamp of elements that have none; ``None`` where each needs one.
+    """
     # Not splitlines: a string may have U+2028 and its like inside.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
-            yield _element(read_json(line), number)
+            yield _element(read_json(line), number, now)
         except ElementError as error:
             yield ElementError(str(error), number)
 
@@ -233,10 +246,11 @@ def read_json(text: str) -> Any:
         raise ElementError("not JSON that can be read: a number too long, or too deep") from None
 
 
-def _element(value: Any, line: int) -> Element:
+def _element(value: Any, line: int, now: int | None) -> Element:
     if not isinstance(value, dict) or ("triple" in value) == ("triples" in value):
         raise ElementError('expected an object with "timestamp" and "triple" or "triples"')
-    at = instant(value.get("timestamp"))
+    stamp = value.get("timestamp")
+    at = now if stamp is None and now is not None else instant(stamp)
     triples = [value["triple"]] if "triple" in value else value["triples"]
     if not isinstance(triples, list) or not all(isinstance(each, list) for each in triples):
         raise ElementError("triples are arrays of three terms")

@@ -121,6 +121,35 @@ def test_an_element_from_the_future_is_refused():
     lenient = Hall(whole_batches=False)
     assert lenient.push((60_000, "a"), (60_001, "b")).accepted == 1
     assert Hall(time="elements").push((10**12, "a")).accepted == 1
+    # How far ahead is a setting.
+    assert Hall(ahead=600_000).push((600_000, "a")).accepted == 1
+    with pytest.raises(ElementError, match="in the future"):
+        Hall(ahead=5).push((6, "a"))
+
+
+def test_what_came_too_late_is_told_of_each_stream():
+    hall = Hall()
+    for text in (COUNT, LEAVING):
+        hall.service.register(text)
+    hall.push((5_000, "a"), (6_000, "b"))
+    hall.push((4_000, "c"), (6_000, "d"))
+    hall.push((6_000, "e"), stream="t")
+    late = {each["stream"]: (each["dropped"], each["late"]) for each in hall.service.streams()}
+    assert late == {"http://localhost/s": (1, 1), "http://localhost/t": (0, 0)}
+
+
+def test_a_clock_that_is_set_back_makes_nothing_late():
+    hall = Hall()
+    query = hall.service.register(LEAVING)
+    hall.pass_to(0)
+    times = []
+    for back in (0, -60_000, -30_000, 1_000):
+        hall.clock.__init__(NOON + timedelta(milliseconds=back))
+        hall.service.advance()
+        times.append(hall.service.now - START)
+        assert hall.push((times[-1], f"at{back}")).dropped == 0
+    assert times == [0, 0, 0, 1_000]
+    assert query.running.emitted == 4
 
 
 def test_an_element_from_long_ago_does_not_start_an_old_clock():

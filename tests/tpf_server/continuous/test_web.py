@@ -2,7 +2,7 @@
 
 import json
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import pytest
@@ -79,6 +79,31 @@ def site():
     return Site()
 
 
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("application/x-ndjson", '{"triple": ["<urn:a>", "<urn:p>", "\\"1\\""]}'),
+        (
+            "application/x-ndjson",
+            '{"timestamp": null, "triples": [["<a:a>", "<urn:p>", "<b:b>"]]}',
+        ),
+        ("text/tab-separated-values", '<urn:a>\t<urn:p>\t"1"'),
+        ("text/tab-separated-values", '\t_:a\t<urn:p>\t"1"'),
+        ("text/tab-separated-values", '_:a <urn:p> "1" .\n_:b <urn:p> "1" <urn:g> .'),
+        ("text/turtle", '<urn:a> <urn:p> "1" .'),
+    ],
+)
+def test_elements_without_a_timestamp_get_that_of_the_clock(site, media_type, body):
+    site.clock.advance_to(EPOCH + timedelta(milliseconds=7))
+    site.register()
+    pushed = site.session.post(
+        f"{ROOT}/streams/s", body.encode(), headers=TOKEN | {"Content-Type": media_type}
+    )
+    assert (pushed.status_code, pushed.json()["refused"]) == (200, [])
+    lines = site.results(params={"follow": "false"}).text.splitlines()
+    assert {json.loads(line)["at"] for line in lines} == {"1970-01-01T00:00:00.007Z"}
+
+
 def test_from_push_to_results(site):
     created = site.register(name="mine")
     assert created.status_code == 201
@@ -106,7 +131,7 @@ def test_from_push_to_results(site):
     assert state["joins"][0]["inputs"][0]["rows"] == 2
     assert site.session.get(f"{ROOT}/queries").json()["queries"][0]["name"] == "mine"
     assert site.session.get(f"{ROOT}/streams").json()["streams"] == [
-        {"stream": "http://localhost/s", "elements": 2, "triples": 2}
+        {"stream": "http://localhost/s", "elements": 2, "triples": 2, "dropped": 0, "late": 0}
     ]
 
 
@@ -426,7 +451,13 @@ def test_a_registered_stream_feeds_queries_of_both_languages(site):
     assert sorted(row["x"] for each in emitted for row in each["added"]) == ["<urn:b>", "<urn:c>"]
     assert {each["at"] for each in emitted} == {"1970-01-01T00:00:00.010Z"}
     streams = site.session.get(f"{ROOT}/streams").json()["streams"]
-    assert {"stream": "http://localhost/turned", "elements": 1, "triples": 2} in streams
+    assert {
+        "stream": "http://localhost/turned",
+        "elements": 1,
+        "triples": 2,
+        "dropped": 0,
+        "late": 0,
+    } in streams
     assert site.session.delete(f"{ROOT}/queries/turned", headers=TOKEN).status_code == 204
     site.push(element(40))
     assert len(events(site.results("native", params={"follow": "false"}))) == len(emitted)
@@ -552,7 +583,7 @@ def test_a_stream_in_use_is_not_deleted(site):
     site.register(PERIODIC)
     site.push(element(1))
     assert site.session.get(url).json() == {
-        "stream": "http://localhost/s", "elements": 1, "triples": 1
+        "stream": "http://localhost/s", "elements": 1, "triples": 1, "dropped": 0, "late": 0
     }  # fmt: skip
     assert site.session.delete(url).status_code == 401
     refused = site.session.delete(url, headers=TOKEN)
