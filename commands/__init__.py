@@ -145,8 +145,10 @@ def _leave(program: str) -> NoReturn:
 
 
 def _say(program: str, text: str, status: int = 1) -> int:
+    from annotations.printable import printable
+
     try:
-        sys.stderr.write(f"{program}: {text}\n")
+        sys.stderr.write(f"{program}: {printable(text)}\n")
         sys.stderr.flush()
     except OSError:
         pass

@@ -8,6 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from annotations.printable import printable
 from annotations.terms import is_iri, is_literal, literal_parts
 from annotations.wording import counted
 from tpf_client.fragments.fetcher import Statistics
@@ -25,8 +26,8 @@ def cell(term: str | None) -> str:
     if term is None:
         return ""
     if is_literal(term):
-        return literal_parts(term).lexical
-    return term[1:-1] if is_iri(term) else term
+        return printable(literal_parts(term).lexical)
+    return printable(term[1:-1] if is_iri(term) else term)
 
 
 def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> Table:
@@ -135,7 +136,7 @@ def _line(term: str | None) -> str:
 
 
 def _cut(text: str, style: str) -> Text:
-    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:

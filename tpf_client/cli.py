@@ -17,6 +17,7 @@ from rich.live import Live
 
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
+from annotations.printable import printable
 from tpf_client.board import STATIC, Board
 from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
@@ -137,7 +138,7 @@ def query(
         except ClientError as error:
             _fail(str(error))
         if plan is not None and not watch:
-            sys.stderr.write(explain_plan(plan) + "\n")
+            sys.stderr.write(printable(explain_plan(plan)) + "\n")
         if stats:
             done = client.statistics
             line = {
@@ -179,7 +180,7 @@ def _check_format(sparql: str, wanted: Format | None, watch: bool) -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    sys.stderr.write(f"tpf-query: {message}\n")
+    sys.stderr.write(f"tpf-query: {printable(message)}\n")
     raise typer.Exit(1)
 
 
@@ -214,7 +215,7 @@ def _watch(
         for update in stream:
             count += 1
             if count == 1 and explain:
-                sys.stderr.write(stream.explain() + "\n")
+                sys.stderr.write(printable(stream.explain()) + "\n")
             # A board is opened below what was explained.
             show = show or (_board(client, ending) if board else _write_line)
             show(update)

@@ -7,6 +7,7 @@ from enum import StrEnum
 import rdflib
 from rich.console import Console
 
+from annotations.printable import printable
 from tpf_client.board import solution_table
 from tpf_client.solutions import Solutions, graph_text
 from tpf_client.sparql.algebra import Form
@@ -80,8 +81,10 @@ def print_answer(answer: Solutions | bool | rdflib.Graph, form: Format | None) -
             rows = list(answer)
         console.print(solution_table(answer.variables, rows))
         return len(rows)
+    # Only what people look at is changed; whatever reads the format gets it as it is.
+    seen = printable if out.isatty() else str
     for piece in answer.pieces(form.value):
-        out.write(piece)
+        out.write(seen(piece))
         # Whoever reads sees each solution when it is known; and we see when he has gone.
         out.flush()
     if form is Format.JSON:

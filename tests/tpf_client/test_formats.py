@@ -62,7 +62,7 @@ def _client(server: LiveServer) -> Client:
 def test_a_format_is_honoured_or_refused(
     server: LiveServer, form: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls: _client(server))
+    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: _client(server))
     asked = len(server.log)
     arguments = [server.url, "-q", QUERIES[form], "--format", wanted]
     result = CliRunner().invoke(tpf_client.cli.app, arguments, catch_exceptions=False)
@@ -162,3 +162,26 @@ def test_a_reader_may_have_seen_enough(form: str, tmp_path: Path) -> None:
     assert errors == b""
     # There are 20 pages of 1,000; a client in a hurry asks for 8 of them at the same time.
     assert len(asked) < 20
+
+
+def test_nothing_foreign_commands_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = "\x1b]0;gone\x07\x9b2J\u202e"
+    rows = [Quad(iri(EX + "a"), iri(EX + "name"), literal(evil))]
+    server = LiveServer(tmp_path, rows, live=False)
+    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: _client(server))
+
+    def shown(*arguments: str) -> str:
+        command = [server.url, "-q", SELECT, *arguments]
+        result = CliRunner().invoke(tpf_client.cli.app, command, catch_exceptions=False)
+        return str(result.stdout + result.stderr)
+
+    assert not set(shown("--format", "table")) & set("\x1b\x07\x9b\u202e")
+    # What reads CSV gets it as it is.
+    assert evil in shown("--format", "csv")
+    wrong = [server.url, "-q", f"SELECT * {{ ?s '{evil} ?o }}"]
+    said = CliRunner().invoke(tpf_client.cli.app, wrong).stderr
+    assert not set(said) & set("\x1b\x07\x9b\u202e")
+    assert "line 1" in said
+    server.close()

@@ -130,7 +130,7 @@ def by_library(place: Place, query: str, past: bool, monkeypatch: Any) -> Any:
 
 
 def by_command(place: Place, query: str, past: bool, monkeypatch: Any) -> Any:
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls: place.client())
+    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: place.client())
     arguments = [*place.urls, "-q", query, *(["--at", format_instant(BEFORE)] if past else [])]
     result = CliRunner().invoke(tpf_client.cli.app, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -224,7 +224,7 @@ def test_only_select_is_kept_up_to_date(
     asked = sum(len(server.log) for server in place.servers)
     with place.client() as client, pytest.raises(UnsupportedQueryError, match=f"SELECT.*{form}"):
         client.stream(P + query)
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls: place.client())
+    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: place.client())
     result = CliRunner().invoke(tpf_client.cli.app, [*place.urls, "--watch", "-q", P + query])
     assert result.exit_code == 1
     assert form in result.stderr
