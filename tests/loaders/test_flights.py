@@ -184,7 +184,7 @@ def test_inputs_that_are_no_flights(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: 3 values"):
         Flights(path).span(None, None)
     (path / "flights.csv").rename(path / "flights.csv.zip")
-    with pytest.raises(InputError, match="not a zip file"):
+    with pytest.raises(InputError, match="neither a directory nor a zip file"):
         Flights(path).span(None, None)
     with pytest.raises(SettingError, match="positive"):
         Flights(path, period=timedelta(0))
