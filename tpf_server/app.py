@@ -14,7 +14,7 @@ from flask import Flask
 
 from annotations.clock import Clock, SystemClock
 from tpf_server.datasets import DatasetOpener
-from tpf_server.errors import ServerError
+from tpf_server.errors import ServerError, StoreClosedError, StoreError
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.reloading import Made, Reloading
 from tpf_server.settings import Configuration, Settings
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tpf_server.continuous.service import ContinuousService
 
 
+_RETIRE_SECONDS: Final = 1.0
 _END_SECONDS: Final = 5
 """How long an orphaned worker may take to finish what is under way."""
 
@@ -75,6 +76,7 @@ class _Worker:
         self._opener = DatasetOpener()
         self._metrics = Metrics()
         self._service: ContinuousService | None = None
+        self._datasets: list[Dataset] = []
 
     def make(self, configuration: Configuration) -> Made:
         """The application of some settings, with stores of its own."""
@@ -96,7 +98,32 @@ class _Worker:
             for dataset in datasets:
                 dataset.close()
 
+        self._datasets = datasets
         return Made(app.wsgi_app, close)
+
+    def retire(self) -> None:
+        """Let go of old live facts again and again, in a thread that ends with the process.
+
+        No request does it: who reads must not depend on whether the log can be written.
+        """
+        threading.Thread(target=self._retire, name="retiring", daemon=True).start()
+
+    def _retire(self) -> None:
+        failing: dict[str, str] = {}
+        while True:
+            time.sleep(_RETIRE_SECONDS)
+            for dataset in self._datasets:
+                name = dataset.settings.name
+                try:
+                    if dataset.live is not None:
+                        dataset.live.retire(self._clock.now())
+                    failing.pop(name, None)
+                except StoreClosedError:
+                    pass  # the settings have changed just now
+                except StoreError as error:
+                    if failing.get(name) != str(error):
+                        failing[name] = str(error)
+                        click.echo(f"tpf-server: dataset {name}: {error}", err=True)
 
     def _start(self, service: "ContinuousService") -> None:
         from tpf_server.continuous.stopping import close_on_signals
@@ -120,11 +147,13 @@ def factory() -> Reloading:
         os.setpgid(0, 0)
         threading.Thread(target=_end_with, args=(parent,), name="parent", daemon=True).start()
     try:
-        app = Reloading(Path(os.environ[WORKER_VARIABLE]), _Worker().make)
+        worker = _Worker()
+        app = Reloading(Path(os.environ[WORKER_VARIABLE]), worker.make)
     except ServerError as error:
         click.echo(f"tpf-server: a worker cannot start: {error}", err=True)
         raise SystemExit(1) from None
     app.follow()
+    worker.retire()
     return app
 
 

@@ -64,11 +64,10 @@ def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
     live = endpoint.dataset.live
     snapshot = None
     if live is not None:
-        live.retire(now)
-        snapshot = live.snapshot(now)
+        snapshot = live.current(now)
     pinned = request.snapshot
     if snapshot is not None and pinned is not None:
-        if pinned.instant > to_micros(now) or pinned.sequence > snapshot.sequence:
+        if pinned.instant > snapshot.instant or pinned.sequence > snapshot.sequence:
             raise RequestError("snapshot lies in the future")
         snapshot = pinned
     elif live is not None and snapshot is not None and request.at is not None and request.at < now:

@@ -214,6 +214,13 @@ class Log(Protocol):
     def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
         """Add a record and keep the receipt under the identifier."""
 
+    def check_writing(self) -> None:
+        """Write something durably that nobody reads.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+
     def entries(self) -> int:
         """How many versions the log holds, live or not."""
 

@@ -1,6 +1,7 @@
 """The live store: labelled facts in a durable log, served from an index in memory."""
 
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from tpf_server.store.logs import open_log
 from tpf_server.store.protocols import Receipt, Snapshot
 
 _SEEN_AT_ONCE = 1 << 17
+_CHECK_SECONDS = 1.0
+"""For how long it is believed that a batch could be published: to find out takes a small one."""
 _PAUSE = 1_000_000
 """Microseconds between two batches that only let go of something."""
 
@@ -65,6 +68,7 @@ class IndexedLiveStore:
         self._lock = threading.Lock()
         self._holders = 1
         self._retire_from = 0
+        self._checked_until = 0.0
         self._watchers: list[tuple[Callable[[Term], bool], Callable[[Sequence[Quad]], None]]] = []
         self._cleaner = Cleaner(log, settings)
         self._reset()
@@ -152,6 +156,17 @@ class IndexedLiveStore:
         with self._reading():
             self._follow()
             return Snapshot(to_micros(instant), self._index.last)
+
+    def current(self, now: datetime) -> Snapshot:
+        """The newest acknowledged state, now.
+
+        Where the clock was set back behind what retention let go of, at the first instant that can
+        still be told.
+        """
+        with self._reading():
+            self._follow()
+            floor = self._index.floor
+            return Snapshot(max(to_micros(now), floor.expired, floor.history), self._index.last)
 
     # Reading
 
@@ -303,6 +318,24 @@ class IndexedLiveStore:
                 return False
             self._retire_from = instant + _PAUSE
             return self._publish([], instant, None, retiring=True) is not None
+        finally:
+            self._publishing.release()
+
+    def check_writing(self) -> None:
+        """See to it that a batch could be published.
+
+        Raises:
+            StoreError: it could not.
+        """
+        if not self._publishing.acquire(blocking=False):
+            return  # one is being published
+        try:
+            with self._reading():
+                now = time.monotonic()
+                if now < self._checked_until:
+                    return
+            self._log.check_writing()
+            self._checked_until = now + _CHECK_SECONDS
         finally:
             self._publishing.release()
 

@@ -65,6 +65,10 @@ _READ_ALL = (
     "SELECT * FROM receipts",
 )
 _ADD_SETTING = "INSERT INTO settings VALUES (%s, %s)"
+_CHECK = (
+    "INSERT INTO settings VALUES ('writable', '0') "
+    "ON CONFLICT (name) DO UPDATE SET value = 1 - settings.value::integer"
+)
 _ADD_BATCH = "INSERT INTO batches VALUES (%s, %s, %s, %s)"
 _ADD_RECEIPT = "INSERT INTO receipts VALUES (%s, %s, %s, %s, %s)"
 _DROP_BATCHES = "DELETE FROM batches WHERE sequence <= %s"
@@ -220,6 +224,15 @@ class PostgresLog:
         if batch_id is not None:
             said = (receipt.sequence, receipt.added, receipt.replaced)
             self._statements.append((_ADD_RECEIPT, (batch_id, *said, record.published)))
+
+    def check_writing(self) -> None:
+        """Write something durably that nobody reads.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with self._translated():
+            self._write.ask(lambda connection: connection.execute(_CHECK))
 
     def entries(self) -> int:
         """How many versions the log holds, live or not."""

@@ -77,6 +77,9 @@ class LiveStore(Protocol):
             PastUnknown: nobody knows, because they expire.
         """
 
+    def current(self, now: datetime) -> Snapshot:
+        """The newest acknowledged state, now: one that can be read in any case."""
+
     def modified(self, snapshot: Snapshot) -> datetime | None:
         """When the newest batch of the snapshot was published; ``None`` where there is none."""
 
@@ -111,6 +114,13 @@ class LiveStore(Protocol):
 
         Raises:
             PublishError: a fact without a label, a label that has ended, overlapping labels.
+        """
+
+    def check_writing(self) -> None:
+        """See to it that a batch could be published.
+
+        Raises:
+            StoreError: it could not.
         """
 
     def retire(self, now: datetime) -> bool:

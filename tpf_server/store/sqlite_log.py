@@ -219,6 +219,18 @@ class SqliteLog:
                     (batch_id, receipt.sequence, receipt.added, receipt.replaced, record.published),
                 )
 
+    def check_writing(self) -> None:
+        """Write something durably that nobody reads.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with _translated(self._path):
+            self._write.execute(
+                "INSERT INTO settings VALUES ('writable', '0') "
+                "ON CONFLICT DO UPDATE SET value = 1 - value"
+            )
+
     def entries(self) -> int:
         """How many versions the log holds, live or not."""
         with _translated(self._path):

@@ -1,4 +1,4 @@
-"""``/healthz``: the process answers. ``/readyz``: its stores answer too."""
+"""``/healthz``: the process answers. ``/readyz``: its stores answer too, and take facts."""
 
 import logging
 
@@ -19,7 +19,7 @@ def alive() -> Response:
 
 
 def ready(site: Site) -> Response:
-    """Every store can be asked.
+    """Every store can be asked, and published to where publishing is on.
 
     Raises:
         UnreadyError: a store cannot.
@@ -30,6 +30,8 @@ def ready(site: Site) -> Response:
                 dataset.static.count(_ANY)
             if dataset.live is not None:
                 dataset.live.snapshot(site.clock.now())
+                if dataset.settings.token or site.settings.publish_token:
+                    dataset.live.check_writing()
         except StoreError as error:
             _log.error("dataset %s does not answer: %s", name, error)
             raise UnreadyError(f"dataset {name} does not answer") from None
