@@ -13,11 +13,13 @@ import click
 from flask import Flask
 
 from annotations.clock import Clock, SystemClock
+from tpf_server.connections import Connections
 from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import ServerError, StoreClosedError, StoreError
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.reloading import Made, Reloading
 from tpf_server.settings import Configuration, Settings
+from tpf_server.web.bodies import BodyReader
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
@@ -41,6 +43,7 @@ def create_app(
     *,
     metrics: Metrics | None = None,
     service: "ContinuousService | None" = None,
+    connections: Connections | None = None,
 ) -> Flask:
     """The fragment server as a Flask application.
 
@@ -50,11 +53,13 @@ def create_app(
         clock: tells the time of every answer.
         metrics: counts the requests; counts of its own by default.
         service: the continuous queries, where they are on; new ones by default.
+        connections: ends those whose body does not come; nobody does by default.
     """
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
     datasets = list(datasets)
-    site = Site(settings, datasets, clock)
+    bodies = BodyReader(settings.max_body, connections.body_of if connections else None)
+    site = Site(settings, datasets, clock, bodies)
     app.extensions["tpf_server"] = site
     if settings.continuous:
         # A plain server does not load the engine.
@@ -77,13 +82,24 @@ class _Worker:
         self._metrics = Metrics()
         self._service: ContinuousService | None = None
         self._datasets: list[Dataset] = []
+        self._connections: Connections | None = None
 
     def make(self, configuration: Configuration) -> Made:
         """The application of some settings, with stores of its own."""
         settings = configuration.server
+        if self._connections is None:
+            self._connections = Connections(
+                settings.port, settings.max_connections_per_address, settings.body_timeout, _say
+            )
+            self._connections.follow()
         datasets = self._opener.open(configuration)
         app = create_app(
-            settings, datasets, self._clock, metrics=self._metrics, service=self._service
+            settings,
+            datasets,
+            self._clock,
+            metrics=self._metrics,
+            service=self._service,
+            connections=self._connections,
         )
         if settings.continuous:
             from tpf_server.continuous.assembly import static_graphs
@@ -123,7 +139,7 @@ class _Worker:
                 except StoreError as error:
                     if failing.get(name) != str(error):
                         failing[name] = str(error)
-                        click.echo(f"tpf-server: dataset {name}: {error}", err=True)
+                        _say(f"dataset {name}: {error}")
 
     def _start(self, service: "ContinuousService") -> None:
         from tpf_server.continuous.stopping import close_on_signals
@@ -132,6 +148,10 @@ class _Worker:
         Ticker(service, self._clock).start()
         close_on_signals(service)
         self._service = service
+
+
+def _say(line: str) -> None:
+    click.echo(f"tpf-server: {line}", err=True)
 
 
 def factory() -> Reloading:

@@ -21,6 +21,8 @@ from typing import Any
 import click
 
 from tpf_server.claimed_port import claimed_port
+from tpf_server.connections import allow_many_descriptors
+from tpf_server.deaths import Deaths
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
@@ -136,9 +138,11 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
             os.environ.setdefault(name, value)
         names = ", ".join(dataset.name for dataset in configuration.datasets)
         line = f"tpf-server: {settings.base} (datasets: {names})"
-        arguments = (settings.host, settings.port, line)
+        ready = threading.Event()
+        arguments = (settings.host, settings.port, line, ready)
         threading.Thread(target=_announce, args=arguments, daemon=True).start()
-        _watch_over_workers(settings, reload)
+        allow_many_descriptors()
+        _watch_over_workers(settings, reload, ready)
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
@@ -146,12 +150,33 @@ def _hand_over(configuration: Configuration, file: Path) -> None:
     # Whatever is wrong with the data is found out here, once; workers only open what is there.
     check_sources(configuration)
     new = file.with_suffix(".new")
-    new.write_text(configuration.to_json(), encoding="utf-8")
+    text = configuration.to_json()
+    if hasattr(os, "memfd_create"):
+        # The tokens are in it: a file in memory is gone with this process, however that ends.
+        descriptor = os.memfd_create("settings")
+        with open(descriptor, "w", encoding="utf-8", closefd=False) as memory:
+            memory.write(text)
+        new.symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
+        _handed.append(descriptor)
+        if len(_handed) > _KEPT:
+            os.close(_handed.pop(0))
+    else:
+        new.touch(0o600)
+        new.write_text(text, encoding="utf-8")
     new.replace(file)
 
 
-def _watch_over_workers(settings: Settings, reload: Callable[[], None]) -> None:
-    from granian.constants import Interfaces
+_handed: list[int] = []
+"""Files in memory that hold settings."""
+_KEPT = 3
+"""How many of them stay: a worker may be about to read the last one but one."""
+
+
+def _watch_over_workers(
+    settings: Settings, reload: Callable[[], None], ready: threading.Event
+) -> None:
+    from granian.constants import HTTPModes, Interfaces
+    from granian.http import HTTP1Settings
     from granian.log import LogLevels
     from granian.server import Server
 
@@ -169,10 +194,15 @@ def _watch_over_workers(settings: Settings, reload: Callable[[], None]) -> None:
         log_access=settings.access_log,
         log_dictconfig=_LOGGING,
         websockets=False,
+        # To find out which version of HTTP a client speaks would mean to wait for its first byte,
+        # for ever.
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=settings.idle_timeout * 1000),
         workers_kill_timeout=_STOP_SECONDS,
         respawn_failed_workers=True,
     )
     server.main_loop_interrupt = _Flag()
+    server.respawned_wrks = Deaths(ready.is_set, lambda: bool(server.interrupt_signal))
     reloads = _Flag()
     # granian would replace the workers, and connections that they have would be lost.
     server.signal_handler_reload = lambda *_: reloads.set()  # type: ignore[method-assign]
@@ -233,12 +263,13 @@ _LOGGING = {
 }
 
 
-def _announce(host: str, port: int, line: str) -> None:
+def _announce(host: str, port: int, line: str, ready: threading.Event) -> None:
     """Say so once the server answers, on standard error: what a script writes is not mixed up."""
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:
         if _is_ready(address, port):
+            ready.set()
             click.echo(line, err=True)
             return
         time.sleep(0.05)

@@ -21,10 +21,14 @@ from tpf_server.errors import SettingsError
 ENVIRONMENT_PREFIX = "TPF_SERVER_"
 PLAIN = "plain"
 VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
-AT_START = ("host", "port", "workers", "access_log", "continuous", "followers")
+AT_START = (
+    "host", "port", "workers", "access_log", "continuous", "followers", "followers_per_address",
+    "body_timeout", "idle_timeout", "max_connections_per_address",
+)  # fmt: skip
 """Settings of the server that a reload does not change."""
 _RESERVED_NAMES = frozenset({"api-doc", "healthz", "readyz", "metrics", "streams", "queries"})
 _Kind = TypeVar("_Kind", "Settings", "DatasetSettings")
+_TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
 
 
@@ -83,6 +87,7 @@ class DatasetSettings:
             raise SettingsError(
                 f"dataset {self.name}: key is subject-predicate or triple, not {self.key!r}"
             )
+        _check_token(f"dataset {self.name}: token", self.token)
         if min(self.page_size, self.retention, self.max_age or 0, self.history or 0) < 0:
             raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")
 
@@ -111,11 +116,25 @@ class Settings:
     max_page_size: int = _setting(1000, "most quads that a client may ask for with limit")
     max_values: int = _setting(64, "most bindings in a values parameter (brTPF); 0: off")
     max_body: int = _setting(16 * 2**20, "bytes of a published body")
+    body_timeout: int = _setting(120, "seconds in which a body must have arrived")
+    idle_timeout: int = _setting(
+        30, "seconds after which a connection is closed that sends no whole head of a request"
+    )
+    max_connections_per_address: int = _setting(
+        0, "most connections that an address may have to a worker; 0: any number"
+    )
+    open_metrics: bool = _setting(True, "show /metrics to everybody; else with publish_token only")
+    open_queries: bool = _setting(
+        True, "show streams, queries and results to everybody; else with publish_token only"
+    )
     continuous: bool = _setting(
         False, "continuous queries over streams, at /streams and /queries; needs workers = 1"
     )
     followers: int = _setting(
         256, "most connections that follow results of continuous queries; each holds a thread"
+    )
+    followers_per_address: int = _setting(
+        32, "most of these that one address may have; 0: any number"
     )
     stream_time: str = _setting(
         "clock", "what moves the time of streams: the clock (and elements), or elements only"
@@ -157,12 +176,15 @@ class Settings:
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
         for name in (
-            "workers", "page_size", "max_page_size", "max_body", "followers",
-            "max_queries", "max_window", "max_results", "max_result_rows",
+            "workers", "page_size", "max_page_size", "max_body", "body_timeout", "idle_timeout",
+            "followers", "max_queries", "max_window", "max_results", "max_result_rows",
             "max_result_bytes",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1")
+        if min(self.max_connections_per_address, self.followers_per_address) < 0:
+            raise SettingsError("a limit per address cannot be negative; 0: there is none")
+        _check_token("publish_token", self.publish_token)
         if self.stream_time not in ("clock", "elements"):
             raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
         for name in ("stream_delay", "stream_lateness", "stream_ahead"):
@@ -312,6 +334,14 @@ def _parse(row: SettingRow, text: str) -> Any:
     if row.type is str:
         return text
     raise SettingsError(f"{row.name} can only be set in the file")
+
+
+def _check_token(name: str, token: str) -> None:
+    if token and not _TOKEN.fullmatch(token):
+        raise SettingsError(
+            f"{name} could never match: a token is ASCII, without control characters, and without "
+            "blanks at its ends"
+        )
 
 
 def _check_types(settings: Settings | DatasetSettings) -> None:

@@ -56,7 +56,7 @@ def test_a_bad_environment_is_refused(name: str, value: str) -> None:
 
 def test_settings_reach_the_workers_as_they_are() -> None:
     configuration = Configuration(
-        Settings(prefixes={"a": "http://example.org/"}, publish_token="é"),
+        Settings(prefixes={"a": "http://example.org/"}, title="é", publish_token="x y"),
         (DatasetSettings(name="x", live=True, views=("plain",), max_age=1.5),),
     )
     assert Configuration.from_json(configuration.to_json()) == configuration

@@ -58,6 +58,7 @@ def continuous_service(
         rows=settings.max_result_rows,
         memory=settings.max_result_bytes,
         followers=settings.followers,
+        followers_per_address=settings.followers_per_address,
     )
     registrations = None
     if settings.keep_queries:

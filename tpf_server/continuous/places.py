@@ -1,6 +1,7 @@
 """Places for those who follow results: each holds a thread of the server."""
 
 import threading
+from collections import Counter
 
 
 class Places:
@@ -8,28 +9,31 @@ class Places:
 
     Args:
         limit: how many places there are.
+        per_address: how many of them an address may take; 0: all.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, per_address: int = 0) -> None:
         self.limit = limit
-        self._taken = 0
+        self.per_address = per_address or limit
+        self._taken: Counter[str] = Counter()
         self._changed = threading.Condition()
 
-    def take(self) -> bool:
-        """Take a place, if one is free."""
+    def take(self, address: str) -> bool:
+        """Take a place, if one is free for this address."""
         with self._changed:
-            if self._taken >= self.limit:
+            if self._taken.total() >= self.limit or self._taken[address] >= self.per_address:
                 return False
-            self._taken += 1
+            self._taken[address] += 1
             return True
 
-    def leave(self) -> None:
+    def leave(self, address: str) -> None:
         """Give a place back."""
         with self._changed:
-            self._taken -= 1
+            self._taken[address] -= 1
+            self._taken += Counter()  # forget who has none
             self._changed.notify_all()
 
     def wait_until_empty(self, seconds: float) -> bool:
         """Wait until nobody follows; whether that was so in time."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._taken, seconds)
+            return self._changed.wait_for(lambda: not self._taken.total(), seconds)

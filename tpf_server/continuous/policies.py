@@ -26,6 +26,7 @@ class Policies:
         rows: rows that these may have together.
         memory: bytes that the emissions of all queries may take, about.
         followers: how many readers may follow results at the same time.
+        followers_per_address: how many of them one address may have; 0: all.
     """
 
     time: StreamTime = "clock"
@@ -37,3 +38,4 @@ class Policies:
     rows: int = 100_000
     memory: int = 2**28
     followers: int = 256
+    followers_per_address: int = 0

@@ -60,7 +60,7 @@ class ContinuousService:
         self._periodic = periodic
         self._clock = clock
         self._policies = policies or Policies()
-        self.places = Places(self._policies.followers)
+        self.places = Places(self._policies.followers, self._policies.followers_per_address)
         self._memory = ResultMemory(self._policies.memory)
         self._streams = SharedStreams(engine, periodic, self._policies.lateness)
         self._hosting = Hosting(engine, periodic, self._streams, self._log)

@@ -18,7 +18,6 @@
 A stream's name is an IRI (percent-encoded) or relative to the base of the engine.
 """
 
-import hmac
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -40,20 +39,19 @@ from tpf_server.cqels.elements import (
 from tpf_server.cqels.errors import ContinuousSyntaxError, ElementError
 from tpf_server.errors import (
     BusyError,
-    ForbiddenError,
     MediaTypeError,
     MethodError,
     NotAcceptableError,
     RequestError,
     ServerError,
-    UnauthorizedError,
 )
 from tpf_server.settings import Settings
-from tpf_server.web.addresses import base_of
+from tpf_server.web.addresses import base_of, client_of
+from tpf_server.web.authorization import authorize
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.problems import PROBLEM
 from tpf_server.web.rdf_body import check_body
-from tpf_server.web.responses import JSON, json_answer, options
+from tpf_server.web.responses import JSON, READ_METHODS, json_answer, options
 
 _METHODS: Final = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 _SCALARS: Final = re.compile(r"[^\ud800-\udfff]*")
@@ -91,7 +89,7 @@ def continuous_blueprint(
         blueprint.add_url_rule(
             rule,
             endpoint,
-            _by_method(by_method),
+            _by_method(by_method, views.look),
             methods=_METHODS,
             provide_automatic_options=False,
         )
@@ -99,8 +97,10 @@ def continuous_blueprint(
     return blueprint
 
 
-def _by_method(views: Mapping[str, Callable[..., Response]]) -> Callable[..., Response]:
-    """A view that chooses another one by the method of the request."""
+def _by_method(
+    views: Mapping[str, Callable[..., Response]], look: Callable[[], None]
+) -> Callable[..., Response]:
+    """A view that chooses another one by the method of the request; `look` allows to read."""
     allowed = (*views, *(["HEAD"] if "GET" in views else []), "OPTIONS")
 
     def answer(**arguments: str) -> Response:
@@ -108,6 +108,8 @@ def _by_method(views: Mapping[str, Callable[..., Response]]) -> Callable[..., Re
             return options(allowed)
         if request.method not in allowed:
             raise MethodError(request.method, allowed)
+        if request.method in READ_METHODS:
+            look()
         return views["GET" if request.method == "HEAD" else request.method](**arguments)
 
     return answer
@@ -140,14 +142,12 @@ class _Views:
         self._settings = settings
 
     def _authorize(self) -> None:
-        token = self._settings.publish_token
-        if not token:
-            raise ForbiddenError("no token is set, so that nobody may change anything")
-        scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(
-            shown.strip().encode(), token.encode()
-        ):
-            raise UnauthorizedError("a bearer token is needed")
+        authorize(request, self._settings.publish_token, "changing streams and queries")
+
+    def look(self) -> None:
+        """See to it that who asks may look."""
+        if not self._settings.open_queries:
+            authorize(request, self._settings.publish_token, "looking at streams and queries")
 
     def _body(self) -> bytes:
         return self._bodies.read(request)
@@ -277,15 +277,17 @@ class _Views:
         if accepted is None:
             raise NotAcceptableError(f"results come as {EVENTS} or {NDJSON}")
         places = self._service.places
-        if follow and not places.take():
+        address = client_of(request.environ, self._settings)
+        if follow and not places.take(address):
             raise BusyError(
-                f"{places.limit} readers follow results already; "
+                f"{places.limit} readers follow results already, or {places.per_address} of this "
+                "address; "
                 "try again, or ask from time to time with ?follow=false"
             )
         chunks = (as_events if accepted == EVENTS else as_lines)(hosted, after, follow=follow)
         response = Response(chunks, content_type=accepted)
         if follow:
-            response.call_on_close(places.leave)
+            response.call_on_close(lambda: places.leave(address))
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         return response

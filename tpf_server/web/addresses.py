@@ -25,6 +25,12 @@ def base_of(environ: "WSGIEnvironment", settings: Settings) -> str:
     return settings.base
 
 
+def client_of(environ: "WSGIEnvironment", settings: Settings) -> str:
+    """The address of the client, as a proxy says that the settings trust."""
+    said = _last(environ.get("HTTP_X_FORWARDED_FOR", "")) if settings.trust_forwarded else ""
+    return said or str(environ.get("REMOTE_ADDR", ""))
+
+
 def _last(field: str) -> str:
     """What the nearest proxy said."""
     return field.rpartition(",")[2].strip()

@@ -1,6 +1,8 @@
 """Bodies of requests: whole, within a limit, and few at a time."""
 
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from flask import Request
 from werkzeug.exceptions import ClientDisconnected
@@ -20,10 +22,14 @@ class BodyReader:
 
     Args:
         limit: the most bytes that are taken.
+        watched: a context while a body comes from an address, in which it is not waited for long.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, watched: Callable[[str], AbstractContextManager[None]] | None = None
+    ) -> None:
         self._limit = limit
+        self._watched = watched or nullcontext
         self._free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def read(self, request: Request) -> bytes:
@@ -46,7 +52,8 @@ class BodyReader:
         if not self._free.acquire(blocking=False):
             raise BusyError(f"{MOST_AT_ONCE} bodies are arriving already; try again")
         try:
-            body = request.stream.read(length)
+            with self._watched(request.remote_addr or ""):
+                body = request.stream.read(length)
         except (ClientDisconnected, OSError):
             body = b""
         finally:

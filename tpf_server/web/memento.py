@@ -5,14 +5,12 @@
 pages are found.
 """
 
-from werkzeug.http import parse_date
-
 from annotations.instants import from_micros
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Query
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.web.responses import http_date
+from tpf_server.web.responses import http_date, http_instant
 
 
 def at_accepted_datetime(
@@ -32,7 +30,7 @@ def at_accepted_datetime(
     """
     if endpoint.dataset.live is None or asked.snapshot is not None or asked.at is not None:
         return asked
-    instant = parse_date(accepted)
+    instant = http_instant(accepted)
     if instant is None:
         raise RequestError(f"Accept-Datetime is no date: {accepted!r}")
     return asked._replace(at=instant)

@@ -6,7 +6,6 @@ recognised by its vocabulary unless ``?annotation=`` names it. ``?batch=`` gives
 identifier: published again, it is acknowledged again and does nothing.
 """
 
-import hmac
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
@@ -26,9 +25,9 @@ from tpf_server.errors import (
     ForbiddenError,
     PublishError,
     RequestError,
-    UnauthorizedError,
 )
 from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.web.authorization import authorize
 from tpf_server.web.responses import json_answer
 from tpf_server.web.site import Site
 
@@ -51,7 +50,8 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
         PublishError: the facts cannot be published.
     """
     dataset = endpoint.dataset
-    _authorize(request, dataset.settings.token or site.settings.publish_token)
+    token = dataset.settings.token or site.settings.publish_token
+    authorize(request, token, "publishing")
     if dataset.live is None:
         raise ForbiddenError(f"dataset {dataset.settings.name} has no live facts")
     parameters = _parameters(request)
@@ -99,16 +99,6 @@ def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | Non
     if any(is_iri(node) and read_fragment_iri(node) is not None for node in labelled):
         return method_named("implicit-graph")
     return None
-
-
-def _authorize(request: Request, token: str) -> None:
-    if not token:
-        raise ForbiddenError("publishing is off: the server has no publish_token")
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer":
-        raise UnauthorizedError("publishing needs Authorization: Bearer TOKEN")
-    if not hmac.compare_digest(given.strip().encode(), token.encode()):
-        raise UnauthorizedError("this is not the dataset's token")
 
 
 def _parameters(request: Request) -> Mapping[str, str]:

@@ -3,8 +3,6 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from werkzeug.http import parse_date
-
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Query, evaluate, pose
@@ -21,7 +19,7 @@ from tpf_server.web.compression import chosen_encoding, compressed
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 from tpf_server.web.memento import at_accepted_datetime, memento_fields
 from tpf_server.web.page_bodies import Made
-from tpf_server.web.responses import COMMON, documentation_link, http_date
+from tpf_server.web.responses import COMMON, documentation_link, http_date, http_instant
 from tpf_server.web.site import Site
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ def _unchanged(environ: "WSGIEnvironment", query: Query, tag: str) -> str | None
     # A date cannot tell that a label has ended, so it counts for static datasets only.
     if query.snapshot is not None or "HTTP_IF_MODIFIED_SINCE" not in environ:
         return None
-    since, modified = parse_date(environ["HTTP_IF_MODIFIED_SINCE"]), last_modified(query)
+    since, modified = http_instant(environ["HTTP_IF_MODIFIED_SINCE"]), last_modified(query)
     if since is None or modified is None or modified.replace(microsecond=0) > since:
         return None
     return tag

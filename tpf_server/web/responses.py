@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import formatdate
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from flask import Response
+from werkzeug.http import parse_date
 
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 
@@ -18,11 +19,14 @@ JSON = "application/json"
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 _EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"
 
-COMMON = (
+NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
+"""What keeps a browser from taking data for a page with scripts."""
+PUBLIC = (
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Expose-Headers", _EXPOSED),
 )
 """What lets scripts of any origin read an answer."""
+COMMON = (*PUBLIC, NO_SNIFFING)
 
 
 class Whole(Response):
@@ -42,6 +46,15 @@ class Whole(Response):
 def http_date(instant: datetime) -> str:
     """An instant as header fields write it."""
     return _http_date(int(instant.timestamp()))
+
+
+def http_instant(field: str) -> datetime | None:
+    """The instant that a header field says; ``None`` where it says none that there is."""
+    try:
+        instant = parse_date(field)
+        return None if instant is None else instant.astimezone(UTC)
+    except (ValueError, OverflowError):  # a time zone of days, the year 10000
+        return None
 
 
 @lru_cache(maxsize=256)
@@ -101,7 +114,8 @@ def dress(response: Response, now: datetime, base: str, public: bool) -> Respons
         [
             ("Date", http_date(now)),
             ("Link", documentation_link(base)),
-            *(COMMON if public else ()),
+            NO_SNIFFING,
+            *(PUBLIC if public else ()),
         ]
     )
     return response

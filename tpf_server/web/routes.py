@@ -17,6 +17,7 @@ from tpf_server.fragments.writers import WRITERS
 from tpf_server.store.failures import store_failures
 from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
+from tpf_server.web.authorization import authorize
 from tpf_server.web.dereference import description
 from tpf_server.web.front import FAILURE, Front
 from tpf_server.web.health import alive, ready
@@ -70,11 +71,12 @@ class Router:
     def __init__(self, site: Site, negotiator: Negotiator, metrics: Metrics) -> None:
         self._site = site
         self._negotiator = negotiator
+        self._metrics = metrics
         self._pages: dict[str, Callable[[], Response]] = {
             "": self._index,
             "api-doc": self._api_doc,
             "healthz": alive,
-            "metrics": metrics.show,
+            "metrics": self._show_metrics,
             "readyz": lambda: ready(site),
         }
 
@@ -113,6 +115,12 @@ class Router:
     def _index(self) -> Response:
         chosen = self._negotiator.by_accept(request.headers.get("Accept"))
         return index(self._site, self._base(), chosen)
+
+    def _show_metrics(self) -> Response:
+        settings = self._site.settings
+        if not settings.open_metrics:
+            authorize(request, settings.publish_token, "looking at metrics")
+        return self._metrics.show()
 
     def _api_doc(self) -> Response:
         document = api_documentation(self._site, self._base())

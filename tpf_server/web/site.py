@@ -20,12 +20,19 @@ class Site:
         settings: the server's settings.
         datasets: the datasets, open.
         clock: tells the time of every answer.
+        bodies: reads the bodies of requests.
     """
 
-    def __init__(self, settings: Settings, datasets: Iterable[Dataset], clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        datasets: Iterable[Dataset],
+        clock: Clock,
+        bodies: BodyReader | None = None,
+    ) -> None:
         self.settings = settings
         self.clock = clock
-        self.bodies = BodyReader(settings.max_body)
+        self.bodies = bodies or BodyReader(settings.max_body)
         self.pages = PageBodies()
         self._datasets: dict[str, Dataset] = {}
         self._endpoints: dict[str, dict[str, Endpoint]] = {}

@@ -1,0 +1,172 @@
+"""Connections that hold up a real server are closed; so are those that are too many."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from tests.support.running_server import TOKEN, RunningServer
+from tpf_server.connections import Connections
+from tpf_server.deaths import Deaths
+
+CONFIG = """
+idle_timeout = 1
+body_timeout = 2
+[datasets.trains]
+live = true
+"""
+ASKED = b"GET /trains HTTP/1.1\r\nHost: x\r\n\r\n"
+BODY = (
+    f"POST /trains/facts?expiration=2999-01-01T00:00:00Z HTTP/1.1\r\nHost: x\r\n"
+    f"Authorization: Bearer {TOKEN}\r\nContent-Type: text/turtle\r\nContent-Length: 99\r\n\r\n"
+).encode()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with RunningServer(tmp_path_factory.mktemp("server"), CONFIG) as running:
+        yield running
+
+
+def connect(server: RunningServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the other end closes it; an answer may come before."""
+    with suppress(ConnectionError):
+        while connection.recv(65536):
+            pass
+    return True
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET", b"GET /trains HTTP/1.1\r\nX: y\r\n", ASKED, BODY, BODY + b"<a:b>"]
+)
+def test_whoever_sends_nothing_more_is_let_go(server: RunningServer, sent: bytes) -> None:
+    with closing(connect(server)) as connection:
+        connection.sendall(sent)
+        assert is_ended(connection)
+
+
+def test_a_body_that_drips_is_not_waited_for(server: RunningServer) -> None:
+    with closing(connect(server)) as connection:
+        connection.sendall(BODY)
+        connection.settimeout(0.2)
+        for _ in range(300):
+            with suppress(TimeoutError):
+                assert not connection.recv(100).startswith(b"HTTP/1.1 2")
+                break
+            with suppress(OSError):
+                connection.sendall(b" ")
+        else:
+            pytest.fail("it is waited for")
+    assert requests.get(f"{server.origin}trains", timeout=30).status_code == 200
+
+
+def test_an_address_has_so_many_connections_and_no_more() -> None:
+    said: list[str] = []
+    with ExitStack() as held:
+        listener = held.enter_context(socket.create_server(("127.0.0.1", 0)))
+        port: int = listener.getsockname()[1]
+        watching = Connections(port, 3, 60.0, said.append)
+
+        def come(count: int) -> list[socket.socket]:
+            made = []
+            for _ in range(count):
+                made.append(held.enter_context(socket.create_connection(("127.0.0.1", port))))
+                held.enter_context(listener.accept()[0])
+            return made
+
+        first = come(2)
+        watching.look()
+        assert not said
+        second = come(4)
+        watching.look()
+        assert said == [
+            "3 connections of 127.0.0.1 are closed: it has more than 3 "
+            "(max_connections_per_address)"
+        ]
+        for connection in first + second:
+            connection.settimeout(0.5)
+        # Those that were there before stay.
+        assert [is_open(connection) for connection in first] == [True, True]
+        assert sum(is_open(connection) for connection in second) == 1
+
+
+def is_open(connection: socket.socket) -> bool:
+    try:
+        return bool(connection.recv(1))
+    except TimeoutError:
+        return True
+
+
+def test_descriptors_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    watching = Connections(1, 0, 1.0, said.append)
+    watching.look()
+    assert not said
+    used = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (used, used))
+    watching.look()
+    watching.look()
+    assert len(said) == 1
+    assert f"of {used} file descriptors are in use" in said[0]
+
+
+def test_a_worker_that_dies_again_and_again_is_waited_for(tmp_path: Path) -> None:
+    config = "workers = 2\n[datasets.trains]\nlive = true\n"
+    with RunningServer(tmp_path, config) as server:
+        process = psutil.Process(server.process.pid)
+
+        def workers() -> list[psutil.Process]:
+            return [each for each in process.children() if "spawn_main" in " ".join(each.cmdline())]
+
+        staying = workers()[0]
+        for _ in range(3):
+            deadline = time.monotonic() + 60
+            while not (others := [w for w in workers() if w.pid != staying.pid]):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            os.kill(others[0].pid, signal.SIGKILL)
+            others[0].wait(60)
+        assert server.process.poll() is None
+        assert staying.is_running()
+        assert requests.get(f"{server.origin}trains", timeout=30).status_code == 200
+
+
+def test_pauses_grow_once_a_worker_has_answered() -> None:
+    waited: list[float] = []
+    ready = [False]
+    deaths = Deaths(lambda: ready[0], lambda: False, waited.append)
+    deaths[0] = now = time.monotonic()
+    assert deaths.get(0, 0) == now
+    ready[0] = True
+    pauses = []
+    for _ in range(8):
+        deaths[0] = time.monotonic()
+        assert deaths.get(0, 0) == 0
+        pauses.append(round(sum(waited)))
+        waited.clear()
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_kill_leaves_no_token_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    (tmp_path / "run").mkdir()
+    with RunningServer(tmp_path / "run", CONFIG) as server:
+        server.process.send_signal(signal.SIGHUP)
+        assert requests.get(f"{server.origin}trains", timeout=30).status_code == 200
+        server.process.kill()
+        server.process.wait(60)
+    left = [file for file in temporary.rglob("*") if file.is_file()]
+    assert all(TOKEN.encode() not in file.read_bytes() for file in left)
