@@ -4,7 +4,6 @@ from datetime import datetime
 from itertools import compress
 from typing import NamedTuple
 
-from annotations.instants import to_micros
 from annotations.labels import Labelling
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
