@@ -89,7 +89,7 @@ class Connections:
                     _end(each)
 
     def _connection(self, descriptor: int) -> _Connection | None:
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as found:
+        with suppress(OSError), _copy(descriptor) as found:
             if found.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
             if found.getsockname()[1] == self._port:
@@ -131,8 +131,20 @@ def allow_many_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+@contextmanager
+def _copy(descriptor: int) -> Iterator[socket.socket]:
+    copy = os.dup(descriptor)
+    try:
+        found = socket.socket(fileno=copy)
+    except OSError:  # it is no socket
+        os.close(copy)
+        raise
+    with found:
+        yield found
+
+
 def _silent_seconds(connection: _Connection) -> float:
-    with suppress(OSError), socket.socket(fileno=os.dup(connection.descriptor)) as found:
+    with suppress(OSError), _copy(connection.descriptor) as found:
         if found.getpeername()[:2][1] == connection.port:
             info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_SENT + 4)
             (milliseconds,) = struct.unpack_from("I", info, _LAST_DATA_SENT)
@@ -142,6 +154,6 @@ def _silent_seconds(connection: _Connection) -> float:
 
 def _end(connection: _Connection) -> None:
     # What reads HTTP owns the socket and closes it: it finds that nothing more comes.
-    with suppress(OSError), socket.socket(fileno=os.dup(connection.descriptor)) as found:
+    with suppress(OSError), _copy(connection.descriptor) as found:
         if found.getpeername()[:2][1] == connection.port:
             found.shutdown(socket.SHUT_RDWR)

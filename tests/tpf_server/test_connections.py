@@ -111,9 +111,10 @@ def is_open(connection: socket.socket) -> bool:
 def test_descriptors_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     watching = Connections(1, 0, 1.0, said.append)
+    used = len(os.listdir("/proc/self/fd"))
     watching.look()
     assert not said
-    used = len(os.listdir("/proc/self/fd"))
+    assert len(os.listdir("/proc/self/fd")) == used, "watching takes some itself"
     monkeypatch.setattr("resource.getrlimit", lambda _: (used, used))
     watching.look()
     watching.look()
