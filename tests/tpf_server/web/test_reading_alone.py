@@ -35,7 +35,7 @@ def test_pages_are_read_while_the_log_cannot_be_written(tmp_path: Path) -> None:
                 assert served.get(path).status_code == 200
         not_ready = served.get("readyz")
         assert not_ready.status_code == 503
-        assert "the live store" in not_ready.json()["detail"]
+        assert "dataset trains" in not_ready.json()["detail"]
         assert (
             served.post("<a:b> <a:c> <a:d> .", "expiration=2999-01-01T00:00:00Z").status_code >= 500
         )
