@@ -197,7 +197,7 @@ def table(variables: tuple[str, ...], solutions: Iterable[Solution]) -> "pandas.
 
 def _python_value(term: Identifier | None) -> Any:
     if isinstance(term, Literal):
-        value = Literal(str(term), lang=term.language, datatype=term.datatype).toPython()
+        value = term.toPython()
         return str(term) if isinstance(value, Literal) else value
     return None if term is None else str(term)
 

@@ -219,3 +219,23 @@ def test_a_call_of_an_unknown_function_is_an_error_in_its_expression(client: Cli
         )
     )
     assert [set(row) for row in rows] == [{"n"}]
+
+
+def test_ill_typed_literals_are_data_like_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    number = literal("no number", datatype=str(rdflib.XSD.integer))
+    server = LiveServer(tmp_path, [Quad(iri(EX + "a"), iri(EX + "p"), number)], live=False)
+    with Client(server.url, session=server.session(), clock=server.clock) as client:
+        (row,) = client.select("SELECT ?o { ?s ?p ?o }")
+        graph = client.query("CONSTRUCT WHERE { ?s ?p ?o }")
+        frame = client.select("SELECT ?o { ?s ?p ?o }").to_pandas()
+    server.close()
+    assert str(row["o"]) == "no number"
+    assert isinstance(graph, rdflib.Graph)
+    assert "no number" in graph.serialize(format="nt")
+    assert frame["o"].tolist() == ["no number"]
+    assert [record.name for record in caplog.records if "rdflib" in record.name] == []
+    # What others do with rdflib is logged as ever.
+    Literal("no number", datatype=rdflib.XSD.integer)
+    assert [record.name for record in caplog.records] == ["rdflib.term"]

@@ -7,7 +7,9 @@ XML Format (second edition), CSV and TSV Formats; triple terms as in the drafts 
 import csv
 import io
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
@@ -101,7 +103,28 @@ def rdflib_term(term: Term) -> Identifier:
     # rdflib distinguishes plain literals from typed strings; RDF 1.1 does not.
     if datatype == XSD + "string":
         return Literal(lexical)
-    return Literal(lexical, datatype=URIRef(datatype), normalize=False)
+    return typed_literal(lexical, URIRef(datatype))
+
+
+_making = ContextVar("_making", default=False)
+
+
+def _is_not_ours(_record: logging.LogRecord) -> bool:
+    return not _making.get()
+
+
+# rdflib writes a traceback for every literal whose text does not fit its datatype. Such literals
+# are data like others; what a program does with rdflib by itself is logged as ever.
+logging.getLogger("rdflib.term").addFilter(_is_not_ours)
+
+
+def typed_literal(lexical: str, datatype: URIRef | None) -> Literal:
+    """A literal of rdflib, its text as it stands, whether it fits the datatype or not."""
+    before = _making.set(True)
+    try:
+        return Literal(lexical, datatype=datatype, normalize=False)
+    finally:
+        _making.reset(before)
 
 
 # -------------------------------------------------------------------------- result formats
