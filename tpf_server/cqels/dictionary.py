@@ -109,7 +109,7 @@ def inline_instant(instant: datetime) -> TermId | None:
     return ((instant - _EPOCH) // _MICROSECOND) << TAG_BITS | DATE_TIME
 
 
-def _inlined(term: str) -> TermId | None:
+def inlined_literal(term: str) -> TermId | None:
     """The integer that holds this literal; ``None`` where it must go through the table."""
     if term.endswith(_INTEGER):
         text = term[1 : -len(_INTEGER)]
@@ -200,7 +200,7 @@ class InliningDictionary(TermDictionary):
                 self._passing.discard(found)
             return found
         if term[0] == '"':
-            inlined = _inlined(term)
+            inlined = inlined_literal(term)
             if inlined is not None:
                 return inlined
         elif self._prefixes and term[0] == "<":

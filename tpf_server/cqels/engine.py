@@ -7,6 +7,7 @@ from typing import Any
 from annotations.terms import Term
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.cqels.delivery import Callback, Results
+from tpf_server.cqels.dictionary import inlined_literal
 from tpf_server.cqels.elements import canonical_term, canonical_triple, may_begin
 from tpf_server.cqels.errors import ContinuousError, ElementError, UnsupportedContinuousQueryError
 from tpf_server.cqels.limits import Limits
@@ -208,7 +209,9 @@ class Engine(TickEngine):
             subject = known(s)  # type: ignore[arg-type]
             predicate = known(p)  # type: ignore[arg-type]
             object_ = known(o)  # type: ignore[arg-type]
-        except TypeError:
+            if object_ is None and o:
+                object_ = inlined_literal(o)  # type: ignore[arg-type]
+        except (TypeError, AttributeError):
             return None
         if subject is None or predicate is None or object_ is None:
             return None

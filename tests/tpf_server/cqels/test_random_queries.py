@@ -255,6 +255,24 @@ def play(random: Random, texts: list[str], *, together: bool) -> tuple[list[list
     return emitted, spared
 
 
+def compare(random: Random, texts: list[str]) -> int:
+    """Let queries emit together and each alone, the same; how many plans that spared."""
+    seed = random.random()
+    # Many windows and plans are looked after in other ways than few.
+    few = random.choice([0, 2, 16])
+    with (
+        patch("tpf_server.cqels.expiries._FEW", few),
+        patch("tpf_server.cqels.holding_plans._FEW", few),
+    ):
+        together, plans = play(Random(seed), texts, together=True)
+    alone, _ = play(Random(seed), texts, together=False)
+    for one, other in zip(together, alone, strict=True):
+        assert [(*each[:2], Counter(each.rows), each.removed) for each in one] == [
+            (*each[:2], Counter(each.rows), each.removed) for each in other
+        ], texts
+    return plans
+
+
 def test_queries_together_emit_as_each_alone() -> None:
     """Whenever they are registered, and whatever becomes of the others."""
     spared = 0
@@ -272,20 +290,7 @@ def test_queries_together_emit_as_each_alone() -> None:
             template.replace("<urn:n0>", random.choice(NODES)).replace("<urn:n1>", each)
             for each in random.choices(NODES, k=5)
         ]
-        seed = random.random()
-        # Many windows and plans are looked after in other ways than few.
-        few = random.choice([0, 2, 16])
-        with (
-            patch("tpf_server.cqels.expiries._FEW", few),
-            patch("tpf_server.cqels.holding_plans._FEW", few),
-        ):
-            together, plans = play(Random(seed), texts, together=True)
-        alone, _ = play(Random(seed), texts, together=False)
-        for one, other in zip(together, alone, strict=True):
-            assert [(*each[:2], Counter(each.rows), each.removed) for each in one] == [
-                (*each[:2], Counter(each.rows), each.removed) for each in other
-            ], texts
-        spared += plans
+        spared += compare(random, texts)
 
     check()
     assert spared > 100
