@@ -60,7 +60,7 @@ def run(
             for experiment in chosen:
                 complete &= runner.run(experiment).complete
         report = write_report(output, EXPERIMENTS)
-    except (ExperimentError, OSError) as error:
+    except ExperimentError as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
     except KeyboardInterrupt:
@@ -78,7 +78,7 @@ def report(output: Output) -> None:
     """Write the report anew from the raw data."""
     try:
         typer.echo(str(write_report(output, EXPERIMENTS)))
-    except (ExperimentError, OSError) as error:
+    except ExperimentError as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
         raise typer.Exit(1) from None
 
@@ -95,7 +95,7 @@ def publish(
     """Write page, summary and figures of the results for publishing, e.g. to docs/report."""
     try:
         typer.echo(str(publish_report(output, EXPERIMENTS, to, readme)))
-    except (ExperimentError, OSError) as error:
+    except ExperimentError as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
 

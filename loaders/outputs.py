@@ -23,6 +23,19 @@ def check_output(output: Path, replace: bool) -> None:
 
 
 @contextmanager
+def written(output: Path) -> Iterator[None]:
+    """What the system refuses in this block, as a full disk does, is told with the path.
+
+    Raises:
+        OutputError: it refused something.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{error.filename or output}: {error.strerror or error}") from error
+
+
+@contextmanager
 def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
     """A new directory that takes the place of `output` when the block ends well.
 
@@ -40,7 +53,8 @@ def directory_aside(output: Path, replace: bool = False) -> Iterator[Path]:
         raise OutputError(f"{output}: {error.strerror or error}") from error
     try:
         aside.chmod(0o755)
-        yield aside
+        with written(output):
+            yield aside
         if output.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old.", dir=output.parent))
             os.replace(output, old)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from tpf_server.errors import SettingsError
+from tpf_server.errors import SettingsError, StoreError
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 from tpf_server.store.finding import checked_store
 from tpf_server.store.live_settings import LiveSettings
@@ -66,7 +66,11 @@ def static_store(settings: DatasetSettings, server: Settings) -> Path | None:
     """
     if not settings.source:
         return None
-    return checked_store(Path(settings.source), Path(server.data_dir) / "indexes")
+    indexes = Path(server.data_dir) / "indexes"
+    try:
+        return checked_store(Path(settings.source), indexes)
+    except OSError as error:
+        raise StoreError(f"{error.filename or indexes}: {error.strerror or error}") from error
 
 
 def log_place(settings: DatasetSettings, server: Settings) -> Path | str | None:

@@ -205,7 +205,7 @@ def _build(
             prefixes=merge_prefixes(known),
             source=source,
         )
-    except (StoreError, OSError) as error:
+    except StoreError as error:
         raise OutputError(str(error)) from error
     return found, manifest
 

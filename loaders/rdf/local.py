@@ -57,6 +57,6 @@ def load_rdf_local(
             manifest = indexer.write(
                 store, created=created, prefixes=merge_prefixes(known), source=source
             )
-        except (StoreError, OSError) as error:
+        except StoreError as error:
             raise OutputError(str(error)) from error
         return summary_of(store, manifest, found, first)

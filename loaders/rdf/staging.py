@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from loaders.errors import OutputError
+from loaders.outputs import written
 
 
 @contextmanager
@@ -35,6 +36,7 @@ def staging(store: Path) -> Iterator[Path]:
             work = directory / "work"
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir()
-            yield work
+            with written(store):
+                yield work
         finally:
             shutil.rmtree(directory, ignore_errors=True)

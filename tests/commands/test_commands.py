@@ -100,3 +100,33 @@ def test_an_output_that_nobody_reads() -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        ("tpf-load rdf {0}/big.nt -o {0}/out --engine local", "{0}/out"),
+        ("tpf-load csv {0}/a.json -o {0}/out --format ntriples --engine local", "{0}/out"),
+        ("tpf-server {0}/big.nt --data-dir {0}/data --port 0", "{0}/data/indexes"),
+        ("tpf-load rdf {0}/big.nt -o {0}/big.nt/store", "{0}/big.nt/store"),
+        ("tpf-server {0}/big.nt --data-dir {0}/big.nt/data --port 0", "{0}/big.nt/data"),
+        ("tpf-continuous run {0}/q --stream urn:s={0}/none.tsv --output {0}/no/x", "{0}/no/x"),
+        ("tpf-experiments run load --quick --output {0}/big.nt/x", "{0}/big.nt/x"),
+        ("tpf-replay irail {0} http://127.0.0.1:9/x", "{0}"),
+        ("tpf-query http://127.0.0.1:9/x -f {0}/no.rq", "{0}/no.rq"),
+    ],
+)
+def test_what_cannot_be_written_or_read_is_named(tmp_path: Path, arguments: str, path: str) -> None:
+    lines = (f'<http://e/{n}> <http://e/p> "{n}" .\n' for n in range(3000))
+    (tmp_path / "big.nt").write_text("".join(lines))
+    (tmp_path / "a.csv").write_text("a\n" + "x\n" * 3000)
+    (tmp_path / "a.json").write_text(
+        '{"url": "a.csv", "tableSchema": {"columns": [{"name": "a","propertyUrl": "http://e/p"}]}}'
+    )
+    (tmp_path / "q").write_text("SELECT * { STREAM <urn:s> [NOW] { ?s ?p ?o } }")
+    # Files cannot grow: as on a disk that is full.
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))"
+    done = run(*arguments.format(tmp_path).split(), before=limit)
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"{arguments.split()[0]}: {path.format(tmp_path)}"), line

@@ -110,8 +110,12 @@ def _errors_in_a_line() -> Iterator[None]:
     except ContinuousSyntaxError as error:
         typer.echo(f"{error}\n{error.pointed}", err=True)
         raise typer.Exit(2) from None
-    except (ServerError, OSError) as error:
+    except ServerError as error:
         typer.echo(f"tpf-continuous: {error}", err=True)
+        raise typer.Exit(1) from None
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"tpf-continuous: {place}{error.strerror or error}", err=True)
         raise typer.Exit(1) from None
 
 
