@@ -25,7 +25,7 @@ from tpf_client import Client, Solutions
 from tpf_client.errors import ClientError
 from tpf_client.fragments.transport import Limits
 
-PAGES = int(os.environ.get("TPF_HOSTILE_PAGES", "250"))
+PAGES = int(os.environ.get("TPF_HOSTILE_PAGES", "150"))
 """How many distorted pages there are at least."""
 
 EX = "http://example.org/"

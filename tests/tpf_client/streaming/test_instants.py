@@ -28,7 +28,7 @@ from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.streaming.streamer import Tick
 
-STREAMS = int(os.environ.get("TPF_RANDOM_STREAMS", "120"))
+STREAMS = int(os.environ.get("TPF_RANDOM_STREAMS", "80"))
 """How many streams there are in all."""
 
 QUERIES = 4
