@@ -123,3 +123,20 @@ def test_errors_are_one_line_and_wrong_use_is_2(url: str) -> None:
     assert _run(url).returncode == 2
     assert _run("nonsense", "-q", "ASK {}").returncode == 2
     assert _run(url, "-q", "ASK {}", "-f", "x").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("unreachable", "reason"),
+    [
+        ("http://127.0.0.1:9/d", "Connection refused"),
+        ("https://127.0.0.1:9/d", "Connection refused"),
+        ("http://no-such-host.invalid/d", "no-such-host.invalid"),
+    ],
+)
+def test_a_server_that_is_not_there_is_said_without_objects(unreachable: str, reason: str) -> None:
+    done = _run(unreachable, "-q", "ASK { ?s ?p ?o }")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"tpf-query: {unreachable}: ")
+    assert reason in line
+    assert "host=" not in line

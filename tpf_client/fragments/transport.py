@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -247,6 +248,9 @@ def _explanation(response: Response) -> str:
     return " ".join(text.split())[:300]
 
 
+_CONNECTION = re.compile(r"\w+\(host=[^()]{0,300}\): ")
+
+
 def _cause(error: BaseException) -> str:
     """What lies at the bottom of an error of requests, in one line."""
     while True:
@@ -257,5 +261,5 @@ def _cause(error: BaseException) -> str:
         error = deeper
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     # urllib3 puts the representation of its connection object in front.
-    text = text.rpartition(">: ")[2] or text
+    text = _CONNECTION.sub("", text.rpartition(">: ")[2] or text)
     return " ".join(text.split())[:300] or type(error).__name__
