@@ -85,7 +85,8 @@ class RecordFeed:
             number = self._dictionary.serial(self._code, subject)
         else:
             number = self._subject(subject)
-        if self._takers is None or engine.reorders or stream.counting:
+        behind = engine.time is not None and timestamp < engine.time
+        if self._takers is None or engine.reorders or stream.counting or behind:
             self._check(len(values))
             triples = [
                 (number, predicate, self.value(value))
@@ -159,7 +160,8 @@ class RecordFeed:
         """Records arrive as long as the same windows take them; returns how many did."""
         engine, stream = self._engine, self._stream
         shape = stream.shape(self._predicates)
-        if shape is None or engine.reorders or stream.counting:
+        behind = engine.time is not None and times[0] < engine.time
+        if shape is None or engine.reorders or stream.counting or behind:
             *values, subjects = columns
             for subject, at, *objects in zip(subjects, times, *values, strict=True):
                 triples = zip(repeat(subject), self._predicates, objects)

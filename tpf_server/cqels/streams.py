@@ -25,6 +25,8 @@ class Stream:
         name: its IRI, as a term.
         elements: how many came.
         triples: how many triples came; the last one has this number.
+        latest: the time of its newest element, or what the engine was told since: older ones are
+            late.
         inputs: the windows over it, in the order in which they take an element.
         version: changes whenever `inputs` does.
     """
@@ -33,6 +35,7 @@ class Stream:
         self.name = name
         self.elements = 0
         self.triples = 0
+        self.latest: int | None = None
         self.inputs: list[WindowInput] = []
         self.counting: list[WindowInput] = []
         self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[_Listener]]] = {}
@@ -93,13 +96,20 @@ class Stream:
         for entry in self.counting:
             entry.expire(self.triples + coming)
 
-    def deliver(self, at: int, triples: Sequence[EncodedTriple]) -> None:
+    def deliver(self, at: int, triples: Sequence[EncodedTriple], now: int) -> None:
         """Give an element to everybody who is interested, in the order of the inputs.
 
         It must have been counted already.
+
+        Args:
+            at: its time.
+            triples: what it is.
+            now: the time of the windows: where another stream is ahead, an element comes into those
+                only that still have it.
         """
         first = self.triples - len(triples) + 1
-        if len(triples) == 1 and not self._stars:
+        behind = at < now
+        if len(triples) == 1 and not self._stars and not behind:
             # What most elements come to, without the steps in between.
             triple = triples[0]
             if self._by_mask:
@@ -112,7 +122,7 @@ class Stream:
                     entry.arrive_row(first if by_count else at, row)
             return
         subject = triples[0][0] if triples else 0
-        if all(triple[0] == subject for triple in triples):
+        if not behind and all(triple[0] == subject for triple in triples):
             shape = self.shape(tuple([triple[1] for triple in triples]))
             if shape is not None:
                 # The subject comes last, so that its place, -1, is the place in this list too.
@@ -130,6 +140,8 @@ class Stream:
         calls.sort(key=lambda call: call[:2])
         for _, number, entry, matching in calls:
             if entry.by_count and number <= self.triples - entry.by_count:
+                continue
+            if behind and not entry.still_has(at, now):
                 continue
             entry.arrive(number if entry.by_count else at, matching)
 

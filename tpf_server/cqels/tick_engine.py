@@ -54,7 +54,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     Attributes:
         time: the stream time, in milliseconds since 1970; ``None`` before the first element.
         arrivals: how many elements were processed.
-        dropped: how many elements came too late.
+        dropped: how many elements came too late: older than the newest of their stream, or than
+            what `advance` said.
         reorders: whether elements wait for late ones.
         streams: by their names.
     """
@@ -167,15 +168,15 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         """
         time = self.time
         if at != time:
-            if time is not None and at < time:
+            if stream.latest is not None and at < stream.latest:
                 self.dropped += 1
                 return False
-            if self._windows.sliding:
-                self.reach(at)
-            self.time = at
-            for log, width, window in self._windows.timed:
-                if log and log[0][0] < at - width:
-                    window.expire(at)
+            if time is None or at > time:
+                if self._windows.sliding:
+                    self.reach(at)
+                self.time = at
+                self._windows.expire(at)
+        stream.latest = at
         self.arrivals += 1
         if stream.counting:
             stream.expire_counted(triples)
@@ -200,6 +201,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         at -= self._waiting.lateness
         for time, (stream, triples) in self._waiting.until(at):
             self._tick(stream, triples, time)
+        for stream in self.streams.values():
+            stream.latest = at if stream.latest is None else max(stream.latest, at)
         if self.time is not None and at <= self.time:
             return
         self.reach(at)
@@ -230,7 +233,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         finally:
             self._arriving.pop()
         if comes:
-            stream.deliver(at, triples)
+            assert self.time is not None
+            stream.deliver(at, triples, self.time)
             self.end_arrival()
 
     def _pass(self, at: int) -> None:

@@ -615,3 +615,25 @@ def test_every_boundary_that_passed_is_reported(policy, expected, way):
             engine.push("urn:s", element, second * 1000)
     found = [(each.at, int(row[0][5:-1])) for each in query for row in each.rows]
     assert found == expected
+
+
+# ---------------------------------------------------------------------------- time of streams
+
+
+def test_an_element_far_ahead_makes_late_what_is_older_in_its_own_stream_only():
+    engine = Engine()
+    own, other = [
+        engine.register(f"SELECT ?a {{ STREAM <urn:{name}> [RANGE 60s] {{ ?a <urn:p> ?b }} }}")
+        for name in ("ahead", "other")
+    ]
+    engine.push("urn:ahead", ("<urn:a>", "<urn:p>", '"1"'), 50_000)
+    for second in range(3):
+        engine.push("urn:ahead", ("<urn:b>", "<urn:p>", '"1"'), second)
+        engine.push("urn:other", (f"<urn:{second}>", "<urn:p>", '"1"'), second * 1000)
+    assert rows(own) == [("<urn:a>",)]
+    assert rows(other) == [("<urn:0>",), ("<urn:1>",), ("<urn:2>",)]
+    assert engine.dropped == 3
+    # What the engine is told holds for every stream.
+    engine.advance(55_000)
+    engine.push("urn:other", ("<urn:3>", "<urn:p>", '"1"'), 54_999)
+    assert (rows(other), engine.dropped) == ([], 4)

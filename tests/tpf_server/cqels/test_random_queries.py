@@ -83,6 +83,34 @@ def test_differences(random: Random) -> None:
         assert all(each in whole for each in changes), (text, elements)
 
 
+@settings(max_examples=EXAMPLES or 50, deadline=None)
+@given(RANDOM)
+def test_a_stream_that_is_ahead_makes_no_other_late(random: Random) -> None:
+    """Its elements come into the windows that still have them."""
+    text = QueryWriter(random).query()
+    engine = loaded()
+    query = engine.register(text, semantics=PAPER)
+    beside = Beside(text, STATIC)
+    times = {"urn:s1": random.randint(0, 8), "urn:s2": 0}
+    for stream, pause, triples in random_elements(random, random.randint(1, 10)):
+        times[stream] += pause
+        beside.reference.arrive(Arrival(stream, times[stream], triples))
+        if random.random() < 0.5:
+            engine.push(stream, triples, times[stream])
+        else:
+            names = [predicate for _, predicate, _ in triples]
+            subject, _, _ = triples[0]
+            if len({s for s, _, _ in triples}) > 1 or len(set(names)) < len(names):
+                engine.push(stream, triples, times[stream])
+            else:
+                feed = engine.record_feed(stream, names)
+                feed.push(subject, [value for _, _, value in triples], times[stream])
+        assert engine.time is not None
+        expected = [(when, new) for when, new, _, _ in beside.seen(engine.time) if new]
+        assert emitted(query) == expected, (text, times)
+    assert engine.dropped == 0
+
+
 TEMPLATE = (("?a", "<urn:made>", "?b"), ("?b", "<urn:by>", "?c"))
 
 

@@ -370,6 +370,14 @@ class WindowInput:
             return at + self._width
         return ((at + self._width) // self._slide + 1) * self._slide - 1
 
+    def still_has(self, at: int, now: int) -> bool:
+        """Whether an element of before belongs into the window at an instant, or will."""
+        if self.by_count or not self.keeps_log:
+            return True
+        return (
+            at >= (now if self._slide is None else now // self._slide * self._slide) - self._width
+        )
+
     def next_change(self, *, gone: bool) -> int | None:
         """The next boundary of the slide at which rows come in, or also at which some are gone."""
         assert self._slide is not None
