@@ -8,7 +8,7 @@ from annotations.terms import Term
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.cqels.delivery import Callback, Results
 from tpf_server.cqels.dictionary import inlined_literal
-from tpf_server.cqels.elements import canonical_term, canonical_triple, may_begin
+from tpf_server.cqels.elements import canonical_term, canonical_triple
 from tpf_server.cqels.errors import ContinuousError, ElementError, UnsupportedContinuousQueryError
 from tpf_server.cqels.limits import Limits
 from tpf_server.cqels.parser import BASE, parse
@@ -203,19 +203,22 @@ class Engine(TickEngine):
         s, p, o = canonical_triple(triple, self._canonical)
         return encode(s), encode(p), encode(o)
 
-    def _known_triple(self, s: object, p: object, o: object) -> EncodedTriple | None:
+    def _known_triple(self, s: Any, p: Any, o: Any) -> EncodedTriple | None:
         known = self.dictionary.known
         try:
-            subject = known(s)  # type: ignore[arg-type]
-            predicate = known(p)  # type: ignore[arg-type]
-            object_ = known(o)  # type: ignore[arg-type]
+            subject = known(s)
+            predicate = known(p)
+            object_ = known(o)
             if object_ is None and o:
-                object_ = inlined_literal(o)  # type: ignore[arg-type]
+                object_ = inlined_literal(o)
         except (TypeError, AttributeError):
             return None
         if subject is None or predicate is None or object_ is None:
             return None
-        return (subject, predicate, object_) if may_begin(s, p) else None  # type: ignore[arg-type]
+        # What `may_begin` says, without the call.
+        if s[0] == '"' or p[0] != "<" or s[1] == "<" or p[1] == "<":
+            return None
+        return subject, predicate, object_
 
     def _canonical(self, text: str) -> Term:
         # Who is in the table came through here.
