@@ -182,6 +182,8 @@ def test_events_between_elements(random: Random) -> None:
 
     def check(at: int) -> None:
         stops = {each for _, beside, _, _ in running for each in beside.boundaries(at)}
+        # Windows of queries that are gone, or that hold what came before, are looked at too.
+        stops |= {when for _, _, rows, _ in running for when, _ in rows if when < at}
         for query, beside, rows, broken in tuple(running):
             expected = [(when, new) for when, new, _, _ in beside.seen(at, stops) if new]
             if broken and expected:
