@@ -248,7 +248,7 @@ def _explanation(response: Response) -> str:
     return " ".join(text.split())[:300]
 
 
-_CONNECTION = re.compile(r"\w+\(host=[^()]{0,300}\): ")
+_CONNECTION = re.compile(r"\b\w++\(host=[^()]{0,300}\): ")
 
 
 def _cause(error: BaseException) -> str:
