@@ -171,13 +171,14 @@ def _registered(text: Callable[[int], str], count: int) -> CsparqlEngine:
 )
 def test_a_push_at_which_nothing_is_due_costs_the_same_for_any_number(text: str) -> None:
     found = []
-    for count in (5, 200):
+    # The first time what terms are is found out, and remembered.
+    for count in (5, 5, 200):
         engine = _registered(lambda n: text.replace("%s", str(n)), count)
         stream = "urn:s1" if "<urn:s%s>" in text else "urn:s"
         predicate = "p1" if "<urn:p%s>" in text else "p"
         _calls(engine, 60_001, stream, predicate)
         found.append([_calls(engine, 60_010 + at, stream, predicate) for at in range(5)])
-    assert found[0] == found[1]
+    assert found[1] == found[2]
 
 
 @pytest.mark.parametrize("between", [False, True])
