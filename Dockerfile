@@ -2,10 +2,13 @@
 #   docker build -t live-linked-data .
 #   docker run -p 3000:3000 -v trains:/data -e TPF_SERVER_BASE_URL=http://localhost:3000/ \
 #       -v "$PWD/trains.nt:/trains.nt:ro" live-linked-data /trains.nt
-FROM python:3.12-slim
+# The tag can be given another content; a digest cannot:
+#   docker build --build-arg BASE=python@sha256:… (docker buildx imagetools inspect says which)
+ARG BASE=python:3.12-slim
+FROM $BASE
 
 WORKDIR /app
-COPY LICENSE README.md constraints.txt pyproject.toml run ./
+COPY LICENSE README.md constraints.txt requirements-image.txt pyproject.toml run ./
 COPY annotations annotations
 COPY commands commands
 COPY experiments experiments
@@ -13,8 +16,8 @@ COPY loaders loaders
 COPY tpf_client tpf_client
 COPY tpf_server tpf_server
 
-# The server alone: neither Spark nor what tests need.
-ENV EXTRAS=server
+# The server alone, neither Spark nor what tests need: wheels by their hashes.
+ENV EXTRAS=server REQUIREMENTS=requirements-image.txt
 RUN ./run install
 
 ENV TPF_SERVER_HOST=0.0.0.0 TPF_SERVER_PORT=3000 TPF_SERVER_DATA_DIR=/data

@@ -57,8 +57,29 @@ def test_it_sets_what_can_be_set() -> None:
 
 
 def test_the_base_fits_the_projects_python() -> None:
-    (base,) = of("FROM")
-    version = re.fullmatch(r"python:3\.(\d+)-slim", base)
+    assert of("FROM") == ["$BASE"]
+    version = re.fullmatch(r"BASE=python:3\.(\d+)-slim", of("ARG")[0])
     assert version is not None
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert int(version[1]) >= int(project["requires-python"].removeprefix(">=3."))
+
+
+def test_the_image_has_the_versions_of_everything_else_by_their_hashes() -> None:
+    listed = (ROOT / "requirements-image.txt").read_text(encoding="utf-8")
+    line = re.compile(r"^([\w.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", re.MULTILINE)
+    versions = dict(line.findall(listed))
+    assert len(versions) == listed.count("==")
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").lower().replace("_", "-")
+    known = dict(re.findall(r"^([\w.-]+)==(\S+)", constraints, re.MULTILINE))
+    assert {name: each for name, each in versions.items() if known.get(name, each) != each} == {}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["server"]]
+    assert {re.split(r"[^\w-]", each)[0].lower() for each in needed} <= versions.keys()
+
+
+def test_every_dependency_has_bounds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    every = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        every += extra
+    assert [each for each in every if "==" not in each and not (">=" in each and "<" in each)] == []
