@@ -184,7 +184,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         stream.triples += triples
         plans = self._plans
         if plans.early or self._windows.sliding:
-            self._admit(at)
+            # Where another stream is ahead, the time of windows is later than that of the element.
+            self._admit(at if time is None else max(at, time))
         else:
             plans.phase.inserting = True
         return True

@@ -10,7 +10,7 @@ from random import Random
 from unittest.mock import patch
 
 import pyoxigraph as ox
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.continuous_reference import Arrival, Bag, Beside
@@ -85,6 +85,7 @@ def test_differences(random: Random) -> None:
 
 @settings(max_examples=EXAMPLES or 50, deadline=None)
 @given(RANDOM)
+@example(Random(2227))
 def test_a_stream_that_is_ahead_makes_no_other_late(random: Random) -> None:
     """Its elements come into the windows that still have them."""
     text = QueryWriter(random).query()
