@@ -57,14 +57,15 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
 
 # A shell starts what runs in the background deaf to this signal.
 _INTERRUPTIBLE = """
-import signal
+import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import commands
+sys.argv[0] = "tpf-load"
 commands.main()
 """
 
 
-def test_an_interrupted_load_ends_at_once_and_says_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_load_ends_at_once_and_says_so(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     try:
         find_java(None, os.environ)
@@ -91,5 +92,5 @@ def test_an_interrupted_load_ends_at_once_and_says_nothing(tmp_path: Path) -> No
         time.sleep(0.01)
     load.send_signal(signal.SIGINT)
     assert load.wait(60) == 130
-    assert (tmp_path / "said").read_text() == ""
+    assert (tmp_path / "said").read_text() == "tpf-load: interrupted\n"
     assert {path.name for path in tmp_path.iterdir()} == {"a.nt", "b.nt", "said"}
