@@ -89,7 +89,7 @@ class Connections:
                     _end(each)
 
     def _connection(self, descriptor: int) -> _Connection | None:
-        with suppress(OSError), _copy(descriptor) as found:
+        with suppress(OSError), _borrowed(descriptor) as found:
             if found.family not in (socket.AF_INET, socket.AF_INET6):
                 return None
             if found.getsockname()[1] == self._port:
@@ -132,19 +132,25 @@ def allow_many_descriptors() -> None:
 
 
 @contextmanager
-def _copy(descriptor: int) -> Iterator[socket.socket]:
-    copy = os.dup(descriptor)
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """The socket behind a descriptor, which stays as it is.
+
+    No copy is made, because none may be closed: of a file that is locked, closing any descriptor
+    gives up all locks of this process (POSIX, ``fcntl``). SQLite would lose its locks so, and
+    others would remove the ``-wal`` file that it writes to.
+
+    Raises:
+        OSError: it is no socket.
+    """
+    found = socket.socket(fileno=descriptor)
     try:
-        found = socket.socket(fileno=copy)
-    except OSError:  # it is no socket
-        os.close(copy)
-        raise
-    with found:
         yield found
+    finally:
+        found.detach()
 
 
 def _silent_seconds(connection: _Connection) -> float:
-    with suppress(OSError), _copy(connection.descriptor) as found:
+    with suppress(OSError), _borrowed(connection.descriptor) as found:
         if found.getpeername()[:2][1] == connection.port:
             info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_SENT + 4)
             (milliseconds,) = struct.unpack_from("I", info, _LAST_DATA_SENT)
@@ -154,6 +160,6 @@ def _silent_seconds(connection: _Connection) -> float:
 
 def _end(connection: _Connection) -> None:
     # What reads HTTP owns the socket and closes it: it finds that nothing more comes.
-    with suppress(OSError), _copy(connection.descriptor) as found:
+    with suppress(OSError), _borrowed(connection.descriptor) as found:
         if found.getpeername()[:2][1] == connection.port:
             found.shutdown(socket.SHUT_RDWR)

@@ -87,7 +87,7 @@ class Reference:
     def _triples(self, text: str, number: int) -> str:
         parts = []
         for pattern in filter(
-            None, (each.strip(" .") for each in re.split(r"(?<=[\s>\w])\.\s", text + " "))
+            None, (each.strip(" .\n") for each in re.split(r"(?<=[\s>\w])\.\s", text + " "))
         ):
             self._patterns[number].append(pattern.split())
             if _REPEATED.search(pattern):

@@ -3,18 +3,24 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
 import pytest
 import requests
 
+from annotations.labels import Expiration, Fact
 from tests.support.running_server import TOKEN, RunningServer
+from tests.support.served import NOON, quad
 from tpf_server.connections import Connections
 from tpf_server.deaths import Deaths
+from tpf_server.store.live_store import open_live_store
 
 CONFIG = """
 idle_timeout = 1
@@ -120,6 +126,20 @@ def test_descriptors_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watching.look()
     assert len(said) == 1
     assert f"of {used} file descriptors are in use" in said[0]
+
+
+def test_a_look_leaves_the_locks_of_files_alone(tmp_path: Path) -> None:
+    """Otherwise, whoever else closes the log removes the file that batches are written to."""
+    path = tmp_path / "live.sqlite"
+    with closing(open_live_store(path)) as store:
+        store.publish([Fact(quad("a", "p", "1"), Expiration(NOON + timedelta(days=1)))], NOON)
+        Connections(1, 0, 1.0, print).look()
+        other = (
+            "import sqlite3, sys; log = sqlite3.connect(sys.argv[1]); "
+            "log.execute('SELECT 1 FROM batches'); log.close()"
+        )
+        subprocess.run([sys.executable, "-c", other, str(path)], check=True)
+        assert path.with_name("live.sqlite-wal").exists()
 
 
 def test_a_worker_that_dies_again_and_again_is_waited_for(tmp_path: Path) -> None:

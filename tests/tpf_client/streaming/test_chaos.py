@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.support.wsgi_adapter import WsgiAdapter
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
 from tpf_client import Client
 from tpf_client.fragments.transport import Limits
+from tpf_client.streaming.schedule import Schedule
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings
@@ -88,7 +90,11 @@ class Mortal:
     ],
 )
 def test_five_minutes_with_ten_restarts(
-    tmp_path: Path, view: str, page_labels: bool, labelling: Labelling
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    view: str,
+    page_labels: bool,
+    labelling: Labelling,
 ) -> None:
     """Whatever is told is right, nothing is taken away by mistake, and the end is right."""
     server = LiveServer(tmp_path, _static(), page_labels=page_labels)
@@ -97,11 +103,14 @@ def test_five_minutes_with_ten_restarts(
     mortal = Mortal(server, tmp_path, settings, random.Random(11))
     session = requests.Session()
     session.mount(BASE, WsgiAdapter(mortal))
+    # How long one waits after a failure is up to chance, too: the same in every run.
+    monkeypatch.setattr("tpf_client.client.Schedule", partial(Schedule, chance=random.Random(12)))
+    limits = Limits(retries=1, backoff=0.01)
     seen = Counter[frozenset[tuple[str, str]]]()
     right = errors = 0
     last = START
     with Client(f"{server.url}/{view}", session=session, clock=server.clock, parallelism=0,
-                limits=Limits(retries=1, backoff=0.01)) as client:  # fmt: skip
+                limits=limits) as client:  # fmt: skip
         for update in client.stream(QUERY, until=START + STREAM_TIME, quiet=True):
             added, removed = _rows(update.added), _rows(update.removed)
             assert not removed - seen

@@ -93,8 +93,8 @@ def test_queries_of_a_server_see_its_datasets(stores: Path) -> None:
         (merged, [("<urn:cafe>",), ("<urn:roof>",)]),
         (nothing, []),
     ):
-        emissions = found.read(found.oldest - 1, 0.0) or []
-        assert [row for _, each in emissions for row in each.rows] == expected
+        emissions = [event.emission for event in found.read(found.oldest - 1, 0.0) or []]
+        assert [row for each in emissions if each for row in each.rows] == expected
     service.close()
     for dataset in anew:
         dataset.close()

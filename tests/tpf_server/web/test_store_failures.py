@@ -32,7 +32,7 @@ def test_a_store_that_fails(
     def fails(*_: object, **__: object) -> None:
         raise failure
 
-    for name in ("snapshot", "publish"):
+    for name in ("current", "snapshot", "publish"):
         monkeypatch.setattr(type(served.live), name, fails)
     with caplog.at_level(logging.ERROR, "tpf_server"):
         answers: list[requests.Response] = [

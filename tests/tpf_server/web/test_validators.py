@@ -38,6 +38,10 @@ def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
         for what, value in [*steps, *[("read", path) for path in PATHS]]:
             if isinstance(value, str):
                 response = served.get(value)
+                if response.status_code == 404:
+                    # What expires has no history: nobody knows what held then.
+                    assert "at=" in value
+                    continue
                 tag = response.headers["ETag"]
                 assert bodies.setdefault((value, tag), response.content) == response.content
                 if value in kept:
