@@ -66,7 +66,8 @@ class Reference:
         self.clauses.append((match[1], parse_window(match[2])))
         self._patterns.append([])
         body = self._body(text[match.end() + 1 : end], number)
-        flat = "{" not in text[match.end() + 1 : end]
+        # What is more than triples is a group of its own: a FILTER in it sees nothing outside.
+        flat = _APART.search(text, match.end() + 1, end) is None
         body = body if flat else f"{{ {body} }}"
         return f"{text[: match.start()]}{body}{self._replaced(text[end + 1 :])}"
 
