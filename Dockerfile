@@ -13,6 +13,7 @@ COPY annotations annotations
 COPY commands commands
 COPY experiments experiments
 COPY loaders loaders
+COPY tpf_spark tpf_spark
 COPY tpf_client tpf_client
 COPY tpf_server tpf_server
 

@@ -3,7 +3,7 @@
 usage: python csparql_query.py                         (needs: pip install ".[server]")
 """
 
-from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
 
 GATES = "http://example.org/tollgates"
 REGISTERS = "http://example.org/traffic#registers"

@@ -7,13 +7,13 @@ import typer
 from rich.console import Console
 
 from annotations.clock import SystemClock
-from experiments.configuration import read_configuration
 from experiments.errors import ConfigurationError, ExperimentError
-from experiments.experiment import Experiment
-from experiments.publishing import publish as publish_report
+from experiments.harness.configuration import read_configuration
+from experiments.harness.experiment import Experiment
+from experiments.harness.publishing import publish as publish_report
+from experiments.harness.report import write_report
+from experiments.harness.runner import Runner, progress_bar
 from experiments.registry import EXPERIMENTS, names
-from experiments.report import write_report
-from experiments.runner import Runner, progress_bar
 
 ALL = "all"
 app = typer.Typer(

@@ -1,13 +1,15 @@
 """``./run demo``: a live departure board, end to end, by the project's own commands.
 
 ``tpf-load`` makes the static facts, ``tpf-server`` serves them as fragments, ``tpf-replay``
-publishes what changes, and ``tpf-query --watch`` keeps the answer up to date on the client.
+publishes what changes, ``tpf-query --watch`` keeps the answer up to date on the client, and
+``tpf-query serve`` does so for the page of a browser.
 """
 
 import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,9 +25,8 @@ from typing import IO, Annotated
 
 import typer
 
+import tpf_client
 from annotations.instants import format_instant
-from loaders.sources.irail import Irail
-from tpf_client import Client
 
 _FIRST_FACTS_SECONDS = 60
 _STOP_SECONDS = 10
@@ -46,6 +47,41 @@ WHERE {{
 }}
 ORDER BY ?time ?routeLabel
 """
+
+
+_EXAMPLES = {
+    "worst": """\
+# The longest delays
+PREFIX t: <http://example.org/train#>
+SELECT ?headSign ?routeLabel ?delay WHERE {
+  ?departure t:delay ?delay ; t:headSign ?headSign ; t:routeLabel ?routeLabel
+}
+ORDER BY DESC(?delay)
+LIMIT 20
+""",
+    "towards": """\
+# Delays by destination
+PREFIX t: <http://example.org/train#>
+SELECT ?headSign (COUNT(*) AS ?departures) (MAX(?delay) AS ?longest) WHERE {
+  ?departure t:delay ?delay ; t:headSign ?headSign
+}
+GROUP BY ?headSign
+ORDER BY DESC(?longest)
+""",
+    "platforms": """\
+# How many departures each platform has
+PREFIX t: <http://example.org/train#>
+SELECT ?platform (COUNT(*) AS ?departures) WHERE { ?departure t:platform ?platform }
+GROUP BY ?platform
+ORDER BY DESC(?departures)
+""",
+    "all": """\
+# Everything that is known of delays
+PREFIX t: <http://example.org/train#>
+SELECT * WHERE { ?departure t:delay ?delay }
+""",
+}
+"""Queries that the page offers beside the board, by the names of their files."""
 
 
 class DemoError(Exception):
@@ -83,6 +119,8 @@ def recording(data: str) -> Recording:
         # A summer evening with thunderstorms: many delays that grow.
         start = datetime(2013, 7, 22, 21, tzinfo=UTC)
         return Recording(data, (), start, start + _SHOWN, 60)
+    from loaders.sources.irail import Irail  # what the flights can do without comes later
+
     span = Irail(Path(data)).span(None, None)
     if span is None:
         raise DemoError(f"{data}: there is no liveboard in it")
@@ -112,16 +150,29 @@ def run(data: str, seconds: float | None) -> None:
             "TPF_SERVER_DATA_DIR": str(folder / "server"),
             "TPF_PUBLISH_TOKEN": token,
         }
-        command = ("tpf-server", str(folder / "departures"), "--port", "0")
-        url = _url(_started(stack, command, environment, stderr=subprocess.PIPE)) + "departures"
-        _say(f"serving {url} (open it in a browser)")
+        port, page_port = _free_port(), _free_port()
+        page = f"http://127.0.0.1:{page_port}/"
+        command = ("tpf-server", str(folder / "departures"), "--port", str(port))
+        serving = {**environment, "TPF_SERVER_QUERY_PAGE": page}
+        server = _started(stack, command, serving, stderr=subprocess.PIPE)
+        url = f"http://127.0.0.1:{port}/departures"
+        # It starts as long as the server does, and sends again what comes too early.
         replay = _started(stack, _replay_command(chosen, url), environment)
-        _await_first_facts(url, replay)
-        start = format_instant(chosen.start)
-        _say(f"replaying from {start}, {chosen.speed:g} times as fast; Ctrl-C ends it")
-        query = folder / "board.rq"
+        _url(server)
+        _say(f"serving {url} (open it in a browser)")
         span = {"start": format_instant(chosen.start), "until": format_instant(chosen.until)}
-        query.write_text(_BOARD.format_map(span), encoding="utf-8")
+        board = f"# The board\n{_BOARD.format_map(span)}"
+        queries = [folder / f"{name}.rq" for name in ("board", *_EXAMPLES)]
+        for file, text in zip(queries, (board, *_EXAMPLES.values()), strict=True):
+            file.write_text(text, encoding="utf-8")
+        query = queries[0]
+        asking = ["tpf-query", "serve", url, "--port", str(page_port)]
+        asking += [part for file in queries for part in ("--example", str(file))]
+        serving_page = _started(stack, asking, stderr=subprocess.PIPE)
+        _await_first_facts(url, replay)
+        _say(f"replaying from {span['start']}, {chosen.speed:g} times as fast; Ctrl-C ends it")
+        _url(serving_page)
+        _say(f"the same board in a browser: {page}#example=1")
         watch = ["tpf-query", url, "--watch", "-f", str(query)]
         if seconds is not None:
             watch += ["--seconds", f"{seconds:g}"]
@@ -140,7 +191,7 @@ def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
     while time.monotonic() < deadline:
         if replay.poll() is not None:
             raise DemoError(f"tpf-replay ended with exit status {replay.returncode}")
-        with Client(url) as client:
+        with tpf_client.Client(url) as client:
             if client.query("ASK { ?departure <http://example.org/train#delay> ?delay }"):
                 return
         time.sleep(0.1)
@@ -164,6 +215,13 @@ def _replay_command(chosen: Recording, url: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _url(server: "subprocess.Popen[str]") -> str:
     """The URL in the line that the server writes as soon as it answers; others are passed on."""
     assert server.stderr is not None
@@ -173,7 +231,7 @@ def _url(server: "subprocess.Popen[str]") -> str:
                 Thread(target=_pass_on, args=(server.stderr,), daemon=True).start()
                 return word
         sys.stderr.write(line)
-    raise DemoError("tpf-server did not start")
+    raise DemoError("a server did not start")
 
 
 def _pass_on(said: IO[str]) -> None:

@@ -1,16 +1,17 @@
 """The experiments, in the order in which they run and are reported."""
 
-from experiments.annotation_methods import AnnotationMethods
-from experiments.citybench import CityBenchQueries
-from experiments.client import Clients
-from experiments.conference import ConferenceQueries
-from experiments.cost_model import CostModel
-from experiments.csparql import PeriodicQueries
-from experiments.experiment import Experiment
-from experiments.fragments import Fragments
-from experiments.load import Load
-from experiments.server_vs_client import ServerVsClient
-from experiments.taxi import TaxiQueries
+from experiments.harness.experiment import Experiment
+from experiments.studies.annotation_methods import AnnotationMethods
+from experiments.studies.citybench import CityBenchQueries
+from experiments.studies.client import Clients
+from experiments.studies.conference import ConferenceQueries
+from experiments.studies.cost_model import CostModel
+from experiments.studies.csparql import PeriodicQueries
+from experiments.studies.fragments import Fragments
+from experiments.studies.load import Load
+from experiments.studies.server_vs_client import ServerVsClient
+from experiments.studies.sharing import Sharing
+from experiments.studies.taxi import TaxiQueries
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     ServerVsClient(),
@@ -23,6 +24,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ConferenceQueries(),
     PeriodicQueries(),
     TaxiQueries(),
+    Sharing(),
 )
 
 

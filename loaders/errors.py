@@ -4,13 +4,12 @@ LoaderError
 ├── InputError          an input that is missing or malformed (names the file, and the line if any)
 ├── OutputError         an output that exists already or cannot be written
 ├── SettingError        a setting that makes no sense
-├── SparkError          Spark is not available or did not start
-│   └── SparkMissingError    what Spark needs is not installed
-│       └── JavaNotFoundError    no Java of a version that Spark can use
 └── ReplayError         a replay that cannot go on
     ├── PublishRefusedError  the server refused a batch (wrong token, bad body, unknown dataset)
     ├── ServerUnreachableError  the server did not answer, however often it was asked
     └── StateError      the state file belongs to another replay or is damaged
+
+What keeps Spark from its work is a `tpf_spark.errors.SparkError`.
 """
 
 from typing import ClassVar
@@ -49,18 +48,6 @@ class SettingError(LoaderError, ValueError):
     """A setting that makes no sense."""
 
     exit_status = 2
-
-
-class SparkError(LoaderError):
-    """Spark is not available or did not start."""
-
-
-class SparkMissingError(SparkError):
-    """What Spark needs is not installed: PySpark, or a Java."""
-
-
-class JavaNotFoundError(SparkMissingError):
-    """No Java of a version that Spark can use."""
 
 
 class ReplayError(LoaderError):

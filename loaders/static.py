@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from annotations.terms import Quad
+from loaders.jobs import collected
 from loaders.outputs import directory_aside
 from loaders.progress import Report, Silent, spark_tasks
 from loaders.rdf.files import replaced
-from loaders.session import collected
 from loaders.sources.base import StaticSource
 
 if TYPE_CHECKING:

@@ -76,6 +76,10 @@ class Board:
         below += [_cut(f"warning: {each}", "yellow") for each in update.warnings[:_WARNINGS]]
         if update.error is not None:
             below.append(_cut(f"error: {update.error}; trying again", "red"))
+        if update.form == "ASK":
+            style = "bold yellow" if added or removed else "bold"
+            lines = [[Text("yes" if rows else "no", style=style)]]
+            return _Frame(("answer",), lines, 1, below)
         return _Frame(update.variables, lines, len(rows), below)
 
 

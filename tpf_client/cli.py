@@ -87,6 +87,13 @@ def query(
             "dataset; can be repeated",
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="refuse functions that are not known, instead of taking an error for their value",
+        ),
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="print the plan on standard error")
     ] = False,
@@ -104,7 +111,7 @@ def query(
         if not url.startswith(("http://", "https://")):
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
     try:
-        asking = Client(*urls, allowed_origins=allow_link or ())
+        asking = Client(*urls, allowed_origins=allow_link or (), strict=strict)
     except ClientError as error:
         raise typer.BadParameter(str(error), param_hint="--allow-link") from error
     sparql = text if text is not None else _read(file)
@@ -171,8 +178,6 @@ def _check_format(sparql: str, wanted: Format | None, watch: bool) -> None:
         form = parse_query(sparql).form
     except ClientError:
         # What is wrong with the query is said when it is asked.
-        return
-    if watch and form != "SELECT":
         return
     reason = refusal(form, wanted, watch=watch, terminal=sys.stdout.isatty())
     if reason is not None:

@@ -14,9 +14,10 @@ import requests
 from annotations.clock import Clock, ManualClock, SystemClock
 from annotations.instants import utc
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.terms import QuadPattern, Triple, TriplePattern
+from annotations.terms import QuadPattern, Triple
 from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.output import Output
+from tpf_client.dataflow.construct import construct
+from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import ServiceError, UnsupportedQueryError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.fetcher import Fetcher, Statistics
@@ -32,14 +33,14 @@ from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.service import Services, services_of, without_service
 from tpf_client.planner.source import FragmentSource, Source
 from tpf_client.planner.union import UnionSource
-from tpf_client.solutions import AsyncSolutions, Solutions, construct
-from tpf_client.sparql.algebra import BGP, Query
+from tpf_client.solutions import AsyncSolutions, Solutions, graph_of
+from tpf_client.sparql.algebra import BGP, Query, is_ordered
 from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream
 from tpf_client.streaming.detection import detect_all
 from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.scheduler import Scheduler
-from tpf_client.streaming.streamer import Streamer
+from tpf_client.streaming.streamer import Budgets, Streamer
 
 
 class Client:
@@ -58,6 +59,9 @@ class Client:
             that are addresses of a private network.
         vocabulary: the namespace of time labels.
         services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
+        strict: whether a query that calls a function that is not known is refused; else the call
+            is an error, as SPARQL has it: a filter drops the solution, BIND leaves its variable
+            without a value.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Client:
         allowed_origins: Iterable[str] = (),
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
         services: Iterable[str] | None = None,
+        strict: bool = False,
     ) -> None:
         if not urls:
             raise ValueError("a client needs the URL of a dataset")
@@ -87,6 +92,7 @@ class Client:
         )
         self._vocabulary = vocabulary
         self._services = None if services is None else frozenset((*urls, *services))
+        self._strict = strict
         self._scheduler: Scheduler | None = None
 
     def __enter__(self) -> Self:
@@ -152,7 +158,7 @@ class Client:
             LimitError: the budget is used up; also while solutions are iterated.
         """
         query = parse_query(text, base)
-        check(query, self._services)
+        check(query, self._services, strict=self._strict)
         with nullcontext() if budget is None else budget.explaining():
             answer = self._answer(query, plan, progress, at, budget)
             rows = answer.rows() if budget is None else budget.stoppable(answer.rows())
@@ -160,9 +166,10 @@ class Client:
                 return Solutions(answer.variables, rows, answer.close)
             if query.form == "ASK":
                 return any(True for _ in rows)
-            # The solutions of DESCRIBE are the triples themselves.
-            described = [TriplePattern(*answer.variables)] if query.form == "DESCRIBE" else ()
-            return construct(query.template or described, answer.variables, rows)
+            if query.form == "DESCRIBE":
+                # Its solutions are the triples themselves.
+                return graph_of(rows)
+            return graph_of(construct(query.template, answer.variables, rows))
 
     async def aquery(
         self, text: str, *, base: str | None = None, progress: Progress | None = None
@@ -221,8 +228,9 @@ class Client:
         static_recheck: float | None = 60.0,
         keep_checking: float | None = None,
         quiet: bool = False,
+        budgets: Budgets | None = None,
     ) -> Stream:
-        """Keep the answer of a SELECT query up to date.
+        """Keep the answer of a query of any form up to date.
 
         Nothing happens before the stream is read: by iterating over it, by ``async for``, or by
         `Stream.start` with a callback.
@@ -242,6 +250,8 @@ class Client:
             keep_checking: seconds between looks at a dataset in which nothing is labelled;
                 ``None``: its answer is given once and the stream ends.
             quiet: whether evaluations that changed nothing give an update, too.
+            budgets: gives the budget of each evaluation; one that takes more ends the stream with
+                a `LimitError`. ``None``: whatever it needs.
 
         Raises:
             QuerySyntaxError: the text is not a query.
@@ -249,12 +259,7 @@ class Client:
             ValueError: a period that is not positive, or a replay without an end.
         """
         query = parse_query(text, base)
-        if query.form != "SELECT":
-            raise UnsupportedQueryError(
-                "only a SELECT query can be kept up to date; "
-                f"this is {query.form}, which can be answered once"
-            )
-        check(query, self._services)
+        check(query, self._services, strict=self._strict)
         if start is not None and until is None:
             raise ValueError("a replay needs an end: until")
         periods = {"max_interval": max_interval, "every": every, "keep_checking": keep_checking}
@@ -267,7 +272,14 @@ class Client:
 
         def build(leaves: FragmentLeaves, evaluation: Evaluation) -> Output:
             now = evaluation.source.now()
-            return plan_query(services.query, leaves, evaluation, now, allowed=self._services)
+            return plan_query(
+                services.query,
+                leaves,
+                evaluation,
+                now,
+                allowed=self._services,
+                strict=self._strict,
+            )
 
         services = Services(query)
         recheck = None if static_recheck is None else timedelta(seconds=static_recheck)
@@ -292,8 +304,10 @@ class Client:
             past=None if start is None else ManualClock(start),
             vocabulary=self._vocabulary,
             services=services,
+            budgets=budgets,
         )
-        return Stream(streamer, lambda: self.scheduler)
+        ordered = query.form == "SELECT" and is_ordered(query.pattern)
+        return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)
 
     def _answer(
         self,
@@ -331,7 +345,9 @@ class Client:
             if plan is not None:
                 plan.clear()
                 leaves.plan = plan
-            output = plan_query(query, leaves, evaluation, now, on_change, self._services)
+            output = plan_query(
+                query, leaves, evaluation, now, on_change, self._services, strict=self._strict
+            )
             return evaluation, output
 
         return Answer(make, progress)

@@ -1,7 +1,11 @@
-"""A SPARQL endpoint over fragments, for tools that speak the SPARQL protocol."""
+"""A SPARQL endpoint over fragments, for tools that speak the SPARQL protocol.
+
+The same URL with ``Accept: text/event-stream`` gives an answer that is kept up to date.
+"""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -12,7 +16,9 @@ from urllib.parse import urlsplit
 
 import rdflib
 
+from annotations.follower_slots import FollowerSlots
 from tpf_client.client import Client
+from tpf_client.description import description
 from tpf_client.errors import (
     ClientError,
     ClosedError,
@@ -20,10 +26,21 @@ from tpf_client.errors import (
     QueryError,
     QuerySyntaxError,
 )
+from tpf_client.live_answer import Follower, LiveAnswers
+from tpf_client.page_files import Example, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
-from tpf_client.protocol import METHODS, Environment, RefusedError, negotiated, query_of
+from tpf_client.protocol import (
+    METHODS,
+    Environment,
+    RefusedError,
+    asks_nothing,
+    interval_of,
+    negotiated,
+    query_of,
+)
 from tpf_client.solutions import Solutions, graph_text
 from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES, ResultError
+from tpf_client.stream import Stream
 
 Headers: TypeAlias = list[tuple[str, str]]
 StartResponse: TypeAlias = Callable[[str, Headers], object]
@@ -37,10 +54,16 @@ GRAPH_TYPES = {
     "application/rdf+xml": "xml",
     "application/ld+json": "json-ld",
 }
+EVENTS = "text/event-stream"
+"""The media type of an answer that is kept up to date."""
 _SOLUTION_TYPES = {media: name for name, media in MEDIA_TYPES.items()}
 _SOLUTION_ALIASES = {"application/json": "json", "application/xml": "xml", "text/xml": "xml"}
 _CHUNK = 2**14
 _PAUSE = 0.2
+_RECHECK = 60.0
+"""Seconds between looks at data of which nothing is labelled."""
+_SPARE = 4
+"""Threads for requests that no query belongs to, or that wait for their turn."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +79,11 @@ class Endpoint:
         hosts: names that requests may call this server by, beside ``localhost`` and IP addresses;
             so no web page can reach it by a name of its own (DNS rebinding).
         origins: origins (``https://example.org``) whose web pages may ask; ``*``: any.
+        queries: how many are answered at the same time; others wait.
+        streams: how many readers may follow answers at the same time.
+        streams_per_reader: how many of these one address may have; 0: all.
+        min_interval: seconds between two evaluations of an answer that is followed, at least.
+        examples: queries that the page at ``/`` offers.
     """
 
     def __init__(
@@ -65,9 +93,21 @@ class Endpoint:
         *,
         hosts: Collection[str] = (),
         origins: Collection[str] = (),
+        queries: int = 8,
+        streams: int = 200,
+        streams_per_reader: int = 0,
+        min_interval: float = 1.0,
+        examples: Sequence[Example] = (),
     ) -> None:
         self._client = client
         self._allowance = allowance or Allowance()
+        self._turns = threading.Semaphore(queries)
+        self._slots = FollowerSlots(streams, streams_per_reader)
+        self._min_interval = min_interval
+        self._page = PageFiles(client.urls, examples)
+        self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
+        self.threads = queries + streams + _SPARE
+        """How many requests may be under way at the same time."""
         self._hosts = frozenset(name.lower() for name in ("localhost", *hosts))
         self._origins = frozenset(each.lower() for each in origins)
         self._watch = Watch()
@@ -77,31 +117,49 @@ class Endpoint:
         """How many queries are being answered."""
         return len(self._watch)
 
+    @property
+    def followed(self) -> int:
+        """How many different queries are kept up to date."""
+        return len(self._live)
+
     def close(self) -> None:
-        """Stop the queries under way."""
+        """Stop the queries under way, and end the streams."""
+        self._live.close()
         self._watch.close()
 
     def __call__(self, environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request (PEP 3333)."""
-        headers: Headers = [("Vary", "Accept, Origin"), ("X-Content-Type-Options", "nosniff")]
+        headers: Headers = [
+            ("Vary", "Accept, Accept-Encoding, Origin"),
+            ("X-Content-Type-Options", "nosniff"),
+        ]
         try:
             headers += self._welcome(environ)
             if environ["REQUEST_METHOD"] == "OPTIONS":
                 start_response("204 No Content", [*headers, ("Allow", METHODS)])
                 return []
+            path = environ.get("PATH_INFO", PATH)
+            if path != PATH:
+                status, more, content = self._page.answer(environ, path)
+                start_response(f"{status.value} {status.phrase}", [*headers, *more])
+                return [] if environ["REQUEST_METHOD"] == "HEAD" else [content]
             status = HTTPStatus.OK
             media_type, body = self._answer(environ)
         except (RefusedError, ClientError) as error:
             status, text = _failure(error)
             media_type, body = "text/plain; charset=utf-8", text.encode()
+            if status is HTTPStatus.SERVICE_UNAVAILABLE:
+                headers.append(("Retry-After", "10"))
             if status is HTTPStatus.METHOD_NOT_ALLOWED:
                 headers.append(("Allow", METHODS))
         headers.append(("Content-Type", media_type))
+        if media_type == EVENTS:
+            headers += [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
         start_response(f"{status.value} {status.phrase}", headers)
         if environ["REQUEST_METHOD"] == "HEAD":
-            if isinstance(body, _Streamed):
+            if not isinstance(body, bytes):
                 body.close()
             return []
         return [body] if isinstance(body, bytes) else body
@@ -129,10 +187,11 @@ class Endpoint:
             if "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ:
                 headers += [
                     ("Access-Control-Allow-Methods", METHODS),
-                    ("Access-Control-Allow-Headers", "Accept, Content-Type"),
+                    ("Access-Control-Allow-Headers", "Accept, Content-Type, Last-Event-ID"),
                     ("Access-Control-Max-Age", "86400"),
                 ]
-        if environ.get("PATH_INFO", PATH) != PATH:
+        path = environ.get("PATH_INFO", PATH)
+        if path != PATH and path not in self._page:
             raise RefusedError(HTTPStatus.NOT_FOUND, f"queries are answered at {PATH}")
         return headers
 
@@ -150,15 +209,26 @@ class Endpoint:
             return False
         return True
 
-    def _answer(self, environ: Environment) -> "tuple[str, bytes | _Streamed]":
+    def _answer(self, environ: Environment) -> "tuple[str, bytes | _Streamed | _Followed]":
         """The media type and the body of an answer."""
-        text, at = query_of(environ)
-        gone = environ.get("waitress.client_disconnected", lambda: False)
-        budget = Budget(self._client.clock, self._allowance, gone)
-        self._watch.add(budget)
         accept = environ.get("HTTP_ACCEPT", "*/*")
-        streamed = False
-        try:
+        if asks_nothing(environ):
+            media_type = negotiated(accept, GRAPH_TYPES, {})
+            graph = description(environ, PATH, self._client.urls)
+            return media_type, graph_text(graph, GRAPH_TYPES[media_type]).encode()
+        text, at = query_of(environ)
+        if _wants_events(accept):
+            if at is not None:
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "at: what is kept up to date begins now")
+            return EVENTS, self._follow(text, environ)
+        gone = environ.get("waitress.client_disconnected", lambda: False)
+        while not self._turns.acquire(timeout=1):
+            if gone():
+                raise ClosedError("the reader has gone")
+        with ExitStack() as failing:
+            failing.callback(self._turns.release)
+            budget = Budget(self._client.clock, self._allowance, gone)
+            failing.enter_context(self._watch.watching(budget))
             found = self._client.query(text, at=at, budget=budget)
             if isinstance(found, rdflib.Graph):
                 media_type = negotiated(accept, GRAPH_TYPES, {})
@@ -167,20 +237,59 @@ class Endpoint:
                 types = {MEDIA_TYPES[name]: name for name in BOOLEAN_WRITERS}
                 media_type = negotiated(accept, types, _SOLUTION_ALIASES)
                 return media_type, BOOLEAN_WRITERS[types[media_type]](found).encode()
-            with ExitStack() as failing:
-                failing.callback(found.close)
-                media_type = negotiated(accept, _SOLUTION_TYPES, _SOLUTION_ALIASES)
-                pieces = _begun(found, _SOLUTION_TYPES[media_type])
-                ending = failing.pop_all()
-            ending.callback(self._watch.remove, budget)
+            failing.callback(found.close)
+            media_type = negotiated(accept, _SOLUTION_TYPES, _SOLUTION_ALIASES)
+            pieces = _begun(found, _SOLUTION_TYPES[media_type])
             if "tpf_client.cut_off" in environ:
                 # Whoever waits for a reader cannot be told that the time is over.
                 budget.on_stop(environ["tpf_client.cut_off"])
-            streamed = True
-            return media_type, _Streamed(pieces, ending.close)
-        finally:
-            if not streamed:
-                self._watch.remove(budget)
+            return media_type, _Streamed(pieces, failing.pop_all().close)
+
+    def _work(self) -> dict[str, int]:
+        """What was requested for all queries so far."""
+        done = self._client.statistics
+        return {"requests": done.requests, "bytes": done.bytes, "cached": done.cache_hits}
+
+    def _stream(self, text: str, max_interval: float | None) -> Stream:
+        return self._client.stream(
+            text,
+            min_interval=self._min_interval,
+            max_interval=max_interval,
+            keep_checking=_RECHECK,
+            quiet=True,
+            budgets=lambda: self._watch.watching(Budget(self._client.clock, self._allowance)),
+        )
+
+    def _follow(self, text: str, environ: Environment) -> "_Followed":
+        """An answer that is kept up to date, once there is one.
+
+        Raises:
+            RefusedError: too many follow already.
+            ClientError: the query cannot be kept up to date, or its first evaluation failed.
+        """
+        interval = interval_of(environ, self._min_interval)
+        address = environ.get("REMOTE_ADDR", "")
+        if not self._slots.take(address):
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"{self._slots.limit} readers follow answers already, or "
+                f"{self._slots.per_address} of this address; try again later",
+            )
+        with ExitStack() as ending:
+            ending.callback(self._slots.leave, address)
+            follower = self._live.follow(text, interval, environ.get("HTTP_LAST_EVENT_ID"))
+            ending.callback(self._live.leave, follower)
+            environ.get("tpf_client.when_gone", lambda _: None)(follower.end)
+            follower.begin()
+            return _Followed(follower, ending.pop_all().close)
+
+
+def _wants_events(accept: str) -> bool:
+    try:
+        types = {**_SOLUTION_TYPES, **GRAPH_TYPES, EVENTS: "events"}
+        return negotiated(accept, types, _SOLUTION_ALIASES) == EVENTS
+    except RefusedError:
+        return False
 
 
 def _begun(solutions: Solutions, form: str) -> Iterator[str]:
@@ -221,6 +330,29 @@ class _Streamed:
 
     def close(self) -> None:
         """Stop what is under way."""
+        self._done()
+
+
+class _Followed:
+    """The body of an answer that is kept up to date.
+
+    Args:
+        follower: gives its text.
+        done: called at the end.
+    """
+
+    def __init__(self, follower: Follower, done: Callable[[], None]) -> None:
+        self._follower = follower
+        self._done = done
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The body in chunks, so that a slow reader makes nothing large wait beside it."""
+        for text in self._follower:
+            for start in range(0, len(text), _CHUNK):
+                yield text[start : start + _CHUNK].encode()
+
+    def close(self) -> None:
+        """Stop following."""
         self._done()
 
 

@@ -3,6 +3,7 @@
 Source: SPARQL 1.1 Protocol, section 2.1 (query operation) and 2.1.4 (the dataset of a request).
 """
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
@@ -15,6 +16,8 @@ from annotations.instants import parse_instant
 Environment: TypeAlias = Mapping[str, Any]
 
 METHODS = "GET, HEAD, POST, OPTIONS"
+
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?", re.ASCII)
 
 MAX_BODY = 2**18
 """Bytes of a request's body at most."""
@@ -65,6 +68,27 @@ def query_of(environ: Environment) -> tuple[str, datetime | None]:
         return text, None if at is None else parse_instant(at)
     except InstantError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"at: {error}") from error
+
+
+def asks_nothing(environ: Environment) -> bool:
+    """Whether a request is for the description of the service."""
+    return environ["REQUEST_METHOD"] in ("GET", "HEAD") and not environ.get("QUERY_STRING")
+
+
+def interval_of(environ: Environment, least: float) -> float | None:
+    """The parameter ``max-interval``: seconds between two evaluations at most; at least `least`.
+
+    Raises:
+        RefusedError: it is no number of seconds.
+    """
+    text = _only(_parameters(environ.get("QUERY_STRING", "")), "max-interval")
+    if text is None:
+        return None
+    if not _SECONDS.fullmatch(text) or not float(text):
+        raise RefusedError(
+            HTTPStatus.BAD_REQUEST, f"max-interval: not a number of seconds: {text[:100]!a}"
+        )
+    return max(float(text), least)
 
 
 def _parameters(text: str) -> dict[str, list[str]]:

@@ -5,8 +5,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from waitress.server import create_server
 
 from tpf_client.client import Client
 from tpf_client.endpoint import PATH, Endpoint, StartResponse
+from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance
 from tpf_client.protocol import MAX_BODY, Environment
 
@@ -28,6 +30,36 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._cut = False
+        self._when_gone: list[Callable[[], None]] = []
+
+    def when_gone(self, action: Callable[[], None]) -> None:
+        """Call this, in the thread of the server's loop, when nobody reads any more."""
+        self._when_gone.append(action)
+        if not self.connected:
+            self._tell()
+
+    def _tell(self) -> None:
+        actions, self._when_gone = self._when_gone, []
+        for action in actions:
+            action()
+
+    def handle_read(self) -> None:
+        """Read; nothing more to read means that the reader has gone."""
+        super().handle_read()
+        if not self.connected:
+            self._tell()
+
+    def handle_close(self) -> None:
+        """Close the connection."""
+        super().handle_close()
+        self._tell()
+
+    def write_soon(self, data: Any) -> int:
+        """Send data, from the thread of a request."""
+        if not self.total_outbufs_len:
+            # Only from now on can its reader be late.
+            self.last_activity = time.time()
+        return int(super().write_soon(data))
 
     def cut_off(self) -> None:
         """End it without the rest of the answer, from whatever thread."""
@@ -46,25 +78,28 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         return self.connected and bool(super().writable())
 
 
-def make_server(endpoint: Endpoint, listener: socket.socket, queries: int = 8) -> Any:
+def make_server(endpoint: Endpoint, listener: socket.socket) -> Any:
     """A server of the endpoint: `run` runs it until a handler of signals raises `SystemExit`.
 
     Args:
         endpoint: the application.
         listener: where it listens; the server closes it.
-        queries: how many are answered at the same time; others wait.
     """
     # Who waits for a place is told so by nobody but our log.
     logging.getLogger("waitress").setLevel(logging.ERROR)
 
     def answer(environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
         channel: _Channel = environ["waitress.client_disconnected"].__self__
-        return endpoint({**environ, "tpf_client.cut_off": channel.cut_off}, start_response)
+        ours = {"tpf_client.cut_off": channel.cut_off, "tpf_client.when_gone": channel.when_gone}
+        return endpoint({**environ, **ours}, start_response)
 
     server = create_server(
         answer,
         sockets=[listener],
-        threads=queries,
+        # Whoever follows an answer takes a thread, which mostly sleeps.
+        threads=endpoint.threads,
+        connection_limit=endpoint.threads + 100,
+        asyncore_use_poll=True,
         ident="tpf-query",
         # What is read while a query runs tells whether its reader is still there.
         channel_request_lookahead=1,
@@ -111,6 +146,16 @@ def serve(
     queries: Annotated[
         int, typer.Option(min=1, help="queries that are answered at the same time")
     ] = 8,
+    streams: Annotated[
+        int, typer.Option(min=1, help="readers that follow answers at the same time")
+    ] = 200,
+    streams_per_reader: Annotated[
+        int, typer.Option(min=1, help="how many of these one address may have")
+    ] = 50,
+    min_interval: Annotated[
+        float,
+        typer.Option(min=0.1, help="seconds between two looks at a followed answer, at least"),
+    ] = 1.0,
     allow_service: Annotated[
         list[str] | None,
         typer.Option(help="a URL that SERVICE may ask, beside the datasets; can be repeated"),
@@ -127,15 +172,30 @@ def serve(
         list[str] | None,
         typer.Option(help="an origin whose web pages may ask, or *; can be repeated"),
     ] = None,
+    example: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="a query that the page at / offers; its first comment is its title; "
+            "can be repeated",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="refuse queries with functions that are not known")
+    ] = False,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="a name that this endpoint is known by; can be repeated"),
     ] = None,
 ) -> None:
-    """Answer the SPARQL protocol at /sparql, over Triple Pattern Fragments."""
+    """Answer the SPARQL protocol at /sparql, over Triple Pattern Fragments; a page for it at /."""
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
+    try:
+        examples = [read_example(each) for each in example or ()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(str(error), param_hint="--example") from error
     try:
         listener = listen(host, port)
     except OSError as error:
@@ -144,9 +204,21 @@ def serve(
     names = [*(allow_host or ()), *([] if _is_address(host) else [host])]
     allowance = Allowance(seconds, rows, memory * 2**20)
     links = allow_link or ()
-    with Client(*urls, services=allow_service or (), allowed_origins=links) as client:
-        endpoint = Endpoint(client, allowance, hosts=names, origins=allow_origin or ())
-        server = make_server(endpoint, listener, queries)
+    with Client(
+        *urls, services=allow_service or (), allowed_origins=links, strict=strict
+    ) as client:
+        endpoint = Endpoint(
+            client,
+            allowance,
+            hosts=names,
+            origins=allow_origin or (),
+            queries=queries,
+            streams=streams,
+            streams_per_reader=streams_per_reader,
+            min_interval=min_interval,
+            examples=examples,
+        )
+        server = make_server(endpoint, listener)
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             endpoint.close()

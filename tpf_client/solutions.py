@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import rdflib
 from rdflib.term import Identifier, Literal
 
-from annotations.terms import Term, TriplePattern, Variable
+from annotations.terms import Term, Variable
 from tpf_client.sparql import results
 from tpf_client.sparql.results import rdflib_term
 
@@ -202,13 +202,11 @@ def _python_value(term: Identifier | None) -> Any:
     return None if term is None else str(term)
 
 
-def construct(
-    template: Sequence[TriplePattern], variables: tuple[Variable, ...], rows: Iterable[Row]
-) -> rdflib.Graph:
-    """The graph that a template makes of solutions (SPARQL 1.1 Query Language, section 16.2)."""
+def graph_of(triples: Iterable[Sequence[Term | None]]) -> rdflib.Graph:
+    """Triples as a graph."""
     graph = rdflib.Graph()
-    for triple in results.construct(template, variables, rows):
-        subject, predicate, object_ = (rdflib_term(term) for term in triple)
+    for triple in triples:
+        subject, predicate, object_ = (rdflib_term(term) for term in triple if term)
         graph.add((subject, predicate, object_))
     return graph
 

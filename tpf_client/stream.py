@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from annotations.instants import format_instant
 from annotations.terms import Variable
 from tpf_client.errors import SourceError
-from tpf_client.solutions import Row, Solution, table
+from tpf_client.solutions import Row, Solution, graph_of, table
+from tpf_client.sparql.algebra import Form
 from tpf_client.streaming.explain import explain_stream
 from tpf_client.streaming.scheduler import Deliver, Job, Scheduler
 from tpf_client.streaming.streamer import Streamer, Tick
@@ -19,6 +20,7 @@ from tpf_client.streaming.validity import Span
 
 if TYPE_CHECKING:
     import pandas
+    import rdflib
 
 
 class TimedSolution(Solution):
@@ -56,6 +58,12 @@ class Update:
         warnings: what is wrong in the data, each said once.
         dynamic: whether the dataset can change at all.
         wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
+        ordered: whether the query orders its answer.
+        form: SELECT; ASK, whose answer is yes where it has a solution (without values); CONSTRUCT
+            or DESCRIBE, whose solutions are the triples, with ``subject``, ``predicate`` and
+            ``object``, each once.
+        boolean: the answer of ASK, for which there is an update when it turns; else ``None``.
+        pages: how many pages the query has wanted so far, those that were kept included.
     """
 
     at: datetime
@@ -66,6 +74,10 @@ class Update:
     warnings: tuple[str, ...]
     dynamic: bool
     wakes_at: datetime | None
+    ordered: bool
+    form: Form
+    boolean: bool | None
+    pages: int
     _tick: Tick
 
     @property
@@ -82,23 +94,55 @@ class Update:
         variables = self._tick.variables
         return [TimedSolution(variables, row, span) for row, span in self._tick.timed_answer()]
 
+    def graph(self) -> "rdflib.Graph":
+        """The whole graph that CONSTRUCT or DESCRIBE gives, as of the stream's newest update."""
+        if self.form not in ("CONSTRUCT", "DESCRIBE"):
+            raise ValueError(f"the answer of {self.form} is no graph")
+        return graph_of(self._tick.answer())
+
     def to_pandas(self) -> "pandas.DataFrame":
         """The whole answer as a table."""
         rows = self._tick.answer()
         return table(self.variables, [Solution(self._tick.variables, row) for row in rows])
 
+    def placed(self) -> list[tuple[int | None, TimedSolution]]:
+        """The added solutions and where they are in the answer; ``None``: it has no order.
+
+        Whoever takes the removed ones out of the last answer and then inserts these, one after the
+        other, has the present answer.
+        """
+        if not self.ordered or not self.added:
+            return [(None, each) for each in self.added]
+        new: dict[Row, list[TimedSolution]] = {}
+        for each in self.added:
+            new.setdefault(each.row, []).append(each)
+        return [
+            (place, new[row].pop()) for place, row in enumerate(self._tick.answer()) if new.get(row)
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """The update as a JSON object: instants in ISO 8601, solutions as SPARQL JSON bindings.
 
-        ``valid`` has, for each added solution, from when until when it holds.
+        ``vars`` are the names of the columns. ``valid`` has, for each added solution, from when
+        until when it holds, and ``places``, where the query orders its answer, its index there.
+        ``boolean`` is the answer of ASK.
         """
+        placed = self.placed()
+        added = [each for _, each in placed]
         result: dict[str, Any] = {
             "at": format_instant(self.at),
-            "added": [solution.to_json() for solution in self.added],
-            "valid": [[_text(each.valid_from), _text(each.valid_until)] for each in self.added],
+            "vars": list(self.variables),
+            "added": [solution.to_json() for solution in added],
+            "valid": [[_text(each.valid_from), _text(each.valid_until)] for each in added],
             "removed": [solution.to_json() for solution in self.removed],
             "valid_until": _text(self.valid_until),
+            "next_look": _text(self.wakes_at),
+            "dynamic": self.dynamic,
         }
+        if self.boolean is not None:
+            result["boolean"] = self.boolean
+        if self.ordered:
+            result["places"] = [place for place, _ in placed]
         if self.error is not None:
             result["error"] = str(self.error)
         if self.warnings:
@@ -114,8 +158,17 @@ class Stream:
     `close`, or closing the client stops all its requests.
     """
 
-    def __init__(self, streamer: Streamer, scheduler: Callable[[], Scheduler]) -> None:
+    def __init__(
+        self,
+        streamer: Streamer,
+        scheduler: Callable[[], Scheduler],
+        *,
+        form: Form = "SELECT",
+        ordered: bool = False,
+    ) -> None:
         self.streamer = streamer
+        self._form = form
+        self._ordered = ordered
         self._scheduler = scheduler
         self._updates: Iterator[Update] | None = None
         self._job: Job | None = None
@@ -127,7 +180,7 @@ class Stream:
             SourceError: the first evaluation failed. Later failures are updates with an error.
         """
         if self._updates is None:
-            self._updates = map(_update, self.streamer.ticks())
+            self._updates = map(self._update, self.streamer.ticks())
         return self._updates
 
     async def __aiter__(self) -> AsyncIterator[Update]:
@@ -149,7 +202,7 @@ class Stream:
                 loop.call_soon_threadsafe(hand_over, update)
 
         def deliver(tick: Tick) -> Literal["go on", "pause"]:
-            tell(_update(tick))
+            tell(self._update(tick))
             return "pause"
 
         job = self._started(deliver)
@@ -164,14 +217,24 @@ class Stream:
         if job.error is not None:
             raise job.error
 
-    def start(self, on_update: Callable[[Update], object]) -> Self:
-        """Call `on_update` with every update, in a thread of the client; returns at once."""
+    def start(
+        self,
+        on_update: Callable[[Update], object],
+        on_end: Callable[[BaseException | None], object] = lambda _: None,
+    ) -> Self:
+        """Call `on_update` with every update, in a thread of the client; returns at once.
+
+        Args:
+            on_update: gets the updates; what it raises ends the stream.
+            on_end: called when there are no more, with the error that ended it.
+        """
 
         def deliver(tick: Tick) -> Literal["go on", "pause"]:
-            on_update(_update(tick))
+            on_update(self._update(tick))
             return "go on"
 
-        self._started(deliver)
+        job = self._started(deliver)
+        job.when_ended(lambda: on_end(job.error))
         return self
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -212,6 +275,24 @@ class Stream:
     ) -> None:
         self.close()
 
+    def _update(self, tick: Tick) -> Update:
+        added = zip(tick.added, tick.spans, strict=True)
+        return Update(
+            tick.at,
+            tuple(TimedSolution(tick.variables, row, span) for row, span in added),
+            tuple(Solution(tick.variables, row) for row in tick.removed),
+            tick.valid_until,
+            tick.error,
+            tick.warnings,
+            tick.dynamic,
+            tick.wakes_at,
+            self._ordered,
+            self._form,
+            bool(tick.answer()) if self._form == "ASK" else None,
+            self.streamer.pages,
+            tick,
+        )
+
     def _started(self, deliver: Deliver) -> Job:
         if self._job is not None or self._updates is not None:
             raise RuntimeError("a stream has one consumer")
@@ -221,18 +302,3 @@ class Stream:
 
 def _text(instant: datetime | None) -> str | None:
     return None if instant is None else format_instant(instant)
-
-
-def _update(tick: Tick) -> Update:
-    added = zip(tick.added, tick.spans, strict=True)
-    return Update(
-        tick.at,
-        tuple(TimedSolution(tick.variables, row, span) for row, span in added),
-        tuple(Solution(tick.variables, row) for row in tick.removed),
-        tick.valid_until,
-        tick.error,
-        tick.warnings,
-        tick.dynamic,
-        tick.wakes_at,
-        tick,
-    )

@@ -9,9 +9,9 @@ from tpf_server.errors import StoreClosedError
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 from tpf_server.sources import distinct, live_settings, log_place, static_store
-from tpf_server.store.live_settings import LiveSettings
-from tpf_server.store.live_store import IndexedLiveStore, open_live_store
-from tpf_server.store.opening import open_store
+from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.static.opening import open_store
 
 _LiveKey: TypeAlias = tuple[Path | str, LiveSettings, str]
 

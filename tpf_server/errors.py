@@ -7,7 +7,7 @@ ServerError                 500
 │   ├── UnauthorizedError   401  no token, or not the right one
 │   ├── ForbiddenError      403  publishing is off
 │   ├── NotFoundError       404  no such dataset, view or page
-│   ├── MethodError         405  the resource does not know this method
+│   ├── MethodNotAllowedError 405  the resource does not know this method
 │   ├── NotAcceptableError  406  none of the media types that the client takes
 │   ├── LengthRequiredError 411  a body that does not say how long it is
 │   ├── BodyTooLargeError   413  a body over the limit
@@ -101,7 +101,7 @@ class NotFoundError(RequestError):
     title = "Not found"
 
 
-class MethodError(RequestError):
+class MethodNotAllowedError(RequestError):
     """The resource does not know this method.
 
     Args:

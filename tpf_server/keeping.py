@@ -12,7 +12,7 @@ from annotations.instants import to_micros
 from tpf_server.errors import SettingsError
 from tpf_server.settings import DatasetSettings, read_configuration
 from tpf_server.sources import log_place
-from tpf_server.store.backups import back_up, restore
+from tpf_server.store.live.backups import back_up, restore
 
 _OPTIONS: Final = (
     click.Option(["--config"], type=click.Path(exists=True, dir_okay=False), help="TOML file"),

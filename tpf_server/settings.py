@@ -110,6 +110,9 @@ class Settings:
         False, "believe X-Forwarded-Proto and -Host of a proxy, for the URLs in pages"
     )
     title: str = _setting("Live Linked Data", "title of the HTML pages")
+    query_page: str = _setting(
+        "", "URL of the page of `tpf-query serve` over the datasets, which pages link to"
+    )
     data_dir: str = _setting(".tpf-server", "where indexes and the logs of live facts are kept")
     publish_token: str = _setting("", "bearer token for publishing; off where empty")
     page_size: int = _setting(100, "quads per page")
@@ -171,8 +174,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         _check_types(self)
-        if self.base_url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", self.base_url):
-            raise SettingsError(f"base_url is not an http(s) URL: {self.base_url!r}")
+        for name in ("base_url", "query_page"):
+            url = getattr(self, name)
+            if url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
+                raise SettingsError(f"{name} is not an http(s) URL: {url!r}")
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
         for name in (

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tpf_server.errors import SettingsError, StoreError
 from tpf_server.settings import Configuration, DatasetSettings, Settings
-from tpf_server.store.finding import checked_store
-from tpf_server.store.live_settings import LiveSettings
-from tpf_server.store.logs import POSTGRESQL, open_log
+from tpf_server.store.live.logs import POSTGRESQL, open_log
+from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.static.checking import checked_store
 
 _SUFFIX = re.compile(
     r"(\.(nt|nq|ttl|trig|rdf|owl|xml|jsonld|json|n3|gz|bz2|zst|xz|store))+$", re.IGNORECASE

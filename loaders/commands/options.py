@@ -15,13 +15,14 @@ from rich.console import Console
 from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
 from annotations.wording import counted
-from loaders.errors import InputError, OutputError, SparkMissingError
+from loaders.errors import InputError, LoaderError, OutputError
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
-from loaders.session import SparkSettings, spark_context
 from loaders.sources.gtfs import DEFAULT_BASE as DEFAULT_BASE
 from loaders.sources.sizes import SMALL
-from tpf_server.store.layout import MANIFEST
+from tpf_server.store.static.layout import MANIFEST
+from tpf_spark.errors import SparkMissingError
+from tpf_spark.session import SparkSettings, spark_context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -149,11 +150,13 @@ class Job:
             if self.engine is Engine.SPARK or (self.engine is Engine.AUTO and size > SMALL):
                 try:
                     report.stage("starting Spark")
-                    with spark_context(settings, os.environ, f"tpf-load {name}") as context:
+                    with spark_context(
+                        settings, os.environ, f"tpf-load {name}", harmless=(LoaderError,)
+                    ) as context:
                         lines = spark(context, report)
                 except SparkMissingError as error:
                     if self.engine is Engine.SPARK:
-                        raise
+                        raise type(error)(f"{error}; or use --engine local") from None
                     typer.echo(f"tpf-load: without Spark: {error}", err=True)
             if lines is None:
                 engine = Engine.LOCAL

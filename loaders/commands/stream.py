@@ -21,9 +21,9 @@ from loaders.commands.publishing import (
     dataset_url,
     stopped_by_signals,
 )
-from loaders.errors import InputError, SettingError
+from loaders.errors import InputError, LoaderError, SettingError
 from loaders.publisher import Publisher, is_stream
-from loaders.session import SparkSettings, spark_session
+from tpf_spark.session import SparkSettings, spark_session
 
 _MQTT = "mqtt://"
 _KAFKA = "kafka://"
@@ -109,7 +109,9 @@ def stream(
         publisher = Publisher(dataset, clock, token)
         stack.callback(publisher.close)
         stopped = stack.enter_context(stopped_by_signals())
-        session = stack.enter_context(spark_session(spark, os.environ, "tpf-load stream"))
+        session = stack.enter_context(
+            spark_session(spark, os.environ, "tpf-load stream", harmless=(LoaderError,))
+        )
         started: Callable[[int, Sequence[str]], None] | None = None
         check: Callable[[], None] = _nothing
         if source.startswith(_KAFKA):

@@ -49,11 +49,11 @@ from loaders.rdf.summary import (
 from loaders.rdf.tasks import Tasks
 from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
-from tpf_server.store import layout
-from tpf_server.store.columns import Ids
-from tpf_server.store.finish import finish
-from tpf_server.store.manifest import Manifest
-from tpf_server.store.rdf_files import merge_prefixes
+from tpf_server.store.static import layout
+from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.manifest import Manifest
+from tpf_server.store.static.rdf_files import merge_prefixes
+from tpf_server.store.static.writing import write_store
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -197,7 +197,7 @@ def _build(
     known = [prefixes, *(piece.prefixes for piece in found)]
     tasks.report.stage("writing")
     try:
-        manifest = finish(
+        manifest = write_store(
             store,
             dictionary_pieces(work, len(parts)),
             {name: sorted_rows(work, name, len(ranges[name]), codes[name]) for name in names},

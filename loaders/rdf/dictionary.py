@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loaders.rdf.files import mapped_terms, replaced
-from tpf_server.store.columns import Ids
+from tpf_server.store.static.columns import Ids
 
 _PIECE = 1 << 16
 

@@ -17,8 +17,8 @@ from loaders.rdf.summary import (
     summary_of,
 )
 from tpf_server.errors import StoreError
-from tpf_server.store.indexing import QuadIndexer
-from tpf_server.store.rdf_files import merge_prefixes
+from tpf_server.store.static.indexing import QuadIndexer
+from tpf_server.store.static.rdf_files import merge_prefixes
 
 _NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from loaders.rdf.dictionary import Translation
 from loaders.rdf.files import replaced
-from tpf_server.store.columns import Ids
-from tpf_server.store.finish import Rows
+from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.writing import Rows
 
 Keys: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
 KEY_BITS = 64

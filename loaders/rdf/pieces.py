@@ -24,7 +24,7 @@ from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from loaders.errors import InputError
 from tpf_server.errors import RdfInputError
-from tpf_server.store.rdf_files import (
+from tpf_server.store.static.rdf_files import (
     NOWHERE,
     BlankNodeScope,
     QuadTexts,

@@ -22,7 +22,7 @@ from loaders.errors import InputError
 from loaders.rdf.files import replaced
 from loaders.rdf.pieces import Piece, PieceReader, Reject
 from loaders.sources.base import StaticSource
-from tpf_server.store.rdf_files import QuadTexts
+from tpf_server.store.static.rdf_files import QuadTexts
 
 CHUNK_QUADS = 1_000_000
 """Rows with a common dictionary: bounds the memory of a worker."""

@@ -10,8 +10,8 @@ import numpy as np
 from annotations.wording import counted
 from loaders.errors import InputError
 from loaders.rdf.pieces import Reject
-from tpf_server.store import layout
-from tpf_server.store.manifest import Manifest
+from tpf_server.store.static import layout
+from tpf_server.store.static.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from loaders.jobs import collected
 from loaders.progress import Report, spark_tasks
-from loaders.session import collected
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -41,7 +41,7 @@ from loaders.sources.citybench_sensors import (
 from loaders.sources.latest import latest_batches, latest_span
 from loaders.sources.reading import lines_of, rows
 from loaders.sources.sizes import size_of
-from tpf_server.store.rdf_files import check_file
+from tpf_server.store.static.rdf_files import check_file
 
 SAO = "http://purl.oclc.org/NET/sao/"
 GRAPHS = "http://example.org/citybench/"

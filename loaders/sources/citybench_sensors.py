@@ -11,7 +11,7 @@ from annotations.errors import NestingError
 from annotations.terms import Term, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
-from tpf_server.store.rdf_files import check_file
+from tpf_server.store.static.rdf_files import check_file
 
 SERVICES = "http://www.insight-centre.org/dataset/SampleEventService#"
 CITY = "http://www.insight-centre.org/citytraffic#"

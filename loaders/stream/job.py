@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from annotations.instants import format_instant, from_micros, parse_instant
 from annotations.labels import Expiration, Interval, Label
-from loaders.errors import InputError, LoaderError, PublishRefusedError, SparkError
+from loaders.errors import InputError, LoaderError, PublishRefusedError
 from loaders.publisher import Publisher
 from loaders.stream.records import Record, RecordMapping
+from tpf_spark.errors import SparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from loaders.dynamic import naming_of
 from loaders.errors import InputError
 from loaders.sources.csvw_mapping import read_metadata
 from loaders.static import line_of
-from tpf_server.store.rdf_files import BlankNodeScope, quad_texts
+from tpf_server.store.static.rdf_files import BlankNodeScope, quad_texts
 
 _METHOD = "rdf-1.2"
 

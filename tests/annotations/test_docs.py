@@ -7,7 +7,7 @@ from pathlib import Path
 import pyoxigraph as ox
 import pytest
 
-from annotations.labels import Expiration, Fact, Interval
+from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS, method_named
 from annotations.methods.base import Method, Naming
 from annotations.terms import Quad, iri, literal
@@ -23,7 +23,7 @@ QUAD = Quad(
     iri("http://example.org/train#delay"),
     literal("300", datatype="http://www.w3.org/2001/XMLSchema#integer"),
 )
-LABELS = {"expiration": Expiration(END), "interval": Interval(START, END)}
+LABELS: dict[str, Label] = {"expiration": Expiration(END), "interval": Interval(START, END)}
 
 
 def quads(block: str) -> list[Quad]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from annotations.errors import EncodeError
 from annotations.instants import instant_term
-from annotations.labels import Expiration, Fact, Interval
+from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
 from annotations.methods.base import FactPattern, Method
 from annotations.methods.lookup import matches
@@ -45,7 +45,7 @@ VOCABULARY_TERMS = [
     RDF_TYPE,
     RDF_STATEMENT,
 ]
-LABELS = st.sampled_from(
+LABELS: st.SearchStrategy[Label] = st.sampled_from(
     [
         Expiration(NOON),
         Expiration(NOON + timedelta(seconds=1)),
@@ -73,7 +73,7 @@ def patterns(draw: st.DrawFn, facts: list[Fact], quads: list[Quad]) -> QuadPatte
     """Patterns around a quad that there is, or of any terms that there are."""
     terms = sorted({term for quad in quads for term in quad} | {A, NAMING_ELSE, literal("y")})
     terms += VOCABULARY_TERMS
-    near = draw(st.sampled_from(quads)) if quads and draw(st.booleans()) else None
+    near = draw(st.one_of(st.none(), st.sampled_from(quads))) if quads else None
     chosen: list[TermOrVariable] = []
     for position in range(4):
         constant = st.just(near[position]) if near else st.sampled_from(terms)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any, cast
 
 import pyoxigraph
 import pytest
@@ -168,8 +169,9 @@ def test_each_byte_is_read_a_few_times_only(
         quotes = {k: (Counted(body), end) for k, (body, end) in syntax.quotes.items()}
         monkeypatch.setattr(
             nesting, name,
-            nesting._Syntax(  # type: ignore[arg-type]
-                Counted(syntax.plain), syntax.opening, syntax.closing, quotes, syntax.longest,
+            nesting._Syntax(
+                cast(Any, Counted(syntax.plain)), syntax.opening, syntax.closing,
+                cast(Any, quotes), syntax.longest,
             ),
         )  # fmt: skip
     refused(document, media_type, list(range(0, len(document), 10_000)))

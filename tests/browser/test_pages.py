@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from annotations.labels import Expiration, Interval
+from annotations.labels import Expiration, Interval, Label
 from annotations.terms import Quad, Term, iri, literal
 from tests.browser.chromium import Browser
 from tests.support.peers import CHROMIUM
@@ -70,13 +70,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     (folder / "stops.nq").write_text(n_quads(STOPS))
     with RunningServer(folder, CONFIG) as running:
         now = datetime.now(UTC)
-        for number, label in enumerate(
-            (
-                Expiration(now + timedelta(seconds=100)),
-                Expiration(now + timedelta(hours=3)),
-                Interval(now - timedelta(hours=1), now + timedelta(days=4)),
-            )
-        ):
+        labels: list[Label] = [
+            Expiration(now + timedelta(seconds=100)),
+            Expiration(now + timedelta(hours=3)),
+            Interval(now - timedelta(hours=1), now + timedelta(days=4)),
+        ]
+        for number, label in enumerate(labels):
             train = iri(f"{EX}departure/{number}")
             rows = [
                 Quad(train, iri(EX + "delay"), literal(str(60 * number))),

@@ -20,9 +20,10 @@ from tests.support.w3c import (
     same_answers,
     same_rows,
 )
+from tpf_client.dataflow.construct import construct
 from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.results import construct, to_csv
+from tpf_client.sparql.results import to_csv
 
 pytestmark = pytest.mark.skipif(
     any(suite.missing for suite in EVALUATED), reason="the W3C tests are not in ../shared/data"

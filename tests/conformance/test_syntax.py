@@ -11,7 +11,7 @@ import pytest
 
 from annotations.terms import DEFAULT_GRAPH, Term, Variable
 from tests.support.evaluation import evaluate
-from tests.support.oracle import quad_of
+from tests.support.oracle import quad_of, solutions_of
 from tests.support.w3c import MF, QT, same_rows
 from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.parser import parse_query
@@ -44,12 +44,13 @@ def _cases(*folders: str) -> Iterator[Case]:
             base = BASE + str(manifest.relative_to(DATA))
             store = ox.Store()
             store.load(path=str(manifest), base_iri=base)
-            for row in store.query(
+            for row in solutions_of(
+                store,
                 f"""PREFIX mf: <{MF}> PREFIX qt: <{QT}>
                 SELECT ?test ?kind ?query ?data ?result {{
                   ?test a ?kind ; mf:action ?action .
                   OPTIONAL {{ ?action qt:query ?q }} BIND(COALESCE(?q, ?action) AS ?query)
-                  OPTIONAL {{ ?action qt:data ?data }} OPTIONAL {{ ?test mf:result ?result }} }}"""
+                  OPTIONAL {{ ?action qt:data ?data }} OPTIONAL {{ ?test mf:result ?result }} }}""",
             ):
                 files = [
                     each and DATA / each.value.removeprefix(BASE)
@@ -107,18 +108,22 @@ def test_result_formats(case: Case) -> None:
         assert made == expected
         return
     if query.form == "ASK":
-        made = ox.parse_query_results(
+        truth = ox.parse_query_results(
             BOOLEAN_WRITERS[form](bool(rows)).encode(), format=ox.QueryResultsFormat.JSON
         )
         wanted_truth = ox.parse_query_results(
             path=str(case.result), format=ox.QueryResultsFormat.JSON
         )
-        assert bool(made) == bool(wanted_truth)
+        assert bool(truth) == bool(wanted_truth)
         return
     kind = ox.QueryResultsFormat.from_extension(form if form != "json" else "srj")
     text = "".join(WRITERS[form](evaluation.variables, rows))
-    names, made_rows = _read(ox.parse_query_results(text.encode(), format=kind))
-    wanted_names, wanted_rows = _read(ox.parse_query_results(path=str(case.result), format=kind))
+    ours = ox.parse_query_results(text.encode(), format=kind)
+    theirs = ox.parse_query_results(path=str(case.result), format=kind)
+    assert isinstance(ours, ox.QuerySolutions)
+    assert isinstance(theirs, ox.QuerySolutions)
+    names, made_rows = _read(ours)
+    wanted_names, wanted_rows = _read(theirs)
     assert set(names) == set(wanted_names)
     places = [names.index(name) for name in wanted_names]
     assert same_rows([tuple(row[place] for place in places) for row in made_rows], wanted_rows)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import requests
 
 from tests.support.irail import RECORDING, needs_recording
 
@@ -28,6 +29,41 @@ def test_additions_and_removals_come_and_it_ends_by_itself(data: str) -> None:
     assert updates[0]["added"]
     assert any(update["added"] for update in updates[1:])
     assert any(update["removed"] for update in updates[1:])
+
+
+def test_the_board_lives_at_a_url_too() -> None:
+    with subprocess.Popen(
+        _demo(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_heed_interrupts,
+    ) as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        try:
+            said = ""
+            while "in a browser: " not in said:
+                said = demo.stderr.readline()
+                assert demo.poll() is None
+            page = said.split()[-1].removesuffix("#example=1")
+            examples = requests.get(f"{page}page.json", timeout=30).json()["examples"]
+            assert (len(examples), examples[0]["title"]) == (5, "The board")
+            shown = json.loads(demo.stdout.readline())
+            for example in examples:
+                query = {"query": example["query"]}
+                headers = {"Accept": "text/event-stream"}
+                with requests.get(
+                    f"{page}sparql", query, headers=headers, stream=True, timeout=30
+                ) as answer:
+                    lines = answer.iter_lines(1, decode_unicode=True)
+                    data = next(line for line in lines if line.startswith("data: "))
+                assert json.loads(data.removeprefix("data: "))["added"], example["title"]
+                if example is examples[0]:
+                    assert json.loads(data.removeprefix("data: "))["vars"] == shown["vars"]
+        finally:
+            demo.send_signal(signal.SIGINT)
+            demo.communicate(timeout=60)
 
 
 def _heed_interrupts() -> None:

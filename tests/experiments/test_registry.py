@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments import machine, registry
+from experiments import registry
 from experiments.cli import app
-from experiments.configuration import read_configuration
-from experiments.experiment import Experiment, Run
-from tests.experiments.test_annotation_methods import liveboards
+from experiments.harness import machine
+from experiments.harness.configuration import read_configuration
+from experiments.harness.experiment import Experiment
+from experiments.harness.measurement import Run
+from tests.experiments.studies.test_annotation_methods import liveboards
 
 __all__ = ["liveboards"]
 PAGE = Path(__file__).parents[2] / "docs/experiments.md"

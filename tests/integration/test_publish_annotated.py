@@ -29,7 +29,7 @@ def test_pages_can_be_published_again(method: Method, labelling: str, tmp_path: 
     for folder in folders:
         folder.mkdir()
     with Served(folders[0]) as first, Served(folders[1]) as second:
-        first.publish(*facts)
+        first.publish(*((one, label) for one in QUADS))
         body = "".join(f"{' '.join(one).strip()} .\n" for one in first.fragment(path))
         response = second.post(body, query=f"annotation={method.name}")
         assert response.status_code == 201, response.text

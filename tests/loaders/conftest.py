@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from loaders.errors import JavaNotFoundError
-from loaders.java import find_java
-from loaders.session import SparkSettings, spark_context
+from tpf_spark.errors import JavaNotFoundError
+from tpf_spark.java import find_java
+from tpf_spark.session import SparkSettings, spark_context
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ import pytest
 
 import commands
 from annotations.terms import QuadPattern, Variable
-from loaders.errors import SettingError
 from loaders.rdf.build import load_rdf_spark
-from loaders.session import SparkSettings
 from loaders.sources.sizes import SMALL, size_of
 from tests.loaders.recordings import entry, write_directory, write_flights
-from tpf_server.store.opening import open_store
+from tpf_server.store.static.opening import open_store
+from tpf_spark.errors import SparkSettingError
+from tpf_spark.session import SparkSettings
 
 PROJECT = Path(__file__).parents[2]
 ANY = QuadPattern(*map(Variable, ("?s", "?p", "?o", "?g")))
@@ -166,7 +166,7 @@ def test_settings_of_spark_come_from_the_environment() -> None:
     environment = {"TPF_SPARK_MASTER": "local[3]", "TPF_SPARK_MEMORY": "3g", "HOME": "/"}
     settings = SparkSettings.from_environment(environment, memory="4g", master=None)
     assert settings == SparkSettings(master="local[3]", memory="4g")
-    with pytest.raises(SettingError, match="TPF_SPARK_CORES is no setting"):
+    with pytest.raises(SparkSettingError, match="TPF_SPARK_CORES is no setting"):
         SparkSettings.from_environment({"TPF_SPARK_CORES": "2"})
 
 
@@ -204,7 +204,7 @@ def test_without_pyspark_one_process_does_it(
     assert first == f"tpf-load: without Spark: {missing}"
     assert third.endswith("engine: local")
     assert run("load", "irail", day, "-o", tmp_path / "other", "--engine", "spark") == 1
-    assert capsys.readouterr().err == f"tpf-load: {missing}\n"
+    assert capsys.readouterr().err == f"tpf-load: {missing}; or use --engine local\n"
 
 
 def test_small_inputs_are_loaded_without_looking_for_spark(

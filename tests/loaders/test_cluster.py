@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from loaders.errors import JavaNotFoundError
-from loaders.java import find_java
-from tpf_server.store.manifest import read_manifest
+from tpf_server.store.static.manifest import read_manifest
+from tpf_spark.errors import JavaNotFoundError
+from tpf_spark.java import find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -20,7 +20,7 @@ from loaders.sources.base import FeedBatch
 from loaders.sources.irail import Irail
 from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_directory
-from tests.loaders.test_taxi import EXAMPLE, LATER
+from tests.loaders.sources.test_taxi import EXAMPLE, LATER
 from tests.support.oracle import quad_of
 from tests.support.served import BASE, NOON, TOKEN, Served
 
@@ -151,7 +151,7 @@ def test_a_failed_file_leaves_the_old_one(tmp_path: Path) -> None:
     target = tmp_path / "facts.nq"
     target.write_text("old")
     bad = recorded_board(tmp_path)
-    bad.batches = lambda start, until: iter([1 / 0])  # type: ignore[method-assign, assignment]
+    bad.batches = lambda start, until: (each for each in [1 / 0])  # type: ignore[method-assign, misc]
     with pytest.raises(ZeroDivisionError):
         write_facts(bad, target, METHODS[0], naming_of(BASE))
     assert target.read_text() == "old"

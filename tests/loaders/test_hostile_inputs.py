@@ -29,10 +29,10 @@ from loaders.sources.irail import Irail
 from loaders.sources.tabular import Tabular
 from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_flights, write_zip
-from tests.loaders.test_citybench import FILES, REPOSITORY
-from tests.loaders.test_gtfs import FEED, write
-from tests.loaders.test_gtfs_rt import add_trip, new_message
-from tests.loaders.test_taxi import EXAMPLE
+from tests.loaders.sources.test_citybench import FILES, REPOSITORY
+from tests.loaders.sources.test_gtfs import FEED, write
+from tests.loaders.sources.test_gtfs_rt import add_trip, new_message
+from tests.loaders.sources.test_taxi import EXAMPLE
 
 COUNT = int(os.environ.get("TPF_FUZZ_FILES", "80"))
 _SECONDS = 10

@@ -254,7 +254,7 @@ def test_retry_after_is_respected(value: str) -> None:
     assert timedelta(seconds=16) <= setting.clock.now() - NOW <= timedelta(seconds=20)
 
 
-def next_label():  # type: ignore[no-untyped-def]
+def next_label():
     from annotations.labels import Expiration
 
     return Expiration(NOW + timedelta(hours=1))

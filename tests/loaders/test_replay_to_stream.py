@@ -19,10 +19,11 @@ from loaders.sources.flights import Flights
 from tests.loaders.recordings import write_flights
 from tests.loaders.test_replay_served import ROWS
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.service import ContinuousService, Policies
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
-from tpf_server.cqels.engine import Engine
-from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 
@@ -44,7 +45,9 @@ class Site(NamedTuple):
 @pytest.fixture
 def site() -> Iterator[Site]:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    service = ContinuousService(Engine(), CsparqlEngine(eager=True), clock, Policies(backlog=1000))
+    engine = Engine()
+    periodic = CsparqlEngine(eager=True, beside=engine)
+    service = ContinuousService(engine, periodic, clock, Policies(backlog=1000))
     app = Flask("test")
     settings = Settings(base_url=ROOT, publish_token="secret")
     app.register_blueprint(continuous_blueprint(service, BodyReader(100_000), settings))

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loaders.errors import JavaNotFoundError
-from loaders.java import find_java
+from tpf_spark.errors import JavaNotFoundError
+from tpf_spark.java import find_java
 
 PROJECT = Path(__file__).parents[2]
 

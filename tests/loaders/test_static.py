@@ -23,6 +23,9 @@ class Numbers:
     def pieces(self, count: int) -> Sequence[str]:
         return [str(n) for n in range(16)]
 
+    def size(self) -> int:
+        return 16
+
     def quads(self, piece: str) -> Iterator[Quad]:
         for n in range(int(piece), int(piece) + 5):
             yield Quad(

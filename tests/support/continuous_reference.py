@@ -7,12 +7,19 @@ that it comes from. Only a path of any length is matched in all elements of its 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyoxigraph as ox
 
-from tpf_server.cqels.windows.specification import All, Now, Range, Triples, Window, parse_window
+from tpf_server.continuous.engine.windows.specification import (
+    All,
+    Now,
+    Range,
+    Triples,
+    Window,
+    parse_window,
+)
 
 _STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*(?=\{)")
 _PATH = re.compile(r"^[(^]|>[/|+*?]")
@@ -23,6 +30,10 @@ _WINDOWS = ox.NamedNode("urn:reference:windows")
 
 Row = tuple[str | None, ...]
 Bag = Counter[Row]
+When = int | Mapping[str, int]
+"""An instant, of all streams or of each."""
+Tick = tuple[int, Bag, Bag, Bag]
+"""An instant, what came, what went, and all of it."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,17 @@ class Reference:
             if at % window.slide == 0 and self._wanted(number, at) != self._wanted(number, at - 1)
         }
 
-    def _wanted(self, number: int, at: int) -> list[tuple[int, tuple[str, str, str]]]:
+    def changed(self, before: When, now: When, streams: Container[str]) -> bool:
+        """Whether a window with a slide over one of these streams holds something else."""
+        return any(
+            isinstance(window, Range)
+            and window.slide is not None
+            and stream in streams
+            and self._wanted(number, before) != self._wanted(number, now)
+            for number, (stream, window) in enumerate(self.clauses)
+        )
+
+    def _wanted(self, number: int, at: When) -> list[tuple[int, tuple[str, str, str]]]:
         """The triples in a window that match some pattern there."""
         return [
             (place, triple)
@@ -128,9 +149,10 @@ class Reference:
         for quad in ox.parse(text, format=ox.RdfFormat.N_TRIPLES):
             (self._store.add if added else self._store.remove)(quad)
 
-    def visible(self, number: int, at: int) -> dict[int, list[tuple[str, str, str]]]:
+    def visible(self, number: int, at: When) -> dict[int, list[tuple[str, str, str]]]:
         """The triples in the window of a clause, by the number of their arrival."""
         stream, window = self.clauses[number]
+        at = at if isinstance(at, int) else at[stream]
         result: dict[int, list[tuple[str, str, str]]] = {}
         triples = [
             (place, triple)
@@ -148,7 +170,7 @@ class Reference:
             result.setdefault(place, []).append(triple)
         return result
 
-    def _window_quads(self, at: int) -> Iterator[ox.Quad]:
+    def _window_quads(self, at: When) -> Iterator[ox.Quad]:
         for number in range(len(self.clauses)):
             window = ox.NamedNode(f"urn:reference:window:{number}")
             for place, triples in self.visible(number, at).items():
@@ -161,7 +183,7 @@ class Reference:
                         whole = ox.NamedNode(f"urn:reference:whole:{number}")
                         yield ox.Quad(quad.subject, quad.predicate, quad.object, whole)
 
-    def _query(self, text: str, at: int) -> ox.QuerySolutions | ox.QueryBoolean:
+    def _query(self, text: str, at: When) -> ox.QuerySolutions | ox.QueryBoolean:
         for quad in self._present - (now := set(self._window_quads(at))):
             self._store.remove(quad)
         self._store.extend(now - self._present)
@@ -180,7 +202,7 @@ class Reference:
         """An element arrives."""
         self._arrivals.append(arrival)
 
-    def solutions(self, at: int) -> "Counter[Row]":
+    def solutions(self, at: When) -> "Counter[Row]":
         """The bag of solutions over the windows at this time."""
         found = self._query(self.text, at)
         if isinstance(found, ox.QueryBoolean):
@@ -213,6 +235,87 @@ class Reference:
         return result
 
 
+class Clocks:
+    """What time it is on streams, millisecond by millisecond.
+
+    Args:
+        streams: their names.
+
+    Attributes:
+        present: what time it is for all streams but that of an element, at most.
+    """
+
+    def __init__(self, streams: Iterable[str]) -> None:
+        self.streams = tuple(streams)
+        self.present: int | None = None
+        self._front: int | None = None
+        self._told = -1
+        self._newest = dict.fromkeys(self.streams, -1)
+        self._lag = dict.fromkeys(self.streams, 0)
+
+    def late(self, stream: str, at: int) -> bool:
+        """Whether an element comes too late."""
+        return at < max(self._newest[stream], self._told)
+
+    def times(self) -> dict[str, int]:
+        """The time of each stream."""
+        front = 0 if self._front is None else self._front
+        return {
+            each: max(self._newest[each], self._told, front - self._lag[each])
+            for each in self.streams
+        }
+
+    def arrive(self, stream: str, at: int, look: "Look") -> None:
+        """An element comes; everybody is asked to look before each millisecond until then."""
+        front = at if self._front is None else self._front
+        until = max(front, at if self.present is None else min(at, self.present))
+        if self._front is not None:
+            self._catch_up([stream], min(at, front + 1), look)
+            if at > front:
+                self._lag[stream] = 0
+            for each in range(front + 1, until + (until < at)):
+                self._go(each, look)
+        self._front = until
+        if self.times()[stream] < at:
+            self._catch_up([stream], at, look)
+        self._newest[stream] = at
+        self._lag[stream] = max(0, until - at)
+
+    def advance(self, at: int, look: "Look") -> bool:
+        """Somebody says what time it is; whether that moves anything."""
+        moves = True
+        if self._front is not None:
+            until = min(at, self._front)
+            behind = [each for each, time in self.times().items() if time < until]
+            self._catch_up(behind, min(at, self._front + 1), look)
+            for each in behind:
+                self._lag[each] = self._front - until
+            for instant in range(self._front + 1, at):
+                self._go(instant, look)
+            moves = bool(behind) or at > self._front
+        self._told = at
+        self._front = at if self._front is None else max(at, self._front)
+        return moves
+
+    def _go(self, at: int, look: "Look") -> None:
+        before, self._front = self.times(), at
+        look(at, before, self.times(), self.streams)
+
+    def _catch_up(self, streams: list[str], until: int, look: "Look") -> None:
+        assert self._front is not None
+        for at in range(min(map(self.times().__getitem__, streams), default=until) + 1, until):
+            before = self.times()
+            for each in streams:
+                if before[each] < at:
+                    self._lag[each] = max(0, self._front - at)
+                    if at > self._front:
+                        self._newest[each] = at
+            look(at, before, self.times(), streams)
+
+
+Look = Callable[[int, When, When, Container[str]], None]
+
+
 class Beside:
     """A query beside its recomputation: what it must emit, tick by tick."""
 
@@ -221,11 +324,38 @@ class Beside:
         self._before: Bag = Counter()
         self._at = at
 
+    def arrive(self, arrival: Arrival, clocks: Clocks) -> list[Tick]:
+        """What an element changes, where streams are ahead and behind."""
+        ticks: list[Tick] = []
+        clocks.arrive(arrival.stream, arrival.at, self._looking(ticks))
+        self.reference.arrive(arrival)
+        self._look(arrival.at, clocks.times(), ticks)
+        return ticks
+
+    def advance(self, at: int, clocks: Clocks) -> list[Tick]:
+        """What it changes that somebody says what time it is."""
+        ticks: list[Tick] = []
+        if clocks.advance(at, self._looking(ticks)):
+            self._look(at, clocks.times(), ticks)
+        return ticks
+
+    def _looking(self, ticks: list[Tick]) -> Look:
+        def look(at: int, before: When, now: When, streams: Container[str]) -> None:
+            if self.reference.changed(before, now, streams):
+                self._look(at, now, ticks)
+
+        return look
+
+    def _look(self, at: int, times: When, ticks: list[Tick]) -> None:
+        now, before = self.reference.solutions(times), self._before
+        self._before = now
+        ticks.append((at, now - before, before - now, now))
+
     def boundaries(self, at: int) -> set[int]:
         """The instants before one at which it is looked at."""
         return self.reference.boundaries(self._at, at)
 
-    def seen(self, at: int, others: Iterable[int] = ()) -> list[tuple[int, Bag, Bag, Bag]]:
+    def seen(self, at: int, others: Iterable[int] = ()) -> list[Tick]:
         """Instants with changes until one: what came, what went, all of it.
 
         Args:

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.csparql_spark import settings
-from tpf_server.cqels.errors import UnsupportedContinuousQueryError
-from tpf_server.csparql.answers import Answer
-from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.registered_query import RegisteredQuery
-from tpf_server.csparql.spark.execution import SparkExecution
-from tpf_server.csparql.windows import LogicalWindow
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.registered_query import RegisteredQuery
+from tpf_server.continuous.csparql.spark.execution import SparkExecution
+from tpf_server.continuous.csparql.windows import LogicalWindow
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
 Timeline = list[tuple[str, int, tuple[str, str, str]]]
 CONTENT = "at long, stream string, s string, p string, o string, ts long"
@@ -45,23 +45,23 @@ class EngineBesideSpark(CsparqlEngine):
     def register(self, *args: Any, **options: Any) -> RegisteredQuery:
         registered = super().register(*args, **options)
         answers: list[Answer] = []
-        deliver = registered.deliver
+        take = registered.take
 
         def remember(answer: Answer) -> None:
             answers.append(answer)
             if registered.stream is not None and answer.form != "SELECT":
                 for row in answer.rows:
                     self.elements.append((registered.stream[1:-1], answer.at, row))  # type: ignore[arg-type]
-            deliver(answer)
+            take(answer)
 
-        registered.deliver = remember  # type: ignore[method-assign]
+        registered.take = remember
         self.answered.append((registered, answers))
         return registered
 
     def push(self, stream: str, element: Sequence[Any], timestamp: Any) -> None:
         super().push(stream, element, timestamp)
         for triple in [element] if isinstance(element[0], str) else element:
-            self.elements.append((stream.strip("<>"), timestamp, tuple(triple)))  # type: ignore[arg-type]
+            self.elements.append((stream.strip("<>"), timestamp, tuple(triple)))
 
     def compare(self, spark: Any, directory: Path) -> list[str]:
         """Compare all answers; the reasons for which queries cannot be run on Spark."""

@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from tpf_server.csparql.answers import Answer
-from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.spark.execution import SparkExecution
-from tpf_server.csparql.spark.session import continuous_session
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.spark.execution import SparkExecution
+from tpf_server.continuous.csparql.spark.session import continuous_session
 
 STREAM = "http://e/s"
 QUERY = """PREFIX : <http://e/>

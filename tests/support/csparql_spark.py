@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.csparql_reference import Solutions, solutions
-from tpf_server.csparql.answers import Answer
-from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.spark.execution import SparkExecution, punctuate
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for a Java that does not live long enough for its second compiler to pay."""
@@ -77,6 +77,6 @@ def by_instant(answers: Sequence[Answer]) -> dict[int, Solutions]:
 
 
 def _clauses(text: str) -> Sequence[Any]:
-    from tpf_server.csparql.parser import parse
+    from tpf_server.continuous.csparql.parser import parse
 
     return parse(text).streams

@@ -4,17 +4,18 @@ from collections.abc import Iterable
 
 from annotations.terms import Quad, Term
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
-from tpf_client.dataflow.builder import build_query
-from tpf_client.dataflow.changes import TermDictionary
+from tpf_client.dataflow.build.builder import build_query
+from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.sparql.algebra import Query
-from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime, read_date_time
+from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.parser import parse_query
 
-NOW = read_date_time("2026-01-01T00:00:00Z")
-assert isinstance(NOW, DateTime)
+_NOW = read_date_time("2026-01-01T00:00:00Z")
+assert isinstance(_NOW, DateTime)
+NOW: DateTime = _NOW
 
 Row = tuple[Term | None, ...]
 

@@ -128,7 +128,7 @@ def _begins(fact: Fact) -> float:
 
 def matches(fact: Fact, pattern: FactPattern) -> bool:
     """Whether a fact matches, position by position."""
-    return (
+    return bool(
         all(want in (None, have) for want, have in zip(pattern[:4], fact.quad, strict=True))
         and pattern.identity in (None, identity(fact))
         and not (pattern.repeats and len(set(fact.quad)) == len(fact.quad))

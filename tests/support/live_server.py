@@ -15,7 +15,7 @@ from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live_store import open_live_store
+from tpf_server.store.live.store import open_live_store
 
 START = datetime(2015, 12, 8, 10, 20, tzinfo=UTC)
 BASE = "http://server.test/"

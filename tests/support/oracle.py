@@ -8,7 +8,7 @@ the same key, and ends the interval of the same key that is open at its start.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyoxigraph as ox
 
@@ -78,6 +78,13 @@ def match_patterns(
         bound | {name: DEFAULT_GRAPH if term == _DEFAULT else term for name, term in row.items()}
         for row in select(store, query)
     ]
+
+
+def solutions_of(store: ox.Store, query: str, **options: Any) -> ox.QuerySolutions:
+    """The solutions of a SELECT query, as pyoxigraph gives them."""
+    found = store.query(query, **options)
+    assert isinstance(found, ox.QuerySolutions)
+    return found
 
 
 def select(store: ox.Store, query: str, *, union_default: bool = False) -> list[dict[str, Term]]:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from tests.support.peers import POSTGRES
-from tpf_server.store.live_settings import LiveSettings
-from tpf_server.store.live_store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 
 _SUPERUSER = "tester"
 _CONFIGURATION = """

@@ -1,7 +1,9 @@
-"""Random continuous queries over two streams, and random elements for them."""
+"""Random continuous queries of both languages over two streams, and random elements for them."""
 
 from collections.abc import Sequence
 from random import Random
+
+from tests.support.csparql_reference import Clause
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 NODES = tuple(f"<urn:n{number}>" for number in range(4))
@@ -16,6 +18,7 @@ STATIC = """
 <urn:n0> <urn:in> <urn:n3> <urn:g1> .
 <urn:n1> <urn:in> <urn:n3> <urn:g2> .
 """
+STREAMS = ("<urn:s1>", "<urn:s2>")
 VARIABLES = ("?a", "?b", "?c", "?d")
 CONDITIONS = (
     "{0} = {1}", "{0} != {1}", "{0} < {1}", "ISIRI({0}) || {1} > 1", "BOUND({0}) && !BOUND({1})",
@@ -75,12 +78,15 @@ class QueryWriter:
         return f"{subject} {predicate} {object_}"
 
     def _stream(self) -> str:
+        return f"STREAM {self._choose(STREAMS)} [{self.window()}] {{ {self._block()} }}"
+
+    def _block(self) -> str:
+        """What is asked of one stream."""
         triples = dict.fromkeys(self._triple() for _ in range(self._choose([1, 1, 2])))
-        stream = self._choose(["<urn:s1>", "<urn:s2>"])
         body = " . ".join(triples)
         while self._random.random() < 0.3:
             body = f"{body} {self._inside()}"
-        return f"STREAM {stream} [{self.window()}] {{ {body} }}"
+        return body
 
     def _inside(self) -> str:
         """What may stand in a STREAM clause beside triples."""
@@ -143,6 +149,70 @@ class QueryWriter:
             case _:
                 names = " ".join(sorted({one, other}))
                 return f"{{ SELECT DISTINCT {names} {{ {self._group(depth - 1)} }} }}"
+
+
+class CsparqlWriter(QueryWriter):
+    """Writes the same in C-SPARQL, where a group stands for what is asked of a stream.
+
+    Args:
+        random: chooses.
+        clauses: the streams of the query, all of them or none NAMED.
+    """
+
+    def __init__(self, random: Random, clauses: Sequence[Clause]) -> None:
+        super().__init__(random)
+        self._named = any(clause.named for clause in clauses)
+        self._graphs = [f"<{clause.stream}>" for clause in clauses]
+
+    def query(self, depth: int = 3) -> str:
+        """A query of any form; `in_csparql` tells it where its streams are."""
+        match self._random.randrange(10):
+            case 0:
+                return f"ASK WHERE {{ {self._group(depth)} }}"
+            case 1 | 2:
+                template = "?a <urn:made> ?b . ?b <urn:by> ?c"
+                return f"CONSTRUCT {{ {template} }} WHERE {{ {self._group(depth)} }}"
+            case _:
+                return super().query(depth)
+
+    def _stream(self) -> str:
+        graph = self._choose([*self._graphs, "?g"])
+        kind = self._random.randrange(2 if self._named else 6)
+        if kind < 2:
+            return f"GRAPH {graph} {{ {self._block()} }}"
+        return f"{{ {self._block()} }}" if kind < 5 else f"{self._block()} ."
+
+    def _inside(self) -> str:
+        if self._random.random() < 0.8:
+            return super()._inside()
+        self._names += 1
+        one, name = self._choose(VARIABLES), f"?n{self._names}"
+        return self._choose(
+            [f"{{ SELECT {one} (COUNT(*) AS {name}) {{ {self._triple()} }} GROUP BY {one} }}",
+             f"{{ SELECT DISTINCT {one} {{ {self._triple()} }} }}",
+             f"FILTER EXISTS {{ {self._triple()} }}"]
+        )  # fmt: skip
+
+
+def in_csparql(text: str, clauses: Sequence[Clause], every: int | None = None) -> str:
+    """A query of `CsparqlWriter` over these streams."""
+    registration = "" if every is None else f"REGISTER QUERY q COMPUTED EVERY {every}ms AS "
+    return registration + text.replace("WHERE", f"{' '.join(map(str, clauses))} WHERE", 1)
+
+
+def random_clauses(random: Random) -> list[Clause]:
+    """One stream or both, with windows of any kind: over time, that tumble, of triples."""
+
+    def clause(stream: str, *, named: bool) -> Clause:
+        if random.random() < 0.25:
+            step = random.randint(1, 2)
+            return Clause(stream, triples=step * random.randint(1, 4), step=step, named=named)
+        step = random.randint(1, 4)
+        return Clause(stream, step * random.choice([1, 2, 3, 5]), step, named=named)
+
+    named = random.random() < 0.25
+    streams = random.sample([stream[1:-1] for stream in STREAMS], random.choice([1, 2, 2]))
+    return [clause(stream, named=named) for stream in streams]
 
 
 def random_elements(random: Random, count: int) -> list[tuple[str, int, tuple[Triple, ...]]]:

@@ -17,8 +17,8 @@ from tests.support.stores import static_store
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live_settings import LiveSettings
-from tpf_server.store.live_store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 
 BASE = "http://server.test/"
 TOKEN = "open sesame"

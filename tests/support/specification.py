@@ -17,25 +17,24 @@ from annotations.terms import (
     Variable,
     is_variable,
 )
-from tpf_client.dataflow.aggregates import accumulator
-from tpf_client.dataflow.changes import UNBOUND, TermDictionary
-from tpf_client.dataflow.dataset import restrict
+from tests.support.evaluation import NOW
+from tpf_client.dataflow.changes import UNBOUND
+from tpf_client.dataflow.construct import construct
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.state.aggregates import accumulator
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, Pattern
-from tpf_client.sparql.expressions.compiler import Compiler, Environment
-from tpf_client.sparql.expressions.dates import DateTime, read_date_time
+from tpf_client.sparql.expressions.compiler import Compiler
+from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.ordering import sort_key
 from tpf_client.sparql.paths import path_pattern
-from tpf_client.sparql.results import construct
+from tpf_client.sparql.rewrite.restrict import restrict
 
 Mapping = dict[Variable, Term]
 Row = tuple[Term | None, ...]
-
-NOW = read_date_time("2026-01-01T00:00:00Z")
-assert isinstance(NOW, DateTime)
 
 
 def answer(query: algebra.Query, quads: Iterable[Quad]) -> list[Row] | bool | set[Triple]:
@@ -53,7 +52,7 @@ def answer(query: algebra.Query, quads: Iterable[Quad]) -> list[Row] | bool | se
     if query.form == "DESCRIBE":
         # What describes a resource is ours to say (16.4): its triples, here without blank nodes.
         described = {*query.described, *(term for row in rows for term in row)}
-        triple = QuadPattern(*(Variable(f"?{name}") for name in "spo"), DEFAULT_GRAPH)
+        triple = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), DEFAULT_GRAPH)
         everything = restrict(algebra.BGP((triple,)), query.dataset, judge.fresh)
         found = judge.evaluate(everything, {})
         triples = {Triple(*(each[Variable(f"?{name}")] for name in "spo")) for each in found}
@@ -252,7 +251,7 @@ class _Specification:
         for each in ask(algebra.BGP((QuadPattern(start, self.fresh(), end, graph),))):
             nodes |= dict.fromkeys((each[start], each[end]))
         ends = [pattern.subject, pattern.object]
-        nodes |= {term: None for term in ends if not is_variable(term)}
+        nodes |= {Term(term): None for term in ends if not is_variable(term)}
         pairs: set[tuple[Term, Term]] = set() if repeat.at_least_once else {(n, n) for n in nodes}
         step = set(edges)
         while not step <= pairs:

@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 
 from annotations.instants import instant_term
 from tests.support.served import BASE, Served
-from tpf_client.dataflow.builder import build_query
-from tpf_client.dataflow.output import Output
+from tpf_client.dataflow.build.builder import build_query
+from tpf_client.dataflow.operators.output import Output
 from tpf_client.fragments.fetcher import Fetcher
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
-from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.parser import parse_query
 from tpf_client.streaming.streamer import Streamer, Tick

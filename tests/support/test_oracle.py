@@ -181,8 +181,10 @@ def _changes(timeline: Timeline) -> list[tuple[Fact, Fact, datetime]]:
     [
         lambda t: any(a.quad == b.quad and a.valid_at(at) for a, b, at in _changes(t)),
         lambda t: any(a.quad != b.quad and a.valid_at(at) for a, b, at in _changes(t)),
-        lambda t: any(a.quad != b.quad and a.label.end == at for a, b, at in _changes(t)),
-        lambda t: any(a.label.end < at for a, _, at in _changes(t)),
+        lambda t: any(
+            a.quad != b.quad and a.label and a.label.end == at for a, b, at in _changes(t)
+        ),
+        lambda t: any(a.label and a.label.end < at for a, _, at in _changes(t)),
         lambda t: (
             {quad.predicate for quad in t.static}
             & {one.quad.predicate for batch in t.batches for one in batch.facts}

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyoxigraph as ox
 
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri_value, is_blank_node
-from tests.support.oracle import term_of
+from tests.support.oracle import solutions_of, term_of
 from tpf_client.sparql.expressions.values import NUMERIC_TYPES, Opaque, lexical_of, value_of
 from tpf_client.sparql.parser import parse_query
 
@@ -92,7 +92,8 @@ def read_quads(path: Path, graph: Term) -> Iterator[Quad]:
     for quad in ox.parse(path=str(path), format=form, base_iri=iri_of(path)):
         terms = [term_of(each) for each in (quad.subject, quad.predicate, quad.object)]
         terms = [Term(f"_:{name}{each[2:]}") if is_blank_node(each) else each for each in terms]
-        yield Quad(*terms, term_of(quad.graph_name) or graph)
+        subject, predicate, value = terms
+        yield Quad(subject, predicate, value, term_of(quad.graph_name) or graph)
 
 
 def cases(suite: Suite) -> list[Case]:
@@ -102,22 +103,24 @@ def cases(suite: Suite) -> list[Case]:
         base = f"{suite.base}{manifest.parent.name}/"
         store = ox.Store()
         store.load(path=str(manifest), base_iri=base + "manifest.ttl")
-        rows = store.query(
+        rows = solutions_of(
+            store,
             f"""PREFIX mf: <{MF}> PREFIX qt: <{QT}> PREFIX rdf: <{RDF}> PREFIX rdfs: <{RDFS}>
             SELECT ?test ?kind ?query ?data ?result ?action ?lax {{
               ?list rdf:first ?test . ?test a ?kind ; mf:action ?action .
               OPTIONAL {{ ?action qt:query ?q . OPTIONAL {{ ?action qt:data ?data }} }}
               BIND(COALESCE(?q, ?action) AS ?query)
               OPTIONAL {{ ?test mf:result ?result }}
-              BIND(EXISTS {{ ?test mf:resultCardinality mf:LaxCardinality }} AS ?lax) }}"""
+              BIND(EXISTS {{ ?test mf:resultCardinality mf:LaxCardinality }} AS ?lax) }}""",
         )
         for row in rows:
-            graphs = store.query(
+            graphs = solutions_of(
+                store,
                 f"""PREFIX mf: <{MF}> PREFIX qt: <{QT}> PREFIX rdfs: <{RDFS}>
                 SELECT ?file ?name {{ {row["test"]} mf:action/qt:graphData ?g .
                   OPTIONAL {{ ?g qt:graph ?inner ; rdfs:label ?label }}
                   BIND(COALESCE(?inner, ?g) AS ?file)
-                  BIND(COALESCE(?label, STR(?file)) AS ?name) }}"""
+                  BIND(COALESCE(?label, STR(?file)) AS ?name) }}""",
             )
             folder = manifest.parent
 
@@ -171,31 +174,28 @@ def expected_solutions(path: Path) -> tuple[list[str], list[Row]] | bool:
 def _result_set(path: Path) -> tuple[list[str], list[Row]] | bool:
     store = ox.Store()
     store.load(path=str(path), base_iri=iri_of(path))
-    truth = list(store.query(f"PREFIX rs: <{RS}> SELECT ?b {{ ?s rs:boolean ?b }}"))
+    truth = list(solutions_of(store, f"PREFIX rs: <{RS}> SELECT ?b {{ ?s rs:boolean ?b }}"))
     if truth:
         return truth[0]["b"].value in ("true", "1")
     names = [
         each["n"].value
-        for each in store.query(f"PREFIX rs: <{RS}> SELECT ?n {{ ?s rs:resultVariable ?n }}")
+        for each in solutions_of(
+            store, f"PREFIX rs: <{RS}> SELECT ?n {{ ?s rs:resultVariable ?n }}"
+        )
     ]
+
+    def one(binding: Any, name: str) -> Any:
+        return next(store.quads_for_pattern(binding, ox.NamedNode(RS + name), None)).object
+
     rows = []
-    for each in store.query(
+    for each in solutions_of(
+        store,
         f"PREFIX rs: <{RS}> SELECT ?r {{ ?s rs:solution ?r OPTIONAL {{ ?r rs:index ?n }} }}"
-        " ORDER BY ?n"
+        " ORDER BY ?n",
     ):
         values = {
-            binding["n"].value: term_of(binding["v"])
+            one(quad.object, "variable").value: term_of(one(quad.object, "value"))
             for quad in store.quads_for_pattern(each["r"], ox.NamedNode(RS + "binding"), None)
-            for binding in [
-                {
-                    "n": next(
-                        store.quads_for_pattern(quad.object, ox.NamedNode(RS + "variable"), None)
-                    ).object,
-                    "v": next(
-                        store.quads_for_pattern(quad.object, ox.NamedNode(RS + "value"), None)
-                    ).object,
-                }
-            ]
         }
         rows.append(tuple(values.get(name) for name in names))
     return names, rows

@@ -122,7 +122,7 @@ class _BodyReader(io.RawIOBase):
 def _environ(request: requests.PreparedRequest) -> dict[str, Any]:
     url = urlsplit(request.url or "")
     assert url.hostname is not None
-    body = request.body
+    body: Any = request.body
     if body is None:
         source: Any = io.BytesIO()
     elif isinstance(body, str):
@@ -152,7 +152,8 @@ def _environ(request: requests.PreparedRequest) -> dict[str, Any]:
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
     }
-    for name, value in request.headers.items():
+    headers: Mapping[str, str | bytes] = request.headers
+    for name, value in headers.items():
         text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
         key = name.upper().replace("-", "_")
         if key in ("CONTENT_TYPE", "CONTENT_LENGTH"):

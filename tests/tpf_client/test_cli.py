@@ -18,7 +18,7 @@ from tests.support.stores import static_store
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live_store import open_live_store
+from tpf_server.store.live.store import open_live_store
 
 EX = "http://example.org/"
 

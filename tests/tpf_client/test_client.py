@@ -115,8 +115,6 @@ def test_wrong_queries_are_refused_before_the_first_request(
         client.query("SELECT * {\n  ?s ?p \n}")
     assert (caught.value.line, caught.value.column) == (3, 1)
     with pytest.raises(UnsupportedQueryError):
-        client.stream("ASK { ?s ?p ?o }")
-    with pytest.raises(UnsupportedQueryError):
         client.query("SELECT * { SERVICE ?where { ?s ?p ?o } }")
     with pytest.raises(UnsupportedQueryError):
         client.select("ASK {}")
@@ -153,6 +151,7 @@ def test_a_stream_over_labels_gives_changes_and_ends_when_closed(
     assert second.added == ()
     assert second.to_json() == {
         "at": "2015-12-08T10:20:05Z",
+        "vars": ["s", "d"],
         "added": [],
         "valid": [],
         "removed": [
@@ -162,6 +161,8 @@ def test_a_stream_over_labels_gives_changes_and_ends_when_closed(
             }
         ],
         "valid_until": "2015-12-08T10:20:09Z",
+        "next_look": "2015-12-08T10:20:09Z",
+        "dynamic": True,
     }
     assert second.to_pandas().to_dict("records") == [{"s": EX + "b", "d": "2"}]
     stream.close()

@@ -75,7 +75,7 @@ def test_preflight_and_options(client: Client) -> None:
     assert (code, headers["Allow"]) == (204, "GET, HEAD, POST, OPTIONS")
     assert not any(name.startswith("Access-Control") for name in headers)
     # A page that we serve ourselves is no other origin.
-    same = {"HTTP_HOST": "127.0.0.1:8890", "HTTP_ORIGIN": "http://127.0.0.1:8890"}
+    same: dict[str, Any] = {"HTTP_HOST": "127.0.0.1:8890", "HTTP_ORIGIN": "http://127.0.0.1:8890"}
     assert call(app, query="query=ASK%7B%7D", **same)[0] == 200
 
 

@@ -23,7 +23,6 @@ from tests.support.live_server import START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
 from tpf_client.endpoint import Endpoint
-from tpf_client.errors import UnsupportedQueryError
 
 EX = "http://example.org/"
 P = f"PREFIX : <{EX}> "
@@ -212,20 +211,3 @@ def test_a_description_takes_few_requests(tmp_path: Path) -> None:
         client.query(P + "DESCRIBE * { ?s :name '8' }")
         assert len(server.log) - before <= 5
     server.close()
-
-
-@pytest.mark.parametrize(
-    "query", ["ASK { ?s ?p ?o }", "CONSTRUCT WHERE { ?s ?p ?o }", "DESCRIBE :a"]
-)
-def test_only_select_is_kept_up_to_date(
-    place: Place, query: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    form = query.partition(" ")[0]
-    asked = sum(len(server.log) for server in place.servers)
-    with place.client() as client, pytest.raises(UnsupportedQueryError, match=f"SELECT.*{form}"):
-        client.stream(P + query)
-    monkeypatch.setattr(tpf_client.cli, "Client", lambda *_urls, **_options: place.client())
-    result = CliRunner().invoke(tpf_client.cli.app, [*place.urls, "--watch", "-q", P + query])
-    assert result.exit_code == 1
-    assert form in result.stderr
-    assert asked == sum(len(server.log) for server in place.servers)

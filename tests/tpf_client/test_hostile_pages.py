@@ -12,7 +12,7 @@ import resource
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import requests
@@ -249,7 +249,7 @@ def distorting(
         kept: list[Any] = []
         environ["HTTP_ACCEPT_ENCODING"] = "identity"
         environ["HTTP_ACCEPT"] = view
-        body = b"".join(server.app(environ, lambda *each: kept.extend(each[:2])))
+        body = b"".join(server.app(environ, cast(Any, lambda *each: kept.extend(each[:2]))))
         status, headers = kept
         if chance.random() < part:
             count[0] += 1

@@ -20,7 +20,7 @@ from tests.support.running_server import TOKEN, RunningServer
 from tests.support.served import NOON, quad
 from tpf_server.connections import Connections
 from tpf_server.deaths import Deaths
-from tpf_server.store.live_store import open_live_store
+from tpf_server.store.live.store import open_live_store
 
 CONFIG = """
 idle_timeout = 1

@@ -17,10 +17,10 @@ from tpf_server.errors import StoreClosedError, StoreError
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.fragments.plain import Plain
 from tpf_server.settings import Configuration, DatasetSettings, Settings
-from tpf_server.store.indexing import index_files
-from tpf_server.store.live_log import Record
-from tpf_server.store.live_store import IndexedLiveStore
-from tpf_server.store.sqlite_log import SqliteLog
+from tpf_server.store.live.log import Record
+from tpf_server.store.live.sqlite_log import SqliteLog
+from tpf_server.store.live.store import IndexedLiveStore
+from tpf_server.store.static.indexing import index_files
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOTH = Quad(Term("<x:a>"), Term("<x:p>"), Term("<x:b>"))

@@ -21,7 +21,7 @@ from tests.support.stores import CREATED
 from tests.tpf_server.conftest import STATIC
 from tests.tpf_server.test_cli import COMMAND, environment
 from tpf_server.cli import main
-from tpf_server.store.indexing import index_files
+from tpf_server.store.static.indexing import index_files
 
 LINE = "<http://example.org/a> <http://example.org/p> <x:o> .\n"
 BODY = b'<x:s> <x:p> "1" .\n'

@@ -12,7 +12,7 @@ import requests
 
 from tests.support.running_server import RunningServer
 from tests.support.stores import CREATED
-from tpf_server.store.indexing import index_files
+from tpf_server.store.static.indexing import index_files
 
 TRAINS = '[datasets.trains]\nsource = "trains.store"\n'
 STOPS = '[datasets.stops]\nsource = "stops.nt"\n'

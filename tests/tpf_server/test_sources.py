@@ -11,8 +11,8 @@ from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import CorruptStoreError, StoreError
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 from tpf_server.sources import check_sources
-from tpf_server.store.indexing import index_files
-from tpf_server.store.live_store import open_live_store
+from tpf_server.store.live.store import open_live_store
+from tpf_server.store.static.indexing import index_files
 
 CHECK = """
 import sys
@@ -56,7 +56,7 @@ def test_live_facts_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def read(*_: object) -> None:
         raise AssertionError("the log is read")
 
-    monkeypatch.setattr("tpf_server.store.sqlite_log.SqliteLog.read", read)
+    monkeypatch.setattr("tpf_server.store.live.sqlite_log.SqliteLog.read", read)
     check_sources(wanted)
 
 

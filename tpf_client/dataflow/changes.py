@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Protocol, TypeAlias
 
-from annotations.terms import Term, Variable
+from annotations.terms import Variable
 
 TermId: TypeAlias = int
 Solution: TypeAlias = tuple[TermId, ...]
@@ -26,33 +26,6 @@ Multiset: TypeAlias = Counter[Solution]
 """Solutions with their multiplicities, as the plain twins of the operators take and give them."""
 
 UNBOUND: TermId = 0
-
-
-class TermDictionary:
-    """Integers for terms: the same term has the same identifier, for the life of the dictionary."""
-
-    __slots__ = ("_ids", "_terms")
-
-    def __init__(self) -> None:
-        self._terms: list[Term] = [Term("")]
-        self._ids: dict[Term, TermId] = {}
-
-    def encode(self, term: Term) -> TermId:
-        """The identifier of a term, a new one where it is new."""
-        found = self._ids.get(term)
-        if found is None:
-            found = len(self._terms)
-            self._ids[term] = found
-            self._terms.append(term)
-        return found
-
-    def decode(self, identifier: TermId) -> Term:
-        """The term of an identifier (never of `UNBOUND`)."""
-        return self._terms[identifier]
-
-    def __len__(self) -> int:
-        """How many terms it holds."""
-        return len(self._terms) - 1
 
 
 class LookupSource(Protocol):
@@ -67,16 +40,6 @@ class LookupSource(Protocol):
 
     def release(self, key: Solution) -> None:
         """No left solution has this key any more."""
-
-
-class Operator(Protocol):
-    """What every operator has beside its input sinks."""
-
-    schema: Schema
-    """The variables of its output, in the order of its solutions."""
-
-    def flush(self) -> None:
-        """The inputs of this tick are complete: send what was held back (groups, top-k, …)."""
 
 
 def projection(source: Schema, target: Sequence[Variable]) -> Callable[[Solution], Solution]:

@@ -7,12 +7,19 @@ the inputs of this tick are complete; then the operators send what they held bac
 more than once in a tick (where an answer only then caused new requests).
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from annotations.terms import QuadPattern, Variable
-from tpf_client.dataflow.changes import Schema, Sink, Solution, TermDictionary
+from tpf_client.dataflow.changes import Schema, Sink, Solution
+from tpf_client.dataflow.dictionary import TermDictionary
+
+Key: TypeAlias = Solution
+"""What tells rows apart: the values of `Node.key`, or something longer (see `KeyedJoin`)."""
+
+RowOf: TypeAlias = Callable[[Key], Solution | None]
 
 
 def _never() -> bool:
@@ -26,6 +33,20 @@ def _nobody_listens(_solution: Solution, _count: int) -> None:
 class Node:
     """A producer of changes.
 
+    A node with at most one solution for each key may be *asked* instead of listened to. A group
+    changes with nearly every solution, and most of its changes matter to nobody: a top-k looks at
+    its best few only, a join at keys that both sides have. A change as a row that goes and one that
+    comes costs each operator above twice. So such a node only notes which keys were touched, and
+    whoever is above asks, at the flush, what the rows of those keys are now. Without such a reader
+    it sends the differences itself, like every other.
+
+    Args:
+        schema: see below.
+        certain: see below.
+        monotone: see below.
+        keyed: see below.
+        key: see below.
+
     Attributes:
         schema: variables of its solutions, in their order.
         certain: those variables that are bound in every solution.
@@ -33,24 +54,49 @@ class Node:
             in a tick stays true for the rest of the tick.
         emit: sends a change to all who are connected (look it up when sending, it changes while
             the dataflow is built).
+        expected: about how many solutions it will have; infinite: nobody knows.
         settled: whether what it holds back could be sent although inputs go on: nothing that is
             still to come in this tick will change it.
+        keyed: whether it can be asked; only then it has what follows.
+        key: the variables whose values make the keys; ``None`` where the schema lacks one of them.
+        row: the row of a key as it is now, or ``None``.
+        changed: the keys whose rows may have changed since this was last called, each once.
+        all_keys: at least the keys that have a row, each once.
+        loose: whether some key may lack a value.
     """
 
     monotone: bool
     settled: Callable[[], bool] = staticmethod(_never)
+    # Functions, so that a node in between hands on those of the node below.
+    row: RowOf
+    changed: Callable[[], Collection[Key]]
+    all_keys: Callable[[], Iterable[Key]]
+    loose: Callable[[], bool]
 
     def __init__(
-        self, schema: Sequence[Variable], certain: frozenset[Variable], *, monotone: bool = True
+        self,
+        schema: Sequence[Variable],
+        certain: frozenset[Variable],
+        *,
+        monotone: bool = True,
+        keyed: bool = False,
+        key: tuple[Variable, ...] | None = None,
     ) -> None:
         self.schema: Schema = tuple(schema)
         self.certain = certain
         self.monotone = monotone
+        self.expected = math.inf
         self.emit: Sink = _nobody_listens
         self._sinks: list[Sink] = []
+        self.keyed = keyed
+        self.key = key
+        self._below: Node | None = None
+        self._claimed = False
+        self._reported: dict[Key, Solution] = {}
 
     def connect(self, sink: Sink) -> None:
         """Let `sink` receive every further change; to be called before the first change flows."""
+        assert not self._claimed, "somebody asks for these rows"
         self._sinks.append(sink)
         if len(self._sinks) == 1:
             self.emit = sink
@@ -66,15 +112,67 @@ class Node:
     @property
     def pending(self) -> bool:
         """Whether `flush` would send something now."""
-        return False
+        return self._below is not None and self._below.pending
 
     @property
     def leads_elsewhere(self) -> bool:
         """Whether what it sends depends on nodes that are not among those before it."""
         return False
 
+    @property
+    def askable(self) -> bool:
+        """Whether somebody may ask for its rows: nobody else asks for them, or listens."""
+        return self.keyed and not self._claimed and not self._sinks
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody asks for its rows: then it sends none."""
+        return self._claimed
+
+    @property
+    def holds(self) -> bool:
+        """Whether it ever holds something back that `flush` sends."""
+        return (self.keyed and not self._claimed) or type(self).flush is not Node.flush
+
+    def claimed(self) -> "Node":
+        """This node, for the one who will ask for its rows."""
+        assert self.askable, "somebody else asks for these rows, or listens to them"
+        self._claimed = True
+        return self
+
+    def ask(self, source: "Node", row: RowOf, key: tuple[Variable, ...] | None) -> None:
+        """Be asked, too, for rows that are made of those of another node, each by itself.
+
+        Args:
+            source: the other node.
+            row: what is made of the row of a key.
+            key: see above.
+        """
+        self._below = source.claimed()
+        self.keyed, self.key, self.row = True, key, row
+        self.changed, self.all_keys, self.loose = source.changed, source.all_keys, source.loose
+
     def flush(self) -> None:
-        """Send what was held back."""
+        """Send what was held back: what changed about the rows that nobody asks for."""
+        if not self.keyed or self._claimed:
+            return
+        emit, sent, row_of = self.emit, self._reported, self.row
+        for key in self.changed():
+            now = row_of(key)
+            before = sent.get(key)
+            if now == before:
+                continue
+            if before is not None:
+                emit(before, -1)
+            if now is None:
+                del sent[key]
+            else:
+                sent[key] = now
+                emit(now, 1)
+
+    def flush_some(self) -> bool:
+        """Send what nothing will change any more, though inputs go on; whether there was any."""
+        return False
 
 
 class Input(Node):
@@ -105,13 +203,15 @@ class Input(Node):
 class Meter:
     """Counts the changes that leave a node, and how many solutions are there now.
 
-    For explanations and tests: a node that nobody counts pays nothing.
+    For explanations and tests: a node that nobody counts pays nothing, and one whose rows somebody
+    asks for sends none.
     """
 
     def __init__(self, node: Node) -> None:
         self.changes = 0
         self.rows = 0
-        node.connect(self._count)
+        if not node.asked:
+            node.connect(self._count)
 
     def _count(self, _solution: Solution, count: int) -> None:
         self.changes += 1
@@ -150,9 +250,13 @@ class Dataflow:
         """
         moved = False
         for node in self.nodes:
-            if node.pending and (node.monotone or node.settled()):
+            if not node.pending:
+                continue
+            if node.monotone or node.settled():
                 node.flush()
                 moved = True
+            else:
+                moved |= node.flush_some()
         return moved
 
     def flush(self) -> None:
@@ -212,10 +316,21 @@ class CountingLeaves(Leaves, Protocol):
         """About how many solutions these patterns have."""
 
     def mark(self) -> int:
-        """A moment, for `limit` and `at_rest`."""
+        """A moment, for `limit`, `not_hurried` and `at_rest`."""
 
     def limit(self, since: int, missing: Callable[[], int | None]) -> None:
         """Only so much is needed of what was built since then that no solution is missing."""
+
+    def not_hurried(self, since: int) -> None:
+        """Nothing comes out before all of what was built since then has come in."""
+
+    def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
+        """Tells of a single seed whether everything has come that was built for it since then.
+
+        Returns:
+            The variables of the seed, and a function that tells it of their values; ``None``:
+            that is not known.
+        """
 
     def at_rest(self, since: int) -> Callable[[], bool]:
         """Tells whether what was built since then, until now, has answered all it was asked.

@@ -66,8 +66,8 @@ class Request:
     not_before: datetime | None = None
 
 
-Answer: TypeAlias = Page | BaseException
-Done: TypeAlias = Callable[[Answer], None]
+Outcome: TypeAlias = Page | BaseException
+Done: TypeAlias = Callable[[Outcome], None]
 
 
 @dataclass(slots=True)
@@ -225,7 +225,7 @@ class Fetcher:
                 return
         self._deliver(entry, self._answer(entry.request, entry.cancelled))
 
-    def _deliver(self, entry: _InFlight, answer: "Answer") -> None:
+    def _deliver(self, entry: _InFlight, answer: "Outcome") -> None:
         with self._lock:
             self._forget(entry)
             waiting, entry.waiting = entry.waiting, []
@@ -237,7 +237,7 @@ class Fetcher:
         if self._in_flight.get(entry.request.url) is entry:
             del self._in_flight[entry.request.url]
 
-    def _answer(self, request: Request, cancelled: threading.Event | None) -> Answer:
+    def _answer(self, request: Request, cancelled: threading.Event | None) -> Outcome:
         kept = self._cache.get(request.url)
         headers = {"Accept": ACCEPT}
         if kept is not None and kept.etag:

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.output import Output
-from tpf_client.dataflow.slice import Slice
+from tpf_client.dataflow.operators.output import Output
+from tpf_client.dataflow.operators.slice import Slice
 from tpf_client.errors import ClosedError
 from tpf_client.planner.evaluation import Evaluation
 
@@ -108,6 +108,7 @@ class Answer:
         self._solutions += count
         if self._streams:
             self._handed_out = True
+            self._evaluation.hurried = False
             self._ready.extend([solution] * count)
             if not self._output.node.monotone:
                 self._given[solution] += count

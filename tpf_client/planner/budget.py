@@ -189,6 +189,15 @@ class Watch:
         with self._changed:
             self._budgets.discard(budget)
 
+    @contextmanager
+    def watching(self, budget: Budget) -> Iterator[Budget]:
+        """Look at a budget as long as the block lasts."""
+        self.add(budget)
+        try:
+            yield budget
+        finally:
+            self.remove(budget)
+
     def close(self) -> None:
         """Stop all queries, and the thread."""
         with self._changed:

@@ -16,13 +16,14 @@ from typing import Any, Protocol, TypeAlias
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Schema, Solution, projection
-from tpf_client.dataflow.exists_builder import first_exists
-from tpf_client.dataflow.order import TopK
-from tpf_client.dataflow.output import Output
+from tpf_client.dataflow.operators.order import TopK
+from tpf_client.dataflow.operators.output import Output
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Expression, Pattern, Query, variables_in
-from tpf_client.sparql.expressions.compiler import Compiler, Environment, is_volatile
+from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
+from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.ordering import sort_key
+from tpf_client.sparql.rewrite.conditions import first_exists
 
 RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]
 
@@ -32,6 +33,10 @@ class Need:
 
     def __init__(self) -> None:
         self._limits: list[Callable[[], int | None]] = []
+        self.hurried = True
+        """Whether solutions of the query may come out before this part is complete."""
+        self.decides = False
+        """Whether a solution may have to wait until it is sure that it finds nothing here."""
 
     @property
     def limited(self) -> bool:
@@ -204,7 +209,7 @@ class _FirstOnes:
     def attach(self, output: Output) -> None:
         """See `Demand`."""
         assert isinstance(output.node, TopK)
-        before, order = output.node.upstream, output.node.key
+        before, order = output.node.upstream, output.node.sorts_by
 
         def arrive(solution: Solution, count: int) -> None:
             key = order(solution)

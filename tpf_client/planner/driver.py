@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from tpf_client.errors import ClosedError, SourceLimitError
 from tpf_client.fragments.destinations import Origin, origin
-from tpf_client.fragments.fetcher import Answer, Fetcher, Request
+from tpf_client.fragments.fetcher import Fetcher, Outcome, Request
 from tpf_client.fragments.page import Page
 from tpf_client.planner.turns import Turns
 
@@ -53,7 +53,7 @@ class Driver:
         self._url = url
         self.begin()
         self._inline = fetcher.parallelism == 0
-        self._todo: dict[Origin, Turns[tuple[Request, Callable[[Answer], None]]]] = {}
+        self._todo: dict[Origin, Turns[tuple[Request, Callable[[Outcome], None]]]] = {}
         self._under_way: Counter[Origin] = Counter()
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._outstanding = 0
@@ -146,7 +146,7 @@ class Driver:
         waiting = next(filter(None, self._todo.values()), None) if self._inline else None
         if waiting is not None:
             request, handle = waiting.take()
-            answers: list[Answer] = []
+            answers: list[Outcome] = []
             self.fetcher.submit(request, answers.append, self._cancelled)
             if not answers:
                 raise ClosedError("the query was closed")
@@ -173,7 +173,7 @@ class Driver:
         most: float = getattr(self.fetcher.limits, limit)
         return SourceLimitError(self._url, f"the query takes more than {limit}={most} allows")
 
-    def _measured(self, answer: Answer) -> Answer:
+    def _measured(self, answer: Outcome) -> Outcome:
         """The answer, or the error that it is too much."""
         if isinstance(answer, Page):
             self._bytes += answer.size
@@ -181,7 +181,7 @@ class Driver:
                 return self._exceeded("max_query_bytes")
         return answer
 
-    def _ask(self, request: Request, handle: Callable[[Answer], None], turn: int) -> None:
+    def _ask(self, request: Request, handle: Callable[[Outcome], None], turn: int) -> None:
         self._url = self._url or request.url
         self._asked += 1
         if self._asked > self.fetcher.limits.max_query_requests:
@@ -204,7 +204,7 @@ class Driver:
             arrive = partial(self._arrive, where, handle)
             self.fetcher.submit(request, arrive, self._cancelled)
 
-    def _arrive(self, where: Origin, handle: Callable[[Answer], None], answer: Answer) -> None:
+    def _arrive(self, where: Origin, handle: Callable[[Outcome], None], answer: Outcome) -> None:
         """Take in an answer, in whatever thread."""
 
         def take_in() -> None:
@@ -249,8 +249,8 @@ class Driver:
         missing = len(requests)
         over = False
 
-        def handler(place: int) -> Callable[[Answer], None]:
-            def handle(answer: Answer) -> None:
+        def handler(place: int) -> Callable[[Outcome], None]:
+            def handle(answer: Outcome) -> None:
                 nonlocal missing, over
                 if over:
                     return

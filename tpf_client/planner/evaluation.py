@@ -5,21 +5,23 @@ when it may have become wrong, and its subscribers get the difference.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from annotations.instants import LAST
 from annotations.labels import Fact
 from annotations.terms import QuadPattern
-from tpf_client.dataflow.changes import TermDictionary
-from tpf_client.dataflow.modifiers_builder import Watch
+from tpf_client.dataflow.build.modifiers_builder import Watch
+from tpf_client.dataflow.changes import Schema, Solution
+from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.errors import UnstableError
 from tpf_client.fragments.form import Block
 from tpf_client.planner.demand import Need
 from tpf_client.planner.driver import PAUSE, Driver, Task
-from tpf_client.planner.held import HeldFacts
+from tpf_client.planner.held_facts import HeldFacts
 from tpf_client.planner.lengths import SURPRISE, Lengths
 from tpf_client.planner.live_fragment import (
     Enough,
@@ -61,6 +63,29 @@ class Lookups(Protocol):
             complete: whether nothing is under way that could bring more to ask for.
         """
 
+    def scout(self) -> bool:
+        """Ask for the first few of what waits, so that something comes soon; whether it did."""
+
+    def scouts(self) -> Sequence[LiveFragment]:
+        """What is being read for the first few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A part of a query that asks for something.
+
+    Args:
+        need: who needs it.
+        at_rest: whether it has all it asked for.
+        found: all that becomes of a solution that looks it up, ``None``: there may be more to come.
+        seed: the variables of the seed that it looks up, where it is the first part that does.
+    """
+
+    need: Need
+    at_rest: Callable[[], bool]
+    found: Callable[[Solution], list[Solution] | None] | None = None
+    seed: Schema | None = None
+
 
 class Evaluation:
     """One query: its dataflow, its fragments, its requests.
@@ -88,11 +113,13 @@ class Evaluation:
         self.driver = driver
         self.source = source
         self.live = live
+        self.hurried = not live
+        """Whether somebody waits for a first solution."""
         self.dictionary = TermDictionary()
         self.dataflow = Dataflow(self.dictionary)
         self.lookups: list[Lookups] = []
-        self.leaves: list[tuple[Need, Callable[[], bool]]] = []
-        """For each part that asks for something: who needs it; whether it has all it asked for."""
+        self.leaves: list[Leaf] = []
+        """Each part that asks for something."""
         self.warnings: dict[str, None] = {}
         self.held = HeldFacts()
         """The facts that a continuous query looks at, with their labels."""
@@ -208,17 +235,21 @@ class Evaluation:
         for lookup in self.lookups:
             moved |= lookup.pump(complete=False)
         moved |= self.dataflow.flush_growing()
-        if moved or self._later or not self.driver.idle or self.driver.paused:
+        if moved or self._later:
             return moved
         # Whoever waits has seen all there is, but for what the answers to these requests bring.
-        asked: set[Lookups] = set()
+        asked = {lookup for lookup in self.lookups if lookup.scouts()}
+        scouts = {fragment for lookup in asked for fragment in lookup.scouts()}
+        if self.driver.outstanding > len(scouts) or self.driver.paused:
+            return any(lookup.scout() for lookup in self.lookups)
         for lookup in self.lookups:
             if lookup.patient or not asked.isdisjoint(lookup.after):
                 continue
             if lookup.pump(complete=True):
+                moved = True
                 asked.add(lookup)
         if asked:
-            return True
+            return moved or any(lookup.scout() for lookup in self.lookups)
         patient = [lookup for lookup in reversed(self.lookups) if lookup.patient]
         return any(lookup.pump(complete=True) for lookup in patient)
 

@@ -8,20 +8,26 @@ whether that takes fewer requests than reading the fragment.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from annotations.terms import QuadPattern, Variable, is_variable
-from tpf_client.dataflow.hash_join import HashJoin
-from tpf_client.dataflow.lookup_join import LookupJoin
+from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.node import Condition, Input, Meter, Node
+from tpf_client.dataflow.operators.hash_join import HashJoin
+from tpf_client.dataflow.operators.lookup_join import LookupJoin
 from tpf_client.planner.demand import Demand, Need
 from tpf_client.planner.driver import Task
-from tpf_client.planner.evaluation import Evaluation, Lookups
+from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups
 from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonical
 from tpf_client.planner.lookup import FragmentLookup, LookupReport, Star, extractor
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.sparql.algebra import variables_of_quad
+from tpf_client.sparql.rewrite.join_order import greedy_order
 
 UNKNOWN = float("inf")
+
+SPREAD = 1.5
+"""How many subjects are taken to have an object in common."""
 
 
 @dataclass(slots=True)
@@ -113,18 +119,41 @@ class FragmentLeaves:
         return min((UNKNOWN if each is None else each for each in counts), default=1)
 
     def mark(self) -> int:
-        """A moment, for `limit` and `at_rest`."""
+        """A moment, for `limit`, `not_hurried` and `at_rest`."""
         return len(self._evaluation.leaves)
 
     def limit(self, since: int, missing: Callable[[], int | None]) -> None:
         """What was built since then is needed only until no solution is missing."""
         if not self._evaluation.live:
-            for need, _ in self._evaluation.leaves[since:]:
-                need.limit(missing)
+            for each in self._evaluation.leaves[since:]:
+                each.need.limit(missing)
+
+    def not_hurried(self, since: int) -> None:
+        """Nothing comes out before all of what was built since then has come in."""
+        for each in self._evaluation.leaves[since:]:
+            each.need.hurried = False
+
+    def known(self, since: int) -> tuple[Schema, Callable[[Solution], bool]] | None:
+        """Tells of a single seed whether everything has come that was built for it since then."""
+        leaves = self._evaluation.leaves[since:]
+        for each in leaves:
+            each.need.decides = True
+        steps = [each.found for each in leaves if each.found is not None]
+        seeds = [each.seed for each in leaves if each.seed is not None]
+        if self._evaluation.live or len(seeds) != 1 or len(steps) != len(leaves):
+            return None
+
+        def all_came(solution: Solution, step: int = 0) -> bool:
+            if step == len(steps):
+                return True
+            found = steps[step](solution)
+            return found is not None and all(all_came(each, step + 1) for each in found)
+
+        return (seeds[0], all_came) if leaves[0].seed is not None else None
 
     def at_rest(self, since: int) -> Callable[[], bool]:
         """Tells whether what was built since then, until now, has answered all it was asked."""
-        rests = [rest for _, rest in self._evaluation.leaves[since:]]
+        rests = [each.at_rest for each in self._evaluation.leaves[since:]]
         live = self._evaluation.live
         return lambda: not live and all(rest() for rest in rests)
 
@@ -138,7 +167,7 @@ class FragmentLeaves:
         """The same, filtered before each step by the conditions that can be tested then."""
         self.prepare(patterns)
         waiting = list(conditions)
-        remaining = list(dict.fromkeys(patterns))
+        remaining = dict.fromkeys(patterns)
         current = None if seed is None else _tested(seed, waiting)
         # What is looked up for a seed depends on all that may have brought the seed.
         after = [] if seed is None else list(self._evaluation.lookups)
@@ -146,9 +175,9 @@ class FragmentLeaves:
         # How many values a variable can have at most; of what the seed brings nobody knows.
         bounds: dict[Variable, int] = {}
         joined: list[QuadPattern] = []
-        while remaining:
-            pattern = self._next(remaining, current)
-            remaining.remove(pattern)
+        rows, spread = UNKNOWN if seed is None else seed.expected, 1.0
+        known = () if current is None else current.schema
+        for pattern in greedy_order(remaining, variables_of_quad, self._cost, known):
             shared = () if current is None else _shared(pattern, current)
             if current is None:
                 current = self._scan(pattern)
@@ -157,27 +186,31 @@ class FragmentLeaves:
             else:
                 after += self._evaluation.lookups[before:]
                 before = len(self._evaluation.lookups)
-                rows = UNKNOWN if seed is not None else self.expected(joined)
-                current = self._lookup(pattern, current, after, waiting, bounds, rows)
+                current = self._lookup(
+                    pattern, current, after, waiting, bounds, (rows, spread), first=not joined
+                )
+            if seed is None and not joined:
+                count = self.estimate(pattern).count
+                rows = UNKNOWN if count is None else count
+            elif len(shared) == len(variables_of_quad(pattern)):
+                # What adds no variable is a filter.
+                rows = UNKNOWN
+            elif pattern.subject not in shared:
+                # A subject has a property once, an object more often.
+                spread *= SPREAD
             joined.append(pattern)
             self._bound(pattern, bounds)
-            current = _tested(current, waiting)
+            before_tests, current = current, _tested(current, waiting)
+            if current is not before_tests:
+                rows = UNKNOWN
         assert current is not None
         return current
 
-    def _next(self, remaining: Sequence[QuadPattern], current: Node | None) -> QuadPattern:
-        """The pattern to join now: one that is connected, then the one with fewest matches."""
-
-        def cost(pattern: QuadPattern) -> tuple[bool, float, int]:
-            count = self.estimate(pattern).count
-            connected = current is None or bool(_shared(pattern, current))
-            free = sum(
-                is_variable(term) and (current is None or term not in current.schema)
-                for term in pattern
-            )
-            return (not connected, UNKNOWN if count is None else count, free)
-
-        return min(remaining, key=cost)
+    def _cost(self, pattern: QuadPattern, known: set[Variable]) -> tuple[float, int]:
+        """Of what is connected, the pattern with the fewest matches is joined first."""
+        count = self.estimate(pattern).count
+        free = sum(is_variable(term) and term not in known for term in pattern)
+        return UNKNOWN if count is None else count, free
 
     def _scan(self, pattern: QuadPattern) -> Node:
         evaluation = self._evaluation
@@ -197,7 +230,9 @@ class FragmentLeaves:
 
         step = Step(pattern, "scan", estimate, None, None)
         need, turn = Need(), len(evaluation.leaves)
-        evaluation.leaves.append((need, lambda: step.fragment is not None and step.fragment.loaded))
+        evaluation.leaves.append(
+            Leaf(need, lambda: step.fragment is not None and step.fragment.loaded)
+        )
 
         def begin() -> None:
             step.fragment = evaluation.subscribe(
@@ -221,7 +256,9 @@ class FragmentLeaves:
         after: Iterable[Lookups],
         waiting: Iterable[Condition],
         known: Mapping[Variable, int],
-        rows: float,
+        rows: tuple[float, float],
+        *,
+        first: bool,
     ) -> Node:
         evaluation, estimate = self._evaluation, self.estimate(pattern)
         keys = _shared(pattern, left)
@@ -241,15 +278,18 @@ class FragmentLeaves:
             star=star,
             source=self._source,
             bound=bounds[0] if len(bounds) == 1 else None,
-            expected=rows,
+            expected=rows[0],
+            spread=rows[1],
             after=after,
             need=need,
             filtered=any(
                 each.variables <= {*left.certain, *variables_of_quad(pattern)} for each in waiting
             ),
         )
-        evaluation.leaves.append((need, source.at_rest))
         join = LookupJoin(left, source, keys, source.schema, monotone=not evaluation.live)
+        seed = left.schema if first else None
+        found = partial(join.found, answered=source.answered)
+        evaluation.leaves.append(Leaf(need, source.at_rest, found, seed))
         if self.demand is not None and not evaluation.live:
             source.choice = self.demand.choice(left.schema, join.left_of)
         return self._add(join, Step(pattern, "lookup", estimate, source.report, None))

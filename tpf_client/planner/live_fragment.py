@@ -9,7 +9,7 @@ from annotations.instants import FIRST, LAST, shifted
 from annotations.labels import Fact
 from annotations.terms import Quad, QuadPattern, is_variable
 from tpf_client.fragments.form import POSITIONS, Block
-from tpf_client.planner.held import HeldFacts
+from tpf_client.planner.held_facts import HeldFacts
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Source
 

@@ -2,10 +2,11 @@
 
 Which takes the fewest requests is known only when the keys are. So keys are held back until what
 brings them has arrived, unless it is clear before: where those that wait are already more than the
-whole fragment is worth, or where there cannot be so many. A query that wants only a few solutions
-asks for few keys at once, twice as many each time, and gives up on keys after as many requests as
-the whole fragment takes (at most twice the requests of the better choice, as in ski rental). So
-does one for which some of the keys may turn out not to matter (see `demand`).
+whole fragment is worth, or where there cannot be so many. A few go before, so that the first
+solutions need not wait (see `FragmentLookup.scout`). A query that wants only a few solutions
+asks for few keys at once, the more the more it has asked for, and gives up on keys after as many
+requests as the whole fragment takes (at most twice the requests of the better choice, as in ski
+rental). So does one for which some of the keys may turn out not to matter (see `demand`).
 """
 
 import math
@@ -14,14 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
-from tpf_client.dataflow.changes import (
-    Change,
-    Schema,
-    Solution,
-    TermDictionary,
-    projection,
-)
-from tpf_client.dataflow.join_order import SELECTIVITY
+from tpf_client.dataflow.build.join_order import SELECTIVITY
+from tpf_client.dataflow.changes import Change, Schema, Solution, projection
+from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.demand import Choice, Need
@@ -29,16 +25,21 @@ from tpf_client.planner.evaluation import Evaluation, Lookups
 from tpf_client.planner.lengths import SURPRISE
 from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, Subscriber
 from tpf_client.planner.source import Estimate, Source, impossible, substitute
+from tpf_client.planner.turns import URGENT
 from tpf_client.sparql.algebra import variables_of_quad
 
 Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 
 WINDOW = 32
-"""Requests under way at a time, where only a few solutions are wanted."""
+"""Requests under way at a time, at most, where only a few solutions are wanted."""
 
-CAUTION = 8
-"""The part of the requests for a whole fragment, or of those that are under way, that is risked so
-that the first solutions come soon."""
+CAUTION = 16
+"""The part of the requests for a whole fragment that is risked, beside one, so that the first
+solutions come soon."""
+
+EARLY = 2
+"""How many times more keys than pages must be expected for the whole fragment to be read before
+they have come."""
 
 PATIENCE = 2
 """How many times the requests for a whole fragment are risked for keys that come by and by."""
@@ -149,7 +150,8 @@ class FragmentLookup:
         star: what may be asked in place of it, where the key is its subject.
         source: who answers; by default the source of the query.
         bound: how many keys there will be at most, as far as counts tell; ``None``: unknown.
-        expected: about how many keys there will be.
+        expected: about how many keys there will be; infinite: nobody knows.
+        spread: how many times as many there may be.
         after: the lookups whose answers bring keys.
         need: whether only a few solutions are wanted.
         filtered: whether a filter looks at what this lookup brings, before anything else is asked.
@@ -169,6 +171,7 @@ class FragmentLookup:
         source: Source | None = None,
         bound: int | None = None,
         expected: float = math.inf,
+        spread: float = 1.0,
         after: Iterable[Lookups] = (),
         filtered: bool = False,
         need: Need | None = None,
@@ -183,6 +186,7 @@ class FragmentLookup:
         self._star = star
         self._bound = bound
         self._expected = expected
+        self._spread = spread
         self._evaluation = evaluation
         self._pattern = pattern
         self._keys = keys
@@ -193,8 +197,9 @@ class FragmentLookup:
         self._waiting: dict[Solution, _Key] = {}
         self._batches: dict[_Batch, None] = {}
         self._unanswered: list[_Batch] = []
-        self._window = 1
         self._tried = 0
+        self._scouts = 0
+        self._scouting: list[LiveFragment] = []
         self._missing: int | None = None
         self._index: dict[Solution, dict[Solution, None]] | None = None
         self._extract = extractor(pattern, evaluation.dictionary)
@@ -220,6 +225,16 @@ class FragmentLookup:
         while unanswered and unanswered[-1].fragment is not None and unanswered[-1].fragment.loaded:
             unanswered.pop()
         return not unanswered
+
+    def answered(self, key: Solution) -> bool:
+        """Whether everything with a key that is asked for has been delivered."""
+        if self._index is not None:
+            return self.report.whole is not None and self.report.whole.loaded
+        batch = self._entries[key].batch
+        if batch is None:
+            # It can match nothing, or it waits.
+            return key not in self._waiting
+        return batch.fragment is not None and batch.fragment.loaded
 
     def request(self, key: Solution, deliver: Deliver) -> None:
         """Ask for the matches with this key."""
@@ -268,7 +283,7 @@ class FragmentLookup:
         if pages is not None:
             next_ones = self._requests(len(self._waiting))
             if eager:
-                next_ones = min(next_ones, self._window)
+                next_ones = min(next_ones, self._room())
             # Keys that come one after the other, as on a path, may soon come to an end.
             spent = asked if eager or self._evaluation.live else asked - (PATIENCE - 1) * pages
             if max(spent, 0) + next_ones >= max(pages, 1):
@@ -279,14 +294,48 @@ class FragmentLookup:
         elif complete:
             self._repack()
             self._ask(list(self._waiting))
+        elif pages is not None and self._surely_whole(pages):
+            self._read_whole()
         elif pages is None or (self._bound is not None and self._requests(self._bound) <= pages):
             full = len(self._waiting) // self._estimate.block * self._estimate.block
             self._ask(list(self._waiting)[:full])
-        elif self._estimate.block < 2 and 1.5 * self._expected < (self._estimate.pages or 0):
-            # It will take a while to find out whether that is best: a few may go before.
-            own = min(pages, self._estimate.pages or 0)
-            risk = min(own, self._evaluation.driver.outstanding) // CAUTION - self.report.asked
-            self._ask(list(self._waiting)[: max(risk, 0)])
+
+    def _surely_whole(self, pages: int) -> bool:
+        """Whether so many keys will come that there is no need to wait for them."""
+        least = EARLY * pages * self._estimate.block
+        return least <= self._expected < math.inf and not self._evaluation.live
+
+    def scout(self) -> bool:
+        """Ask for the first keys at once; whether it did.
+
+        It may take a while to find out how to ask for the keys best, until those that bring them
+        have arrived. So that the first solutions do not wait for that, a few keys go before, as
+        soon as they are there and before anything else. Not where most probably the whole fragment
+        is going to be read, unless solutions wait until it is sure that they have no partner here:
+        of that the whole fragment tells at its end only. And one by one, but twice as many
+        whenever those before led to no solution of the query.
+        """
+        need, waiting = self._need, self._waiting
+        if not waiting or not need.hurried or need.limited or not self._evaluation.hurried:
+            return False
+        if self._estimate.block > 1 or self.choice is not None or self.scouts():
+            return False
+        pages = self._estimate.pages or 0
+        unlikely = pages < self._expected * self._spread < math.inf
+        risk = min(1 + pages // CAUTION - self._scouts, self._scouts + 1)
+        if risk <= 0 or (unlikely and not need.decides):
+            return False
+        keys = list(waiting)[:risk]
+        self._scouts += len(keys)
+        self._ask(keys, URGENT)
+        asked = (self._entries[key].batch for key in keys)
+        self._scouting += [each.fragment for each in asked if each and each.fragment is not None]
+        return True
+
+    def scouts(self) -> list[LiveFragment]:
+        """What is being read for the first keys."""
+        self._scouting = [each for each in self._scouting if each.loading]
+        return self._scouting
 
     def _ask_chosen(self, choice: Choice) -> bool:
         """Ask for some of the keys that matter, if that may be less than asking for all."""
@@ -320,20 +369,30 @@ class FragmentLookup:
         return own + min(whole - own, left)
 
     def _ask_some(self) -> None:
-        """Ask for a few keys, if those asked before have been answered."""
+        """Ask for a few keys, if not too many of those asked before are under way.
+
+        What is under way when a limit is met was asked for in vain: that is to be a small part.
+        """
         loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
-        if loading:
-            return
-        block, missing = self._estimate.block, self._need.missing
+        room = max(self._room(loading) - loading, 0)
+        keys = list(self._waiting)[: room * self._estimate.block]
+        self._tried += len(keys)
+        self._ask(keys)
+
+    def _room(self, loading: int = 0) -> int:
+        """How many requests may be under way, where only a few solutions are wanted.
+
+        Args:
+            loading: how many are.
+        """
+        missing = self._need.missing
         self._missing = self._missing or missing
         if missing is not None and self._missing is not None and missing < self._missing:
-            # As many as are still worth it, if they bring as much as those before.
-            left = math.ceil(self._tried * missing / (self._missing - missing))
-            self._window = min(self._window, self._requests(left))
-        keys = list(self._waiting)[: self._window * block]
-        self._tried += len(keys)
-        self._window = min(self._window * 2, WINDOW)
-        self._ask(keys)
+            # As many as it takes, if they bring as much as those before.
+            answered = max(self._tried - loading * self._estimate.block, 1)
+            keys = math.ceil(answered * missing / (self._missing - missing))
+            return min(self._requests(keys), 2 * self._requests(answered), WINDOW)
+        return min(max(math.isqrt(self._requests(self._tried)), 1), WINDOW)
 
     def _repack(self) -> None:
         """Ask anew, together, for keys that are left over in many blocks (live fragments)."""
@@ -371,7 +430,7 @@ class FragmentLookup:
         decode = self._evaluation.dictionary.decode
         return {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
 
-    def _ask(self, keys: Sequence[Solution]) -> None:
+    def _ask(self, keys: Sequence[Solution], turn: int | None = None) -> None:
         """Ask for these keys, as far as they can match at all."""
         star = self._star if self._star is not None and self._star.worthwhile else None
         pattern = self._pattern if star is None else star.pattern
@@ -401,19 +460,25 @@ class FragmentLookup:
             self._count(pattern, values_of)
             if star is not None:
                 star.asked.update(dict.fromkeys(block_keys, values_of))
-            self._subscribe(pattern, values_of, block_keys)
+            self._subscribe(pattern, values_of, block_keys, turn)
         for key in alone:
             bound = substitute(pattern, self._binding(key))
             self._count(bound, None)
             if star is not None:
                 star.asked[key] = None
-            self._subscribe(bound, None, [key])
+            self._subscribe(bound, None, [key], turn)
 
     def _count(self, pattern: QuadPattern, block: Block | None) -> None:
         if not self._evaluation.has(pattern, self._source, block):
             self.report.asked += 1
 
-    def _subscribe(self, asked: QuadPattern, block: Block | None, keys: Sequence[Solution]) -> None:
+    def _subscribe(
+        self,
+        asked: QuadPattern,
+        block: Block | None,
+        keys: Sequence[Solution],
+        turn: int | None = None,
+    ) -> None:
         """Answer these keys, which wait, from one fragment."""
         batch = _Batch(set(keys))
         self._batches[batch] = None
@@ -456,7 +521,7 @@ class FragmentLookup:
             dynamic=self._estimate.dynamic != 0,
             source=self._source,
             block=block,
-            turn=self._turn,
+            turn=self._turn if turn is None else turn,
         )
 
     def _let_go(self, key: Solution, entry: _Key) -> None:

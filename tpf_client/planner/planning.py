@@ -8,17 +8,16 @@ from typing import Any
 
 from annotations.instants import utc
 from annotations.terms import QuadPattern, Term, iri_value, is_variable
-from tpf_client.dataflow.builder import build_query
-from tpf_client.dataflow.changes import Solution, TermDictionary
-from tpf_client.dataflow.join_order import steps_of
+from tpf_client.dataflow.build.builder import build_query
+from tpf_client.dataflow.build.join_order import steps_of
+from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Node
-from tpf_client.dataflow.output import Output
+from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import OriginError, ServiceError, UnsupportedQueryError
-from tpf_client.planner.constants import put_constants
 from tpf_client.planner.demand import demand_of
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
-from tpf_client.planner.pushdown import push_filters, push_limits
 from tpf_client.planner.service import SilentSource, services_of
 from tpf_client.planner.source import FragmentSource, Source
 from tpf_client.sparql.algebra import (
@@ -27,12 +26,16 @@ from tpf_client.sparql.algebra import (
     Query,
     Service,
     Slice,
-    parts_of,
     variables_of_bgp,
 )
-from tpf_client.sparql.expressions.compiler import Environment
 from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.rewrite.filters_to_values import filters_to_values
+from tpf_client.sparql.rewrite.push_filters import push_filters
+from tpf_client.sparql.rewrite.push_limits import push_limits
+from tpf_client.sparql.rewrite.put_constants import put_constants
+from tpf_client.sparql.rewrite.visitor import everything
 
 
 def plan_query(
@@ -42,6 +45,8 @@ def plan_query(
     now: datetime,
     on_change: Callable[[Solution, int], None] | None = None,
     allowed: Collection[str] | None = None,
+    *,
+    strict: bool = False,
 ) -> Output:
     """Build the dataflow of a query, after one round of requests that tells how much there is.
 
@@ -52,6 +57,7 @@ def plan_query(
         now: what NOW() gives.
         on_change: see `Output`.
         allowed: the URLs that SERVICE may ask; ``None``: any.
+        strict: whether a function that is not known is refused; else its call is an error.
 
     Raises:
         UnsupportedQueryError: the query cannot be answered; no request was sent.
@@ -79,14 +85,14 @@ def plan_query(
             services[endpoint].plan = leaves.plan
         return services[endpoint]
 
-    check(query, allowed)
-    pattern = put_constants(push_filters(query.pattern))
-    if query.form == "ASK":
+    check(query, allowed, strict=strict)
+    pattern = put_constants(filters_to_values(push_filters(query.pattern)))
+    if query.form == "ASK" and not evaluation.live:
         pattern = Slice(pattern, 0, 1)
     query = replace(query, pattern=push_limits(pattern))
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
-    environment = Environment(TypedTerms(evaluation.dictionary), _now(now), strict=False)
+    environment = Environment(TypedTerms(evaluation.dictionary), _now(now), strict=strict)
     leaves.demand = demand_of(query, environment)
     output = build_query(
         query,
@@ -97,7 +103,11 @@ def plan_query(
         defer=evaluation.when_running,
         on_change=on_change,
         watch=evaluation.watch,
+        kept=evaluation.live,
     )
+    if query.form in ("CONSTRUCT", "DESCRIBE"):
+        # A graph is handed out when it is complete.
+        leaves.not_hurried(0)
     if leaves.demand is not None:
         leaves.demand.attach(output)
     return output
@@ -114,12 +124,13 @@ class _NoFragments:
         return self._dataflow.add(Input(variables_of_bgp(tuple(patterns))))
 
 
-def check(query: Query, allowed: Collection[str] | None = None) -> None:
+def check(query: Query, allowed: Collection[str] | None = None, *, strict: bool = False) -> None:
     """Find out whether a query can be answered, without any request.
 
     Args:
         query: the query.
         allowed: the URLs that SERVICE may ask; ``None``: any.
+        strict: whether a function that is not known is refused.
 
     Raises:
         UnsupportedQueryError: it cannot.
@@ -132,7 +143,7 @@ def check(query: Query, allowed: Collection[str] | None = None) -> None:
     dataflow = Dataflow(dictionary)
     nothing = _NoFragments(dataflow)
     now = DateTime(2000, 1, 1, 0, 0, Decimal(0), 0)
-    environment = Environment(TypedTerms(dictionary), now, strict=False)
+    environment = Environment(TypedTerms(dictionary), now, strict=strict)
     build_query(query, nothing, dataflow, environment, services=lambda _: nothing)
     for each in services_of(query.pattern):
         # What is asked of endpoints that solutions name is built later.
@@ -142,15 +153,11 @@ def check(query: Query, allowed: Collection[str] | None = None) -> None:
 
 def patterns_of(value: Any) -> Iterator[QuadPattern]:
     """The quad patterns of a pattern or expression, those of paths and inside EXISTS included."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
+    for each in everything(value, Service):
         if isinstance(each, BGP):
             yield from each.patterns
         elif isinstance(each, Path):
-            waiting.append(steps_of(each))
-        elif not isinstance(each, Service):
-            waiting.extend(reversed(parts_of(each)))
+            yield from patterns_of(steps_of(each))
 
 
 def _now(instant: datetime) -> DateTime:

@@ -5,7 +5,7 @@ without a value.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -16,7 +16,8 @@ from tpf_client.fragments.form import Block
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Estimate, Source
-from tpf_client.sparql.algebra import EMPTY_GROUP, Query, Service, parts_of
+from tpf_client.sparql.algebra import EMPTY_GROUP, Pattern, Query, Service
+from tpf_client.sparql.rewrite.visitor import everything, transformed
 
 T = TypeVar("T")
 
@@ -109,26 +110,18 @@ class Services:
 
 def services_of(value: Any) -> Iterator[Service]:
     """The services of a pattern, those inside EXISTS included."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Service):
-            yield each
-            waiting.append(each.pattern)
-        else:
-            waiting.extend(reversed(parts_of(each)))
+    return (each for each in everything(value) if isinstance(each, Service))
 
 
-def without_service(value: Any, endpoint: str) -> Any:
+def without_service(value: T, endpoint: str) -> T:
     """A pattern in which the SILENT services of an endpoint have failed."""
-    if isinstance(value, Service) and value.silent:
-        if value.endpoint == endpoint:
-            return EMPTY_GROUP
-        if is_variable(value.endpoint):
-            return replace(value, failed=(*value.failed, Term(endpoint)))
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple([without_service(each, endpoint) for each in value])
-    if is_dataclass(value) and not isinstance(value, type):
-        changes = {f.name: without_service(getattr(value, f.name), endpoint) for f in fields(value)}
-        return replace(value, **changes)
-    return value
+
+    def change(pattern: Pattern) -> Pattern:
+        if isinstance(pattern, Service) and pattern.silent:
+            if pattern.endpoint == endpoint:
+                return EMPTY_GROUP
+            if is_variable(pattern.endpoint):
+                return replace(pattern, failed=(*pattern.failed, Term(endpoint)))
+        return pattern
+
+    return transformed(value, change)

@@ -6,6 +6,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
+URGENT = -1
+"""The queue that is always served first."""
+
+
 class Turns(Generic[T]):
     """Queues that are served one after the other, an item at a time.
 
@@ -24,7 +28,8 @@ class Turns(Generic[T]):
 
     def take(self) -> T:
         """The first item of the queue whose turn it is; that one comes last then."""
-        name, queue = next(iter(self._queues.items()))
+        name = URGENT if URGENT in self._queues else next(iter(self._queues))
+        queue = self._queues[name]
         del self._queues[name]
         item = queue.popleft()
         if queue:

@@ -12,8 +12,8 @@ afterwards (see `tpf_client.sparql.pattern_parser`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, TypeAlias
 
 from annotations.terms import (
     DEFAULT_GRAPH,
@@ -194,6 +194,24 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregated(Extend):
+    """The AGGREGATE clause of C-SPARQL: adds the aggregate of the solutions with the same keys.
+
+    Every solution gets the value of its group; none is collapsed. It is an `Extend` to everything
+    that asks for scopes; its expression is an `Aggregate`. The value stays unbound where the
+    aggregate is an error. Source: paper 003, sections 2.2 and 3.1.
+    """
+
+    keys: tuple[Variable, ...] = ()
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """What is computed for each group."""
+        assert isinstance(self.expression, Aggregate)
+        return self.expression
+
+
+@dataclass(frozen=True, slots=True)
 class Minus:
     """Solutions of the left without a compatible one on the right that shares a variable.
 
@@ -362,6 +380,13 @@ def children(pattern: Pattern) -> tuple[Pattern, ...]:
     )
 
 
+def is_ordered(pattern: Pattern) -> bool:
+    """Whether the solutions of a query's pattern come in an order that it asks for."""
+    while isinstance(pattern, Slice | Distinct | Reduced | Project):
+        pattern = pattern.input
+    return isinstance(pattern, OrderBy)
+
+
 def parts_of(value: Any) -> tuple[Any, ...]:
     """What a pattern, an expression or a tuple of them directly consists of."""
     if isinstance(value, tuple):
@@ -518,20 +543,3 @@ def expressions_of(pattern: Pattern) -> tuple[Expression, ...]:
             return tuple(condition.expression for condition in conditions)
         case _:
             return ()
-
-
-T = TypeVar("T")
-
-
-def renamed(value: T, old: Variable, new: Variable) -> T:
-    """A pattern or expression with one variable in place of another everywhere."""
-    result: Any = value
-    if value == old:
-        result = new
-    elif isinstance(value, tuple):
-        parts = [renamed(each, old, new) for each in value]
-        result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    elif is_dataclass(value) and not isinstance(value, type):
-        names = [each.name for each in fields(value)]
-        result = replace(value, **{n: renamed(getattr(value, n), old, new) for n in names})
-    return result  # type: ignore[no-any-return]

@@ -11,8 +11,9 @@ from operator import getitem, itemgetter
 from typing import Any
 
 from tpf_client.sparql.algebra import OrderCondition
-from tpf_client.sparql.expressions.compiler import Compiler, Solution
+from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.dates import Date, DateTime, Duration, Time, local_seconds
+from tpf_client.sparql.expressions.environment import Solution
 from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import (
     BlankNode,

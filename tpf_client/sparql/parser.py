@@ -38,7 +38,9 @@ from tpf_client.sparql.algebra import (
     variables_in,
 )
 from tpf_client.sparql.depth import check_depth
-from tpf_client.sparql.pattern_parser import PatternParser, graph_names, grounded, join
+from tpf_client.sparql.pattern_parser import PatternParser
+from tpf_client.sparql.rewrite.graph import graph_names, grounded
+from tpf_client.sparql.rewrite.operands import join
 
 
 @lru_cache(maxsize=512)

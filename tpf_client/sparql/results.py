@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
@@ -19,14 +19,10 @@ from rdflib.term import Identifier
 from annotations.namespaces import RDF, XSD
 from annotations.terms import (
     Term,
-    TermOrVariable,
-    Triple,
-    TriplePattern,
     Variable,
     is_blank_node,
     is_iri,
     is_literal,
-    is_variable,
     literal_parts,
     triple_of_term,
 )
@@ -41,45 +37,6 @@ class ResultError(ClientError, ValueError):
 
 
 # ---------------------------------------------------------------------------- CONSTRUCT
-
-
-def construct(
-    template: Sequence[TriplePattern],
-    variables: Sequence[Variable],
-    rows: Iterable[Row],
-    evaluation: str = "",
-) -> Iterator[Triple]:
-    """The triples of a CONSTRUCT template, repetitions included.
-
-    Blank nodes of the template are new for every row, and for every `evaluation`; a triple that
-    would not be RDF (an unbound variable, a literal as subject, no IRI as predicate) is left out.
-    """
-    for number, row in enumerate(rows):
-        values = dict(zip(variables, row, strict=True))
-        for pattern in template:
-            terms = [_instance(each, values, f"{evaluation}{number}") for each in pattern]
-            if _is_triple(*terms):
-                yield Triple(*terms)  # type: ignore[arg-type]
-
-
-def _instance(
-    part: TermOrVariable, values: Mapping[Variable, Term | None], number: str
-) -> Term | None:
-    if is_variable(part):
-        return values.get(Variable(part))
-    if is_blank_node(part):
-        return Term(f"_:c{number}-{part[2:]}")
-    return Term(part)
-
-
-def _is_triple(subject: Term | None, predicate: Term | None, object_: Term | None) -> bool:
-    return (
-        subject is not None
-        and predicate is not None
-        and object_ is not None
-        and (is_iri(subject) or is_blank_node(subject))
-        and is_iri(predicate)
-    )
 
 
 # ------------------------------------------------------------------------------- rdflib

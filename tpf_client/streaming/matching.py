@@ -19,6 +19,8 @@ from tpf_client.planner.live_fragment import canonical
 from tpf_client.planner.lookup import BLOCK_CHARACTERS
 from tpf_client.planner.reading import Content, together
 from tpf_client.planner.source import Source, impossible, substitute
+from tpf_client.sparql.algebra import variables_of_quad
+from tpf_client.sparql.rewrite.join_order import greedy_order
 
 Binding: TypeAlias = dict[Variable, Term]
 
@@ -69,35 +71,39 @@ class Matcher:
             seeds: only solutions that extend one of these are wanted; all bind the same variables.
         """
         result = Match([dict(seed) for seed in seeds])
-        remaining = list(patterns)
-        while remaining and result.bindings:
-            first = len(remaining) == len(patterns)
-            choice = remaining[:1] if first and derived is not None else remaining
-            plan = yield from self._cheapest(choice, result.bindings)
-            remaining.remove(plan.pattern)
-            reads = [self._source.read(name, at, None, block) for name, block in plan.reads]
-            contents = yield from together(reads)
-            result.contents += contents
-            quads = [fact.quad for content in contents for fact in content.facts]
-            extend = derived if first else None
-            result.bindings = _join(result.bindings, plan.pattern, dict.fromkeys(quads), extend)
-            if len(result.bindings) > MOST_BINDINGS:
-                reason = f"labels of more than {MOST_BINDINGS} combinations of facts"
-                raise SourceLimitError(self._source.url, reason)
+        rest = list(patterns)
+        if derived is not None:
+            yield from self._extend(result, rest.pop(0), at, derived)
+        if result.bindings:
+            yield from together([self._cost(pattern) for pattern in rest])
+
+        def requests(pattern: QuadPattern, _known: set[Variable]) -> float:
+            # Without bindings nothing more is read.
+            if not result.bindings:
+                return 0
+            return _plan(pattern, result.bindings, *self._costs[canonical(pattern)]).requests
+
+        known = result.bindings[0] if result.bindings else ()
+        for pattern in greedy_order(rest, variables_of_quad, requests, known):
+            if not result.bindings:
+                break
+            yield from self._extend(result, pattern, at, None)
         return result
 
-    def _cheapest(
-        self, remaining: Sequence[QuadPattern], bindings: Sequence[Binding]
-    ) -> Task["_Plan"]:
-        """What to read next: the pattern that is connected and takes fewest requests."""
-        costs = yield from together([self._cost(pattern) for pattern in remaining])
-        known = bindings[0].keys()
-        plans = [
-            _plan(pattern, bindings, *cost) for pattern, cost in zip(remaining, costs, strict=True)
-        ]
-        connected = [not known or any(term in known for term in each) for each in remaining]
-        best = min(range(len(plans)), key=lambda i: (not connected[i], plans[i].requests))
-        return plans[best]
+    def _extend(
+        self, result: Match, pattern: QuadPattern, at: datetime | None, derived: Derived | None
+    ) -> Task[None]:
+        """Join the matches of one more pattern."""
+        cost = yield from self._cost(pattern)
+        plan = _plan(pattern, result.bindings, *cost)
+        reads = [self._source.read(name, at, None, block) for name, block in plan.reads]
+        contents = yield from together(reads)
+        result.contents += contents
+        quads = [fact.quad for content in contents for fact in content.facts]
+        result.bindings = _join(result.bindings, pattern, dict.fromkeys(quads), derived)
+        if len(result.bindings) > MOST_BINDINGS:
+            reason = f"labels of more than {MOST_BINDINGS} combinations of facts"
+            raise SourceLimitError(self._source.url, reason)
 
     def _cost(self, pattern: QuadPattern) -> Task[tuple[int | None, int]]:
         """Requests to read a pattern whole (``None``: unknown), and how large blocks may be."""
@@ -114,12 +120,10 @@ class _Plan:
     """How to read what a pattern adds to some bindings.
 
     Args:
-        pattern: the pattern.
         reads: the fragments, each with the bindings that restrict it.
         requests: how many requests that takes, about.
     """
 
-    pattern: QuadPattern
     reads: Sequence[tuple[QuadPattern, Block | None]]
     requests: float
 
@@ -130,7 +134,7 @@ def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, 
     known = bindings[0].keys()
     places = [place for place, term in enumerate(pattern) if term in known]
     if not places:
-        return _Plan(pattern, [(name, None)], cost)
+        return _Plan([(name, None)], cost)
     rows = {tuple(each[Variable(pattern[place])] for place in places) for each in bindings}
     names = tuple(POSITIONS[place] for place in places)
     fit: list[tuple[Term, ...]] = []
@@ -149,8 +153,8 @@ def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, 
         else:
             reads.append((name, Block(names, tuple(block))))
     if cost <= len(reads):
-        return _Plan(pattern, [(name, None)], cost)
-    return _Plan(pattern, reads, len(reads))
+        return _Plan([(name, None)], cost)
+    return _Plan(reads, len(reads))
 
 
 def _packed(rows: Sequence[tuple[Term, ...]], size: int) -> Iterator[list[tuple[Term, ...]]]:

@@ -43,16 +43,21 @@ class Job:
         self._deliver = deliver
         self._steps: Generator[Tick | datetime] = streamer.steps()
         self._ended = threading.Event()
-        self._on_end: list[Callable[[], None]] = []
+        self._ending = threading.Lock()
+        self._on_end: list[Callable[[], object]] = []
 
     @property
     def ended(self) -> bool:
         """Whether there will be no more ticks."""
         return self._ended.is_set()
 
-    def when_ended(self, action: Callable[[], None]) -> None:
-        """Call `action` in a thread of the scheduler when there are no more ticks."""
-        self._on_end.append(action)
+    def when_ended(self, action: Callable[[], object]) -> None:
+        """Call `action` when there are no more ticks: in a thread of the scheduler, or at once."""
+        with self._ending:
+            if not self.ended:
+                self._on_end.append(action)
+                return
+        action()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has ended; ``False``: it has not within that time."""
@@ -87,7 +92,8 @@ class Job:
 
     def _end(self) -> None:
         self._steps.close()
-        self._ended.set()
+        with self._ending:
+            self._ended.set()
         for action in self._on_end:
             action()
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,9 +13,10 @@ from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import UNBOUND, Change, Solution
-from tpf_client.dataflow.output import Output
+from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import ClosedError, ServiceError, SourceError
 from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Driver, Task
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
@@ -35,6 +36,8 @@ LEAST_TERMS = 10_000
 Row: TypeAlias = tuple[Term | None, ...]
 Build: TypeAlias = Callable[[FragmentLeaves, Evaluation], Output]
 """Builds the dataflow of a query on its leaves."""
+Budgets: TypeAlias = Callable[[], AbstractContextManager[Budget]]
+"""Gives the budget of an evaluation, for as long as that lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ class Streamer:
         past: a clock by which history is replayed, one that goes on when somebody waits.
         vocabulary: the namespace of time labels.
         services: which services `build` leaves out, because they are SILENT and failed.
+        budgets: entered for each evaluation; gives its budget. ``None``: it may take anything.
     """
 
     def __init__(
@@ -105,7 +109,10 @@ class Streamer:
         past: ManualClock | None = None,
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
         services: Services | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
+        self._budgets = budgets
+        self._budget: Budget | None = None
         self._services = services
         self._vocabulary = vocabulary
         self._past = past
@@ -133,6 +140,11 @@ class Streamer:
     def detected(self) -> Detected | None:
         """How the dataset is labelled."""
         return None if self.running is None else self.running.detected
+
+    @property
+    def pages(self) -> int:
+        """How many pages were wanted so far, those that were kept included."""
+        return self._driver.requests
 
     @property
     def closed(self) -> bool:
@@ -165,7 +177,7 @@ class Streamer:
                 in a replay, which ends.
         """
         try:
-            for step in self._steps():
+            for step in self._limited(self._steps()):
                 if self._past is not None and not isinstance(step, Tick):
                     self._past.advance_to(step)
                 else:
@@ -174,6 +186,28 @@ class Streamer:
             return
         finally:
             self._driver.close()
+
+    def _limited(self, steps: Iterator[Tick | datetime]) -> Iterator[Tick | datetime]:
+        """The same, each evaluation within its budget.
+
+        Raises:
+            LimitError: an evaluation took too much, which ends the query.
+        """
+        if self._budgets is None:
+            yield from steps
+            return
+        while True:
+            with self._budgets() as budget, budget.explaining():
+                self._budget = budget
+                budget.on_stop(self._driver.close)
+                step = next(steps, None)
+            if step is None:
+                return
+            yield step
+
+    def _guard(self, solution: Solution, count: int) -> None:
+        if self._budget is not None:
+            self._budget.pass_change(solution, count)
 
     def _steps(self) -> Generator[Tick | datetime]:
         running = self._start(self._driver.run(self._detect()))
@@ -268,6 +302,8 @@ class Streamer:
 
     def _planned(self, detected: Detected) -> "_Running":
         evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
+        if self._budgets is not None:
+            evaluation.dataflow.guard = self._guard
         leaves = FragmentLeaves(evaluation)
         parts = detected.parts or (detected,)
         validity = Validity(evaluation, labelled=all(each.how != "freshness" for each in parts))
@@ -315,9 +351,15 @@ class Streamer:
         )
 
     def _valid_until(self, running: "_Running", at: datetime) -> datetime | None:
-        """When something that was looked at may change."""
-        instants = [running.evaluation.wake_at(), self._changes]
-        return min((each for each in instants if each is not None and each > at), default=None)
+        """When something that was looked at may change; `at` where it may have done so already.
+
+        An evaluation can take longer than some page of it is fresh.
+        """
+        instants = [self._changes] if self._changes is not None and self._changes > at else []
+        wake = running.evaluation.wake_at()
+        if wake is not None:
+            instants.append(max(wake, at))
+        return min(instants, default=None)
 
     def _failure(
         self,

@@ -19,12 +19,12 @@ from typing import NamedTuple, TypeAlias
 
 from annotations.instants import FIRST, LAST
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
+from tpf_client.dataflow.build.modifiers_builder import Core
 from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
-from tpf_client.dataflow.exists_builder import conjuncts, first_exists
-from tpf_client.dataflow.modifiers_builder import Core
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Pattern, in_scope
+from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists
 
 
 class Span(NamedTuple):

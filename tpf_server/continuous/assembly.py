@@ -5,13 +5,13 @@ from pathlib import Path
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.limits import Limits
-from tpf_server.cqels.static_data import StoreGraph
-from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import Settings
 
@@ -19,11 +19,11 @@ from tpf_server.settings import Settings
 def continuous_service(
     settings: Settings, datasets: Iterable[Dataset], clock: Clock
 ) -> ContinuousService:
-    """Both engines, with the static data of the datasets (see `static_graphs`).
+    """Both engines, over the same terms and the static data of the datasets.
 
     Args:
         settings: the server's settings.
-        datasets: whose static quads queries may use.
+        datasets: whose static quads queries may use (see `static_graphs`).
         clock: what the time is.
 
     Raises:
@@ -44,10 +44,9 @@ def continuous_service(
         # The clock lets queries answer for empty windows, but no replay through years of nothing.
         eager=by_clock,
         skip_idle=not by_clock,
+        beside=engine,
     )
-    graphs = static_graphs(settings, datasets)
-    for static in (engine.static, periodic.static):
-        static.exchange(graphs)
+    engine.static.exchange(static_graphs(settings, datasets))
     policies = Policies(
         time="clock" if by_clock else "elements",
         delay=settings.stream_delay,

@@ -12,16 +12,16 @@ from typing import Annotated, TextIO
 import typer
 
 from annotations.wording import counted
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql import command as csparql
+from tpf_server.continuous.csparql.command import Drawing, EngineName
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.elements.elements import merged_files
+from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
+from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.languages import CSPARQL, is_csparql
-from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.elements import merged_files
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import ContinuousSyntaxError, ElementError
-from tpf_server.cqels.semantics import CQELS, SEMANTICS
-from tpf_server.cqels.static_files import load
-from tpf_server.csparql import command as csparql
-from tpf_server.csparql.command import Drawing, EngineName
-from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.errors import ServerError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)

@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.elements.timestamps import iso
+from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.hosted import HostedQuery
-from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.errors import ContinuousError
-from tpf_server.cqels.timestamps import iso
 
 NDJSON: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"

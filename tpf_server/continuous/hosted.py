@@ -1,33 +1,15 @@
 """A query that the server runs, in whatever language it was written."""
 
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from annotations.terms import Term
 from tpf_client.sparql.algebra import Query
+from tpf_server.continuous.engine.running_query import RunningQuery
+from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
-from tpf_server.cqels.errors import ContinuousError
-from tpf_server.cqels.semantics import Semantics
 
 Relation = Literal["added", "removed", "result"]
-
-
-class Hosted(Protocol):
-    """A query of one of the engines."""
-
-    @property
-    def state(self) -> str:
-        """``running``, ``stopped`` or ``closed``."""
-
-    @property
-    def error(self) -> ContinuousError | None:
-        """Why it was stopped."""
-
-    def explain(self) -> dict[str, Any]:
-        """State and plan, with live counts."""
-
-    def close(self) -> None:
-        """Let go of what it holds."""
 
 
 class HostedQuery:
@@ -53,7 +35,7 @@ class HostedQuery:
         language: str,
         semantics: str,
         relation: Relation,
-        running: Hosted,
+        running: RunningQuery[Any],
         query: Query,
         log: ResultLog,
         streams: frozenset[Term],

@@ -6,23 +6,23 @@ from collections.abc import Callable
 from typing import Final
 
 from annotations.terms import Term
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.cqels.parser import parse as parse_cqels
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.parser import parse as parse_csparql
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.errors import (
+    ContinuousQueryError,
+    LimitError,
+    UnsupportedContinuousQueryError,
+)
+from tpf_server.continuous.engine.semantics import SEMANTICS
 from tpf_server.continuous.hosted import HostedQuery, relation_of
 from tpf_server.continuous.languages import CSPARQL, is_csparql
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.continuous.streams import SharedStreams
-from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import (
-    ContinuousQueryError,
-    LimitError,
-    UnsupportedContinuousQueryError,
-)
-from tpf_server.cqels.parser import parse as parse_cqels
-from tpf_server.cqels.semantics import SEMANTICS
-from tpf_server.csparql.answers import Answer
-from tpf_server.csparql.engine import CsparqlEngine
-from tpf_server.csparql.parser import parse as parse_csparql
 
 _NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from annotations.terms import Term
-from tpf_server.cqels.errors import ElementError
+from tpf_server.continuous.engine.errors import ElementError
 
 _REMEMBERED: Final = 10_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from annotations.terms import Term
-from tpf_server.cqels.errors import RegistrationsError
-from tpf_server.store.manifest import sync_directory
+from tpf_server.continuous.engine.errors import RegistrationsError
+from tpf_server.store.static.manifest import sync_directory
 
 _FORMAT: Final = "tpf-server registrations 1"
 

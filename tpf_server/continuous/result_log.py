@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.errors import BacklogError, ContinuousError, UnknownEventError
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.errors import BacklogError, ContinuousError, UnknownEventError
 
 _PORTION: Final = 1_000
 _EMISSION: Final = 250

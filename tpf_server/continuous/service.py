@@ -6,18 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 from annotations.clock import Clock
+from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
-from tpf_server.continuous.hosted import HostedQuery
-from tpf_server.continuous.hosting import Hosting
-from tpf_server.continuous.places import Places
-from tpf_server.continuous.policies import Policies
-from tpf_server.continuous.receipts import Receipt, Receipts
-from tpf_server.continuous.registrations import Registrations
-from tpf_server.continuous.result_log import ResultLog, ResultMemory
-from tpf_server.continuous.streams import SharedStreams
-from tpf_server.cqels.elements import Element
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import (
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.elements.elements import Element
+from tpf_server.continuous.engine.elements.timestamps import EARLIEST, EPOCH, iso, milliseconds
+from tpf_server.continuous.engine.errors import (
     ContinuousError,
     ElementError,
     EngineClosedError,
@@ -26,9 +21,14 @@ from tpf_server.cqels.errors import (
     UnknownQueryError,
     UnknownStreamError,
 )
-from tpf_server.cqels.static_data import StoreGraph
-from tpf_server.cqels.timestamps import EARLIEST, EPOCH, iso, milliseconds
-from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.hosted import HostedQuery
+from tpf_server.continuous.hosting import Hosting
+from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.receipts import Receipt, Receipts
+from tpf_server.continuous.registrations import Registrations
+from tpf_server.continuous.result_log import ResultLog, ResultMemory
+from tpf_server.continuous.streams import SharedStreams
 
 
 class ContinuousService:
@@ -36,13 +36,13 @@ class ContinuousService:
 
     Args:
         engine: for CQELS-QL; not used by anybody else, and without a lateness of its own.
-        periodic: for C-SPARQL; likewise.
+        periodic: for C-SPARQL; likewise, and beside the other (see `CsparqlEngine`).
         clock: what the time is.
         policies: how time, elements and readers are treated.
         registrations: where streams and queries are kept; those that are there are begun anew.
 
     Attributes:
-        places: for readers that follow results.
+        slots: for readers that follow results.
 
     Raises:
         RegistrationsError: what is kept cannot be read, or not be registered again.
@@ -60,7 +60,7 @@ class ContinuousService:
         self._periodic = periodic
         self._clock = clock
         self._policies = policies or Policies()
-        self.places = Places(self._policies.followers, self._policies.followers_per_address)
+        self.slots = FollowerSlots(self._policies.followers, self._policies.followers_per_address)
         self._memory = ResultMemory(self._policies.memory)
         self._streams = SharedStreams(engine, periodic, self._policies.lateness)
         self._hosting = Hosting(engine, periodic, self._streams, self._log)
@@ -178,6 +178,7 @@ class ContinuousService:
         with self._lock:
             if self._closed:
                 raise EngineClosedError("the server stops")
+            self._look_at_clock()
             name = self._made_where_new(stream)
             repeated = self._receipts.repeated(name, batch)
             if repeated is not None:
@@ -219,9 +220,16 @@ class ContinuousService:
         with self._lock:
             if self._closed:
                 return
-            until = self.now - max(policies.delay, policies.lateness)
-            self._streams.advance(until)
+            present = self._look_at_clock()
+            self._streams.advance(present - max(policies.delay, policies.lateness))
             self._settle()
+
+    def _look_at_clock(self) -> int:
+        """What time it is, also where the clock was set back; the streams know it, too."""
+        present = milliseconds(self._clock.now())
+        if self._policies.time == "clock":
+            self._streams.present = present
+        return present
 
     def exchange_static(self, graphs: Mapping[Term, Sequence[StoreGraph]]) -> None:
         """Put other static data in the place of those that come from stores; queries see them.
@@ -232,7 +240,6 @@ class ContinuousService:
         with self._lock:
             if not self._closed:
                 self._engine.static.exchange(graphs)
-                self._periodic.static.exchange(graphs)
                 self._settle()
 
     # ----------------------------------------------------------------------------- queries

@@ -40,6 +40,6 @@ def close_on_signals(service: ContinuousService) -> None:
 def _wait_for_followers(service: ContinuousService) -> None:
     """Let the threads of followers end: they must not wake up in an interpreter that is gone."""
     service.close()
-    if service.places.wait_until_empty(_PATIENCE):
+    if service.slots.wait_until_empty(_PATIENCE):
         # What the server does with a thread after its last word is out of our sight.
         time.sleep(_SETTLING)

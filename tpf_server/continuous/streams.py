@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from annotations.terms import Term
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import UnknownStreamError
-from tpf_server.cqels.reorder_buffer import ReorderBuffer
-from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.errors import UnknownStreamError
+from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 Triples = Sequence[Sequence[str]]
 
@@ -40,15 +41,26 @@ class SharedStreams:
 
     Args:
         engine: for CQELS-QL; it knows which streams there are.
-        periodic: for C-SPARQL.
+        periodic: for C-SPARQL, beside the other: an element is encoded once for both.
         lateness: milliseconds that elements wait, to be put in the order of their timestamps.
     """
 
     def __init__(self, engine: Engine, periodic: CsparqlEngine, lateness: int) -> None:
+        if periodic.dictionary is not engine.dictionary:
+            raise ValueError("the engines have terms of their own: make one beside the other")
         self._engine = engine
         self._periodic = periodic
         self._counts: dict[Term, StreamCount] = {}
         self._waiting: ReorderBuffer[tuple[Term, Triples]] = ReorderBuffer(lateness)
+
+    @property
+    def present(self) -> int | None:
+        """What time it is, if anybody knows: later elements move no stream but their own."""
+        return self._engine.present
+
+    @present.setter
+    def present(self, present: int) -> None:
+        self._engine.present = self._periodic.present = present
 
     def create(self, name: str) -> bool:
         """Make a stream; whether it is new."""
@@ -81,38 +93,46 @@ class SharedStreams:
         if not self._waiting.lateness:
             self._deliver(stream, triples, at)
             return
-        for time, (name, element) in self._waiting.add(at, (stream, triples)):
+        for time, (name, element) in self._waiting.add(stream, at, (stream, triples)):
             self._deliver(name, element, time)
 
     def _deliver(self, stream: Term, triples: Triples, at: int) -> None:
         if stream not in self._engine.streams:
             return  # it was deleted while this element waited
         count = self._count(stream, triples)
+        # Where nobody asks, nothing is to be encoded.
+        if not self._engine.queries and not self._periodic.queries:
+            return
         dropped, late = self._engine.dropped, self._periodic.late
+        encoded = self._engine.encoded(triples)
         # First what was before this element, which C-SPARQL makes streams of.
-        self._to_periodic(stream, triples, at)
-        self._to_engine(stream, triples, at)
+        arriving = self._engine.arriving
+        arriving.append(encoded)
+        try:
+            self._to_periodic(stream, encoded, at)
+        finally:
+            arriving.pop()
+        self._to_engine(stream, encoded, at)
         count.dropped += self._engine.dropped - dropped
         count.late += self._periodic.late - late
 
     def made_by_engine(self, stream: Term, triples: Triples, at: int) -> None:
         """A query in CQELS-QL made an element; its own engine has given it to its own queries."""
-        self._to_periodic(stream, triples, at)
+        self._to_periodic(stream, self._engine.encoded(triples), at)
         self._count(stream, triples)
 
     def made_by_periodic(self, stream: Term, triples: Triples, at: int) -> None:
         """A query in C-SPARQL made an element; its own engine gives it to its own queries."""
-        self._to_engine(stream, triples, at)
+        self._to_engine(stream, self._engine.encoded(triples), at)
         self._count(stream, triples)
 
-    def _to_engine(self, stream: Term, triples: Triples, at: int) -> None:
-        # Where nobody asks, nothing is to be encoded.
+    def _to_engine(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
         if self._engine.queries:
-            self._engine.push(stream, triples, at)
+            self._engine.arrive(self._engine.stream(stream), triples, at)
 
-    def _to_periodic(self, stream: Term, triples: Triples, at: int) -> None:
+    def _to_periodic(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
         if self._periodic.queries:
-            self._periodic.push(stream, triples, at)
+            self._periodic.arrive(stream, triples, at)
 
     def _count(self, stream: Term, triples: Triples) -> StreamCount:
         count = self._counts.setdefault(stream, StreamCount())

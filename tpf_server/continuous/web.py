@@ -26,8 +26,7 @@ from urllib.parse import quote
 from flask import Blueprint, Response, request
 
 from tpf_server.continuous.emissions import EVENTS, NDJSON, as_events, as_lines
-from tpf_server.continuous.service import ContinuousService
-from tpf_server.cqels.elements import (
+from tpf_server.continuous.engine.elements.elements import (
     RDF_TYPES,
     Element,
     instant,
@@ -36,11 +35,12 @@ from tpf_server.cqels.elements import (
     read_ndjson,
     read_rdf,
 )
-from tpf_server.cqels.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.service import ContinuousService
 from tpf_server.errors import (
     BusyError,
     MediaTypeError,
-    MethodError,
+    MethodNotAllowedError,
     NotAcceptableError,
     RequestError,
     ServerError,
@@ -107,7 +107,7 @@ def _by_method(
         if request.method == "OPTIONS":
             return options(allowed)
         if request.method not in allowed:
-            raise MethodError(request.method, allowed)
+            raise MethodNotAllowedError(request.method, allowed)
         if request.method in READ_METHODS:
             look()
         return views["GET" if request.method == "HEAD" else request.method](**arguments)
@@ -276,18 +276,18 @@ class _Views:
             accepted = request.accept_mimetypes.best_match([EVENTS, NDJSON])
         if accepted is None:
             raise NotAcceptableError(f"results come as {EVENTS} or {NDJSON}")
-        places = self._service.places
+        slots = self._service.slots
         address = client_of(request.environ, self._settings)
-        if follow and not places.take(address):
+        if follow and not slots.take(address):
             raise BusyError(
-                f"{places.limit} readers follow results already, or {places.per_address} of this "
+                f"{slots.limit} readers follow results already, or {slots.per_address} of this "
                 "address; "
                 "try again, or ask from time to time with ?follow=false"
             )
         chunks = (as_events if accepted == EVENTS else as_lines)(hosted, after, follow=follow)
         response = Response(chunks, content_type=accepted)
         if follow:
-            response.call_on_close(lambda: places.leave(address))
+            response.call_on_close(lambda: slots.leave(address))
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Accel-Buffering"] = "no"
         return response

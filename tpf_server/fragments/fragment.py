@@ -12,7 +12,7 @@ from tpf_server.fragments.view import AllMatches, Matches, Rows, State
 from tpf_server.store.protocols import Snapshot
 
 
-class Query(NamedTuple):
+class PinnedRequest(NamedTuple):
     """A request at an instant: enough to tell how fresh an answer is, not yet the answer.
 
     Args:
@@ -43,7 +43,7 @@ class Fragment(NamedTuple):
         links: URLs of the pages ``first``, ``previous``, ``next``, ``last``, where there are any.
     """
 
-    query: Query
+    query: PinnedRequest
     rows: Rows
     total: int
     dynamic: int
@@ -52,7 +52,7 @@ class Fragment(NamedTuple):
     links: dict[str, str]
 
 
-def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
+def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRequest:
     """Fix the snapshot that a request is answered from.
 
     Raises:
@@ -74,10 +74,12 @@ def pose(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> Query:
         facts = [part.facts for parts in wanted for part in parts]
         snapshot = live.past(facts, request.at)
         request = request._replace(snapshot=snapshot)
-    return Query(endpoint, request, now, snapshot, endpoint.view.state(request.patterns, snapshot))
+    return PinnedRequest(
+        endpoint, request, now, snapshot, endpoint.view.state(request.patterns, snapshot)
+    )
 
 
-def evaluate(query: Query) -> Fragment:
+def evaluate(query: PinnedRequest) -> Fragment:
     """Make the page.
 
     Raises:

@@ -15,12 +15,12 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
-from tpf_server.fragments.fragment import Query
+from tpf_server.fragments.fragment import PinnedRequest
 
 _TAG: Final = re.compile(r'"([0-9a-f]{24})(?:\.([0-9a-f]{1,16}))?"')
 
 
-def max_age(query: Query) -> int:
+def max_age(query: PinnedRequest) -> int:
     """Whole seconds for which the answer may be kept, rounded down."""
     seconds = query.endpoint.max_age
     change = query.state.next_change
@@ -30,7 +30,7 @@ def max_age(query: Query) -> int:
     return max(0, int(seconds))
 
 
-def kept_until(query: Query) -> int | None:
+def kept_until(query: PinnedRequest) -> int | None:
     """The last whole second (Unix time) in which nginx may show an answer whose labels will end.
 
     nginx counts in whole seconds and shows an answer up to a second longer than ``max-age`` says,
@@ -45,7 +45,7 @@ def kept_until(query: Query) -> int | None:
     return min(int(query.now.timestamp()) + max_age(query), int(change.timestamp()) - 1)
 
 
-def entity_tag(query: Query, variant: str) -> str:
+def entity_tag(query: PinnedRequest, variant: str) -> str:
     """The strong entity tag of the answer in one format, with its quotation marks.
 
     Args:
@@ -79,7 +79,7 @@ def matching_tag(field: str, tag: str) -> str | None:
     return None
 
 
-def last_modified(query: Query) -> datetime | None:
+def last_modified(query: PinnedRequest) -> datetime | None:
     """When the answer became what it is, as far as the stores know; never after now."""
     known = []
     static, live = query.endpoint.dataset.static, query.endpoint.dataset.live

@@ -1,14 +1,15 @@
 """The HTML page of a fragment: a form, what matches, how long it holds, where to go on."""
 
 from datetime import datetime
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Label
-from annotations.terms import DEFAULT_GRAPH, is_variable
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_variable
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.fragment import Fragment, Query
+from tpf_server.fragments.fragment import Fragment, PinnedRequest
 from tpf_server.fragments.pattern import POSITIONS
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.web.html import render
@@ -28,14 +29,16 @@ class HtmlWriter:
 
     Args:
         title: title of the site.
+        query_page: URL of a page that watches queries over it; none where empty.
     """
 
     name = "HTML"
     suffix = "html"
     media_types = ("text/html",)
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, query_page: str = "") -> None:
         self._title = title
+        self._query_page = query_page
         self._cells: dict[Endpoint, TermCells] = {}
 
     def write(self, fragment: Fragment) -> str:
@@ -65,6 +68,7 @@ class HtmlWriter:
             pages=_pages(fragment),
             downloads=[(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
             views=_views(endpoint, request.query),
+            watch=self._query_page and f"{self._query_page}#{_watching(request.pattern)}",
         )
 
     def _rows(self, fragment: Fragment) -> list[str]:
@@ -96,11 +100,11 @@ class HtmlWriter:
         return found
 
 
-def _validity(label: Label | None, query: Query) -> str:
+def _validity(label: Label | None, query: PinnedRequest) -> str:
     return "" if label is None else _badge("valid until", label.end, query)
 
 
-def _badge(what: str, end: datetime, query: Query) -> Markup:
+def _badge(what: str, end: datetime, query: PinnedRequest) -> Markup:
     now = query.now
     shown = f"{end:%H:%M:%S} UTC" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M} UTC"
     if query.request.snapshot is not None:
@@ -113,6 +117,20 @@ def _badge(what: str, end: datetime, query: Query) -> Markup:
         '<time class="until" datetime="{}" data-end="{}" data-now="{}">{} {}<span>, in {} s</span>'
         "</time>"
     ).format(format_instant(end), to_micros(end) // 1000, to_micros(now) // 1000, what, shown, left)
+
+
+def _watching(pattern: QuadPattern) -> str:
+    """What the address of a page that watches queries says of a pattern."""
+    # Variables without a name have one that nobody can write.
+    subject, predicate, object_, graph = [
+        f"?its_{term[2:]}" if term.startswith("?.") else term for term in pattern
+    ]
+    triple = f"{subject} {predicate} {object_} ."
+    if graph and not is_variable(graph):
+        triple = f"GRAPH {graph} {{ {triple} }}"
+    if not any(is_variable(term) for term in (subject, predicate, object_)):
+        triple += " BIND (true AS ?holds)"
+    return urlencode({"query": f"SELECT * WHERE {{\n  {triple}\n}}\nLIMIT 1000"}, quote_via=quote)
 
 
 def _counts(fragment: Fragment) -> str:

@@ -46,6 +46,7 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
             site_title=site.settings.title,
             base=base,
             entries=entries,
+            query_page=site.settings.query_page,
         )
         response = answer(body, "text/html; charset=utf-8")
     else:

@@ -8,7 +8,7 @@ pages are found.
 from annotations.instants import from_micros
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.fragment import Query
+from tpf_server.fragments.fragment import PinnedRequest
 from tpf_server.fragments.request import FragmentRequest
 from tpf_server.web.responses import http_date, http_instant
 
@@ -36,7 +36,7 @@ def at_accepted_datetime(
     return asked._replace(at=instant)
 
 
-def memento_fields(query: Query) -> list[tuple[str, str]]:
+def memento_fields(query: PinnedRequest) -> list[tuple[str, str]]:
     """The header fields of an answer that shows live facts."""
     if query.snapshot is None:
         return []

@@ -9,7 +9,7 @@ from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from annotations.terms import Quad, Term, Triple, triple_term
 from tpf_server.errors import BodyError, MediaTypeError
-from tpf_server.store.rdf_files import NOWHERE, relative_iri
+from tpf_server.store.static.rdf_files import NOWHERE, relative_iri
 from tpf_server.web.growth import check_growth
 
 _MOST_CHARACTERS: Final = 64 * 2**20

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.fragment import Query, evaluate, pose
+from tpf_server.fragments.fragment import PinnedRequest, evaluate, pin
 from tpf_server.fragments.freshness import (
     entity_tag,
     kept_until,
@@ -66,7 +66,7 @@ def read_fragment(
     accepted = environ.get("HTTP_ACCEPT_DATETIME")
     if accepted is not None:
         asked = at_accepted_datetime(asked, endpoint, accepted)
-    query = pose(endpoint, asked, now)
+    query = pin(endpoint, asked, now)
     encoding = None
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
         encoding = chosen_encoding(environ["HTTP_ACCEPT_ENCODING"])
@@ -115,7 +115,7 @@ def read_fragment(
     return Reply("200 OK", headers, made.body)
 
 
-def _made(query: Query, chosen: Chosen, encoding: str | None, tag: str) -> Made:
+def _made(query: PinnedRequest, chosen: Chosen, encoding: str | None, tag: str) -> Made:
     body = chosen.writer.write(evaluate(query)).encode()
     instant = 0 if query.snapshot is None else query.snapshot.instant
     packed = None if encoding is None else compressed(body, encoding)
@@ -134,7 +134,7 @@ def _query_string(environ: "WSGIEnvironment") -> str:
         raise RequestError("the query string is not UTF-8") from None
 
 
-def _unchanged(environ: "WSGIEnvironment", query: Query, tag: str) -> str | None:
+def _unchanged(environ: "WSGIEnvironment", query: PinnedRequest, tag: str) -> str | None:
     """The tag of the client's copy, if that is still right (RFC 9110, section 13.2.2)."""
     if "HTTP_IF_NONE_MATCH" in environ:
         return matching_tag(environ["HTTP_IF_NONE_MATCH"], tag)

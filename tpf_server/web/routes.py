@@ -11,7 +11,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Rule
 
-from tpf_server.errors import MethodError, NotFoundError, ServerError
+from tpf_server.errors import MethodNotAllowedError, NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.store.failures import store_failures
@@ -19,11 +19,11 @@ from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
 from tpf_server.web.authorization import authorize
 from tpf_server.web.dereference import description
-from tpf_server.web.front import FAILURE, Front
 from tpf_server.web.health import alive, ready
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.index import index
 from tpf_server.web.metrics import Metrics
+from tpf_server.web.page_middleware import FAILURE, PageMiddleware
 from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
 from tpf_server.web.responses import READ_METHODS, dress, json_answer, options, see_other
@@ -43,7 +43,7 @@ class AnyMethod(Rule):
 def routes(app: Flask, site: Site, metrics: Metrics) -> None:
     """Add all URLs of the site to an application, whose requests `metrics` counts."""
     metrics.watch(app)
-    negotiator = Negotiator((*WRITERS, HtmlWriter(site.settings.title)))
+    negotiator = Negotiator((*WRITERS, HtmlWriter(site.settings.title, site.settings.query_page)))
     router = Router(site, negotiator, metrics)
     for rule, name, answer in (
         ("/", "index", lambda: router.answer("")),
@@ -56,7 +56,7 @@ def routes(app: Flask, site: Site, metrics: Metrics) -> None:
         app.register_error_handler(failure, lambda error: problems.of_failure(error, request))
     app.register_error_handler(HTTPException, lambda error: problems.of_http(error, request))
     app.after_request(router.dress)
-    app.wsgi_app = Front(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]
+    app.wsgi_app = PageMiddleware(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]
 
 
 class Router:
@@ -97,7 +97,7 @@ class Router:
             # Pages themselves never come here.
             if request.method == "OPTIONS":
                 return options(READ_METHODS)
-            raise MethodError(request.method, READ_METHODS)
+            raise MethodNotAllowedError(request.method, READ_METHODS)
         if path.endswith(_FACTS):
             return self._facts(base, path.removesuffix(_FACTS))
         described = description(self._site.endpoints(base), base, path)
@@ -132,7 +132,7 @@ class Router:
         if request.method == "OPTIONS":
             return options(READ_METHODS)
         if request.method not in READ_METHODS:
-            raise MethodError(request.method, READ_METHODS)
+            raise MethodNotAllowedError(request.method, READ_METHODS)
         return page()
 
     def _facts(self, base: str, name: str) -> Response:
@@ -141,7 +141,7 @@ class Router:
         if request.method == "OPTIONS":
             return options(_FACTS_METHODS)
         if request.method != "POST":
-            raise MethodError(request.method, _FACTS_METHODS)
+            raise MethodNotAllowedError(request.method, _FACTS_METHODS)
         return publish_facts(self._site, endpoint, request)
 
     def _base(self) -> str:

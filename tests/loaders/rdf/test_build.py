@@ -17,8 +17,8 @@ from loaders.rdf.pieces import input_files
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import RdfSummary
 from tpf_server.errors import RdfInputError
-from tpf_server.store.indexing import index_files
-from tpf_server.store.manifest import Manifest, read_manifest
+from tpf_server.store.static.indexing import index_files
+from tpf_server.store.static.manifest import Manifest, read_manifest
 
 W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)

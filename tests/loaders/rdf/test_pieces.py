@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loaders.errors import InputError
 from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
 from tpf_server.errors import RdfInputError
-from tpf_server.store.rdf_files import QuadTexts, RdfReader
+from tpf_server.store.static.rdf_files import QuadTexts, RdfReader
 
 GOOD = [
     '<http://e/s> <http://e/p> "a\\u00e9\\n\\"" .',

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from loaders.errors import JavaNotFoundError
-from loaders.java import find_java
 from tests.loaders.facts_server import Endpoint, facts_endpoint
+from tpf_spark.errors import JavaNotFoundError
+from tpf_spark.java import find_java
 
 PROJECT = Path(__file__).parents[3]
 

@@ -1,3 +1,5 @@
+"""Records that wait on the disk: spooled whole, in order, and each once."""
+
 import errno
 import os
 from datetime import UTC, datetime

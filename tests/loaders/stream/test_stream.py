@@ -15,12 +15,12 @@ import pyoxigraph as ox
 import pytest
 import requests
 
-from loaders.errors import SparkError
 from loaders.stream.job import StreamSettings, messages_of
 from tests.loaders.facts_server import Endpoint
 from tests.loaders.stream.arriving import write_csv
 from tests.loaders.stream.test_records import METADATA
 from tests.support.running_server import TOKEN, RunningServer, free_port
+from tpf_spark.errors import SparkError
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 

@@ -11,17 +11,18 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from annotations.terms import Quad, Term
 from tests.support.evaluation import Evaluation
 from tests.support.judges import Answer, by_pyoxigraph, by_specification, difference_of
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
 from tests.support.random_queries import PREFIX
 from tests.support.random_sparql import QueryWriter, random_quads, randoms
+from tpf_client.dataflow.construct import construct
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
-from tpf_client.planner.pushdown import push_filters, push_limits
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.results import construct
+from tpf_client.sparql.rewrite.push_filters import push_filters
+from tpf_client.sparql.rewrite.push_limits import push_limits
 
 CASES = int(os.environ.get("TPF_QUERIES", "600"))
 
@@ -62,7 +63,8 @@ def test_every_answer_is_right_at_every_time(random: Random) -> None:
         return
     quads: frozenset[Quad] = frozenset()
     try:
-        how = random.choice([ScanningLeaves, LookupLeaves])
+        kinds: list[type[ScanningLeaves] | type[LookupLeaves]] = [ScanningLeaves, LookupLeaves]
+        how = random.choice(kinds)
         evaluation = Evaluation(random.choice([query, _planned(query)]), how)
         for _ in range(random.choice([1, 1, 2, 3])):
             before, quads = quads, _changed(quads, random)
@@ -89,7 +91,7 @@ def test_a_value_from_outside_is_shared_by_nothing_inside(
     )
     query = parse_query(text)
     quads = [
-        Quad(*(Term(f"<http://e/{name}>") for name in names), DEFAULT_GRAPH)
+        Quad(*(Term(f"<http://e/{name}>") for name in names))
         for names in ("apb", "cpb", "cqd", "erd")
     ]
     evaluation = Evaluation(query, kind)

@@ -8,7 +8,7 @@ import pytest
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support.evaluation import Evaluation
 from tests.support.memory_leaves import LookupLeaves, ScanningLeaves
-from tests.support.oracle import store_of
+from tests.support.oracle import solutions_of, store_of
 
 
 def _iri(name: str) -> Term:
@@ -58,7 +58,7 @@ GRAPHS = ["?g", ":g", ":h", ":none"]
 
 
 def _solutions(query: str, quads: list[Quad]) -> tuple[list[str], list[list[str | None]]]:
-    found = store_of(quads).query(f"PREFIX : <http://e/> SELECT * {{ {query} }}")
+    found = solutions_of(store_of(quads), f"PREFIX : <http://e/> SELECT * {{ {query} }}")
     names = [each.value for each in found.variables]
     return names, [[None if row[n] is None else str(row[n]) for n in names] for row in found]
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pyoxigraph as ox
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ def wanted(query: str, quads: frozenset[Quad], names: list[str]) -> Counter[tupl
     result = store_of(quads).query(query)
     if not hasattr(result, "variables"):
         return Counter({(): 1} if bool(result) else {})
+    assert isinstance(result, ox.QuerySolutions)
     assert {each.value for each in result.variables} == set(names)
     return Counter(
         tuple(None if row[name] is None else str(row[name]) for name in names) for row in result

@@ -19,7 +19,7 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
-from tpf_client.fragments.fetcher import Answer, Fetcher, Request
+from tpf_client.fragments.fetcher import Fetcher, Outcome, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.transport import Limits
 
@@ -48,7 +48,7 @@ def test_a_page_is_reused_while_fresh_and_revalidated_by_its_tag() -> None:
     clock = ManualClock(START)
     fetcher = _fetcher(clock)
     headers = {"Date": _date(START), "Cache-Control": "max-age=10", "ETag": '"1"'}
-    responses.get(URL, body=BODY, headers=headers, **TRIG)  # type: ignore[arg-type]
+    responses.get(URL, body=BODY, headers=headers, **TRIG)
     first = fetcher.get(Request(URL))
     assert first.fresh_until == START + timedelta(seconds=10)
     clock.advance_to(START + timedelta(seconds=9))
@@ -74,7 +74,7 @@ def test_a_page_is_reused_while_fresh_and_revalidated_by_its_tag() -> None:
 def test_what_says_nothing_of_freshness_is_asked_again_but_not_for_the_same_instant() -> None:
     clock = ManualClock(START)
     fetcher = _fetcher(clock)
-    responses.get(URL, body=BODY, headers={"Date": _date(START)}, **TRIG)  # type: ignore[arg-type]
+    responses.get(URL, body=BODY, headers={"Date": _date(START)}, **TRIG)
     page = fetcher.get(Request(URL))
     assert fetcher.get(Request(URL, at=page.evaluated_at)) is page
     clock.advance_to(START + timedelta(seconds=1))
@@ -88,7 +88,7 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says() -> None:
     fetcher = _fetcher(clock)
     responses.get(URL, status=503, headers={"Retry-After": "7"})
     responses.get(URL, status=429, headers={"Retry-After": _date(START + timedelta(seconds=9))})
-    responses.get(URL, body=BODY, **TRIG)  # type: ignore[arg-type]
+    responses.get(URL, body=BODY, **TRIG)
     assert len(fetcher.get(Request(URL)).facts) == 1
     assert clock.now() == START + timedelta(seconds=9)
     assert fetcher.statistics.retries == 2
@@ -137,7 +137,7 @@ def test_every_fault_is_a_typed_error_that_names_the_url(
     response: dict[str, object], error: type[Exception], requests_sent: int
 ) -> None:
     fetcher = _fetcher(limits=Limits(retries=2, max_page_bytes=8_000))
-    responses.get(URL, **response)  # type: ignore[arg-type]
+    responses.get(URL, **response)
     with pytest.raises(error, match=r"^http://ex\.org/d\?p=x: "):
         fetcher.get(Request(URL))
     assert fetcher.statistics.requests == requests_sent
@@ -146,7 +146,7 @@ def test_every_fault_is_a_typed_error_that_names_the_url(
 @responses.activate
 def test_redirects_on_the_same_origin_are_followed_also_to_https() -> None:
     responses.get(URL, status=301, headers={"Location": "https://ex.org/d?p=x"})
-    responses.get("https://ex.org/d?p=x", body=BODY, **TRIG)  # type: ignore[arg-type]
+    responses.get("https://ex.org/d?p=x", body=BODY, **TRIG)
     assert len(_fetcher().get(Request(URL)).facts) == 1
 
 
@@ -162,10 +162,10 @@ def test_identical_requests_under_way_are_merged() -> None:
     with responses.RequestsMock() as server:
         server.add_callback("GET", URL, slow, content_type=None)
         fetcher = Fetcher(clock=SystemClock(), parallelism=4)
-        answers: list[Answer] = []
+        answers: list[Outcome] = []
         done = threading.Semaphore(0)
 
-        def take(answer: Answer) -> None:
+        def take(answer: Outcome) -> None:
             answers.append(answer)
             done.release()
 
@@ -189,7 +189,7 @@ def test_the_cache_is_bounded_in_bytes() -> None:
     fetcher = _fetcher(clock, cache_bytes=3 * (1024 + 4 * len(BODY)))
     headers = {"Date": _date(START), "Cache-Control": "max-age=100"}
     for number in range(5):
-        responses.get(f"{URL}{number}", body=BODY, headers=headers, **TRIG)  # type: ignore[arg-type]
+        responses.get(f"{URL}{number}", body=BODY, headers=headers, **TRIG)
     for number in (0, 1, 2, 3, 4, 4, 3, 2):
         fetcher.get(Request(f"{URL}{number}"))
     assert fetcher.statistics.requests == 5

@@ -117,7 +117,7 @@ def test_a_silent_service_that_fails_half_way(
     """Its solutions so far do not count; the rest of the query does."""
     app = servers[1].app.wsgi_app
 
-    def failing(environ, start):  # type: ignore[no-untyped-def]
+    def failing(environ, start):
         if "page=2" in environ["QUERY_STRING"]:
             start("404 Gone", [("Content-Type", "text/plain")])
             return [b"gone"]

@@ -21,6 +21,7 @@ from tests.support.live_server import LiveServer
 from tests.support.oracle import store_of
 from tests.support.random_queries import PREFIX, VARIABLES, graphs, groups, queries
 from tests.support.random_sparql import QueryWriter, random_quads, randoms
+from tests.support.rounds import Rounds
 from tpf_client import Client, Solutions
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.parser import parse_query
@@ -115,8 +116,9 @@ def test_all_of_sparql(random: Random, server: Mapping[str, int]) -> None:
     quads = random_quads(random)
     with tempfile.TemporaryDirectory() as folder:
         running = _serve(folder, quads, server)
-        with Client(running.url, session=running.session(), clock=running.clock,
-                    parallelism=0) as client:  # fmt: skip
+        # Answers in any order, or one after the other.
+        with Rounds(random).counted(), Client(running.url, session=running.session(),
+                    clock=running.clock, parallelism=random.choice((0, 8))) as client:  # fmt: skip
             for _ in range(TOGETHER):
                 text = QueryWriter(random).query()
                 found = _answer(client, text)
@@ -151,6 +153,7 @@ def test_order_and_limit(
             if found is not None:
                 everything = _expected(store_of(quads), query)
                 assert isinstance(everything, list)
+                assert isinstance(found, list)
                 first = names.index(order[0][0])
                 assert _kinds(found, first) == _kinds(everything, first)
                 assert Counter(found) == Counter(everything)

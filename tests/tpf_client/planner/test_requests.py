@@ -98,7 +98,7 @@ def test_shapes_of_queries(server: LiveServer, oracle: pyoxigraph.Store) -> None
     sent = {}
     for name, query in QUERIES.items():
         found, sent[name] = ask(server, query)
-        expected = oracle.query(PREFIX + query)
+        expected: Any = oracle.query(PREFIX + query)
         if name == "ask":
             assert found is bool(expected)
         elif name == "construct":
@@ -136,7 +136,7 @@ def test_a_page_without_freshness_is_asked_for_once_in_a_query(tmp_path: Path) -
 
         return app(environ, without)
 
-    server.app.wsgi_app = silent  # type: ignore[method-assign]
+    server.app.wsgi_app = silent  # type: ignore[assignment, method-assign]
     query = "SELECT * { ?o :product ?p ; :price ?x . ?p :producer :producer1 ; :weight ?w }"
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         for _ in range(2):
@@ -214,7 +214,9 @@ def test_limits_spare_what_optional_parts_would_ask(
     found, sent = ask(server, f"{query} LIMIT {limit}")
     # Which solutions a LIMIT lets through is free, but for those of a sub-query without its own.
     whole = query.replace("LIMIT 3", "")
-    everything = Counter(frozenset(r.items()) for r in select(oracle, PREFIX + whole))
+    everything = Counter[frozenset[tuple[str, str]]](
+        frozenset(r.items()) for r in select(oracle, PREFIX + whole)
+    )
     assert len(found) == min(limit, 3 if whole != query else limit)
     assert not rows(found) - everything
     if "ORDER BY" in query:
@@ -249,7 +251,7 @@ def lying(server: LiveServer, counts: dict[str, tuple[str, str]]) -> None:
                 body = body.replace(true.encode(), told.encode())
         return [body]
 
-    server.app.wsgi_app = answer  # type: ignore[method-assign]
+    server.app.wsgi_app = answer  # type: ignore[assignment, method-assign]
 
 
 @pytest.mark.parametrize(

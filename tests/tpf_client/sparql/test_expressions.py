@@ -11,10 +11,12 @@ import pytest
 
 from annotations.terms import Term
 from tests.support.evaluation import NOW, evaluate
-from tpf_client.dataflow.changes import TermDictionary
+from tests.support.oracle import solutions_of
+from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Extend, Project
-from tpf_client.sparql.expressions.compiler import Compiler, Environment
+from tpf_client.sparql.expressions.compiler import Compiler
+from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, term_of, value_of
 from tpf_client.sparql.parser import parse_query
@@ -34,7 +36,8 @@ def ours(expression: str) -> Term | None:
 
 
 def theirs(expression: str) -> Term | None:
-    (row,) = STORE.query(f"{PREFIX} SELECT ({expression} AS ?x) {{}}", base_iri="http://b/")
+    text = f"{PREFIX} SELECT ({expression} AS ?x) {{}}"
+    (row,) = solutions_of(STORE, text, base_iri="http://b/")
     return None if row["x"] is None else Term(str(row["x"]))
 
 

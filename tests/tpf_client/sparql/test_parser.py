@@ -2,7 +2,8 @@
 
 import pytest
 
-from annotations.terms import DEFAULT_GRAPH, QuadPattern
+from annotations.namespaces import XSD
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, literal
 from tests.support.w3c import SPARQL11
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql import algebra
@@ -85,7 +86,9 @@ def test_syntax_errors_point_at_the_place(text: str, line: int, column: int, say
     ],
 )
 def test_terms_keep_their_text(text: str, term: str) -> None:
-    assert where(f"SELECT * {{ ?s ?p {text} }}") == BGP((QuadPattern("?s", "?p", term),))
+    assert where(f"SELECT * {{ ?s ?p {text} }}") == BGP(
+        (QuadPattern(Variable("?s"), Variable("?p"), Term(term)),)
+    )
 
 
 def test_blank_nodes_are_hidden_variables() -> None:
@@ -102,9 +105,9 @@ def test_collections_become_lists() -> None:
 
 
 def test_groups_and_filters() -> None:
-    bgp = BGP((QuadPattern("?s", "<http://e/p>", "?o"),))
+    bgp = BGP((QuadPattern(Variable("?s"), Term("<http://e/p>"), Variable("?o")),))
     test = Call(
-        "<", (VariableRef("?o"), Constant('"5"^^<http://www.w3.org/2001/XMLSchema#integer>'))
+        "<", (VariableRef(Variable("?o")), Constant(literal("5", datatype=XSD + "integer")))
     )
     assert where("SELECT * { FILTER(?o < 5) ?s :p ?o }") == Filter(bgp, test)
     optional = where("SELECT * { ?s :p ?o OPTIONAL { ?s :p ?o FILTER(?o < 5) } }")

@@ -5,6 +5,7 @@ By the evaluation in memory, by the client, and as conditions of continuous quer
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from tpf_client import Client, Solutions
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.depth import MAX_DEPTH, MAX_NESTING
 from tpf_client.sparql.parser import parse_query
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import UnsupportedContinuousQueryError
-from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
 P = "PREFIX : <http://e/> "
 INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
@@ -168,7 +169,7 @@ def test_what_is_too_deep_is_said(name: str) -> None:
     _in_a_thread(lambda: evaluate(P + _DEEP[name](levels), QUADS).rows())
     for far in (MAX_NESTING + 1, 20_000):
         with pytest.raises(UnsupportedQueryError, match="nested too deeply"):
-            _in_a_thread(lambda far=far: parse_query(P + _DEEP[name](far)))
+            _in_a_thread(partial(parse_query, P + _DEEP[name](far)))
 
 
 @pytest.mark.parametrize("name", ["+", "-", "*", "optional", "bind", "filter", "minus"])

@@ -13,6 +13,7 @@ import requests
 
 from annotations.clock import ManualClock
 from annotations.labels import Labelling
+from annotations.terms import Term
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
@@ -22,7 +23,7 @@ from tpf_client.streaming.schedule import Schedule
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings
-from tpf_server.store.live_store import open_live_store
+from tpf_server.store.live.store import open_live_store
 
 STREAM_TIME = timedelta(minutes=5)
 RESTARTS = 10
@@ -106,7 +107,7 @@ def test_five_minutes_with_ten_restarts(
     # How long one waits after a failure is up to chance, too: the same in every run.
     monkeypatch.setattr("tpf_client.client.Schedule", partial(Schedule, chance=random.Random(12)))
     limits = Limits(retries=1, backoff=0.01)
-    seen = Counter[frozenset[tuple[str, str]]]()
+    seen = Counter[frozenset[tuple[str, Term]]]()
     right = errors = 0
     last = START
     with Client(f"{server.url}/{view}", session=session, clock=server.clock, parallelism=0,
@@ -204,7 +205,7 @@ def test_the_date_alone_tells_the_servers_time(
     app = DateOnly(server.app)
     session = requests.Session()
     session.mount(BASE, WsgiAdapter(app))
-    seen = Counter[frozenset[tuple[str, str]]]()
+    seen = Counter[frozenset[tuple[str, Term]]]()
     late: list[timedelta] = []
     with Client(f"{server.url}/{view}", session=session, clock=ours, parallelism=0) as client:
         for update in client.stream(QUERY, until=START + 12 * PERIOD):

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from annotations.labels import Expiration, Fact
-from annotations.terms import Quad, iri, literal
+from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tests.tpf_client.streaming.test_train_query import PERIOD, QUERY, Feed, _rows, _static
@@ -67,7 +67,7 @@ def test_an_outage_is_told_and_survived(tmp_path: Path, kind: str) -> None:
         return kind if down[0] <= server.clock.now() < down[1] else ""
 
     client, faulty = _client(server, fault, Limits(retries=1))
-    seen = Counter[frozenset[tuple[str, str]]]()
+    seen = Counter[frozenset[tuple[str, Term]]]()
     errors, recovered = 0, False
     with client:
         for update in client.stream(QUERY, until=START + 6 * PERIOD):
@@ -105,7 +105,7 @@ def test_chaos(tmp_path: Path, view: str, page_labels: bool) -> None:
         return chance.choice(kinds) if started and chance.random() < 0.1 else ""
 
     client, faulty = _client(server, fault, Limits(retries=1, backoff=0.01))
-    seen = Counter[frozenset[tuple[str, str]]]()
+    seen = Counter[frozenset[tuple[str, Term]]]()
     right = 0
     with client:
         client.urls = (f"{server.url}/{view}",)

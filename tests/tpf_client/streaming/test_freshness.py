@@ -59,7 +59,7 @@ def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
     # Each time later, and always when the pages that tell of nothing are fresh for long.
     for end, late in ((10, 0.4), (20, 0.9), (30, 2.0)):
         at = START + timedelta(seconds=end + late)
-        server.clock.schedule(at, lambda end=end: server.publish(_delays(end + 10)))  # type: ignore[misc]
+        server.clock.schedule(at, lambda end=end: server.publish(_delays(end + 10)))
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         stream = client.stream(
             "SELECT * { ?d <http://example.org/train#delay> ?delay }",

@@ -3,12 +3,13 @@
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import requests
 
 from annotations.labels import Expiration, Fact, Interval
-from annotations.terms import Quad, iri, literal
+from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import BASE, START, LiveServer
 from tests.support.oracle import select, store_of
 from tests.support.wsgi_adapter import WsgiAdapter
@@ -22,7 +23,7 @@ TRAINS = range(6)
 STEP = timedelta(seconds=5)
 
 
-def _train(number: int) -> str:
+def _train(number: int) -> Term:
     return iri(f"{EX}train/{number}")
 
 
@@ -67,7 +68,7 @@ def test_the_answer_is_that_of_all_facts_together(
 
     publish(0)
     for step in range(1, 8):
-        clock.schedule(START + step * STEP, lambda step=step: publish(step))  # type: ignore[misc]
+        clock.schedule(START + step * STEP, lambda step=step: publish(step))
     session = requests.Session()
     session.mount(BASE, WsgiAdapter(delays.app))
     second = _Renamed(platforms)
@@ -105,12 +106,14 @@ class _Renamed:
         self._server = server
         self.asked = 0
 
-    def __call__(self, environ, start):  # type: ignore[no-untyped-def]
+    def __call__(self, environ, start):
         self.asked += 1
         environ["HTTP_ACCEPT_ENCODING"] = "identity"
         environ["QUERY_STRING"] = environ["QUERY_STRING"].replace("other.test", "server.test")
         answered: list[tuple[str, list[tuple[str, str]]]] = []
-        body = b"".join(self._server.app(environ, lambda *args: answered.append(args[:2])))
+        body = b"".join(
+            self._server.app(environ, cast(Any, lambda *args: answered.append(args[:2])))
+        )
         status, headers = answered[0]
         start(status, [(n, v) for n, v in headers if n.lower() != "content-length"])
         return [body.replace(BASE.encode(), OTHER.encode())]

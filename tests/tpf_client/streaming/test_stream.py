@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ class Trains:
         self._server.clock.schedule(now + self._period, self)
 
 
+def _collect(seen: list[str], update: Update) -> None:
+    seen.extend(_delays(update))
+
+
 def _delays(update: Update) -> list[str]:
     return [str(solution["delay"]) for solution in update.results]
 
@@ -58,9 +63,7 @@ def test_a_thousand_queries_need_no_threads_of_their_own(tmp_path: Path) -> None
     threads = threading.active_count()
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         streams = [
-            client.stream(QUERY.format(number % 10)).start(
-                lambda update, number=number: seen[number].extend(_delays(update))
-            )
+            client.stream(QUERY.format(number % 10)).start(partial(_collect, seen[number]))
             for number in range(1000)
         ]
         client.scheduler.run(until=START + 3.5 * PERIOD)

@@ -6,6 +6,7 @@ by side, over one client, as they would in one process; each of them is a case.
 """
 
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,15 +22,16 @@ from hypothesis import strategies as st
 
 from annotations.labels import Labelling
 from annotations.methods import METHODS
-from annotations.terms import DEFAULT_GRAPH
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tests.support import random_queries
-from tests.support.judges import Answer, judged
+from tests.support.judges import judged
 from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.random_sparql import QueryWriter, randoms
 from tests.support.timelines import START, Batch, Timeline, Universe, timelines
 from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
 from tpf_client.streaming.streamer import Tick
 
@@ -59,6 +61,22 @@ selects = st.one_of(
     random_queries.queries.filter(lambda query: "ASK {" not in query),
     randoms.map(lambda random: QueryWriter(random, continuous=True).query()),
 )
+_templates = st.lists(
+    st.sampled_from(["?u :p ?v", "?v :q ?u", "?w :r 1", "?u ?v ?w", ":a :p ?w"]),
+    min_size=1,
+    max_size=3,
+    unique=True,
+).map(" . ".join)
+others = st.one_of(
+    random_queries.groups.map(lambda group: f"ASK {{ {group} }}"),
+    st.tuples(_templates, random_queries.groups).map(
+        lambda parts: f"CONSTRUCT {{ {parts[0]} }} WHERE {{ {parts[1]} }}"
+    ),
+    st.tuples(random_queries.variables, random_queries.groups).map(
+        lambda parts: f"DESCRIBE {parts[0]} :b WHERE {{ {parts[1]} }}"
+    ),
+).map(lambda text: f"{random_queries.PREFIX} {text}")
+texts = st.one_of(selects, selects, selects, others)
 page_sizes = st.sampled_from([2, 100])
 
 
@@ -68,9 +86,26 @@ class Engine:
 
     model: Publications
 
-    def answer(self, text: str, now: datetime) -> Answer:
-        """The answer to a query at an instant."""
-        return judged(parse_query(text), text, self.model.valid_at(now))
+    def answer(self, text: str, now: datetime) -> Counter[Row]:
+        """The answer to a query at an instant: its solutions, its triples, or the empty one."""
+        query, quads = parse_query(text), self.model.valid_at(now)
+        if query.form == "DESCRIBE":
+            return self._description(query, text, quads)
+        found = judged(query, text, quads)
+        return Counter([()] * found) if isinstance(found, bool) else found
+
+    def _description(self, query: Query, text: str, quads: list[Quad]) -> Counter[Row]:
+        """The triples of all that is described; there are no blank nodes in timelines."""
+        select = re.sub("DESCRIBE .*? WHERE", "SELECT * WHERE", text, count=1)
+        parsed = parse_query(select)
+        rows = judged(parsed, select, quads)
+        assert not isinstance(rows, bool)
+        wanted: set[str | None] = set(query.described)
+        for place, name in enumerate(parsed.variables):
+            if name in query.variables:
+                wanted |= {row[place] for row in rows}
+        said = [quad.triple for quad in quads if quad.graph == DEFAULT_GRAPH]
+        return Counter({tuple(triple) for triple in said if triple.subject in wanted})
 
 
 @dataclass
@@ -83,7 +118,7 @@ class Follower:
     ticks: int = 0
 
     def __post_init__(self) -> None:
-        self._seen: Counter[Row] = Counter()
+        self._seen: Counter[tuple[Term | None, ...]] = Counter()
 
     def advance(self, now: datetime) -> datetime | None:
         """Let it evaluate; when it wants to go on, ``None`` where it has ended."""
@@ -170,14 +205,16 @@ def _play(timeline: Timeline, view: str, queries: list[str], **options: Any) -> 
         _follow(server, view, model, queries, until)
 
 
-labellings = st.sampled_from(["expiration", "interval", "mixed"])
+labellings: st.SearchStrategy[Literal["expiration", "interval", "mixed"]] = st.sampled_from(
+    ["expiration", "interval", "mixed"]
+)
 
 
 @settings(max_examples=max(CASES * 3 // 4 // QUERIES, 1), deadline=None, phases=PHASES,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(
     timeline=labellings.flatmap(lambda each: timelines(each, max_batches=5, universe=UNIVERSE)),
-    queries=st.lists(selects, min_size=QUERIES, max_size=QUERIES),
+    queries=st.lists(texts, min_size=QUERIES, max_size=QUERIES),
     view=st.sampled_from(["plain", *(method.name for method in METHODS)]),
     page_size=page_sizes,
 )
@@ -191,7 +228,7 @@ def test_every_answer_by_labels_in_the_pages_is_right(
 @pytest.mark.parametrize("method", [method.name for method in METHODS])
 @settings(max_examples=max(CASES // 4 // QUERIES // 10, 1), deadline=None, phases=PHASES,
           suppress_health_check=list(HealthCheck))  # fmt: skip
-@given(data=st.data(), queries=st.lists(selects, min_size=QUERIES, max_size=QUERIES),
+@given(data=st.data(), queries=st.lists(texts, min_size=QUERIES, max_size=QUERIES),
        page_size=page_sizes)  # fmt: skip
 def test_every_answer_by_rewriting_is_right(
     method: str, labelling: Labelling, data: st.DataObject, queries: list[str], page_size: int

@@ -109,7 +109,7 @@ def _rows(solutions: object) -> "Counter[frozenset[tuple[str, Term]]]":
 
 @pytest.fixture(params=["expiration", "interval"])
 def labelling(request: pytest.FixtureRequest) -> Labelling:
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 @pytest.fixture(params=[True, False], ids=["page-labels", "rewriting"])

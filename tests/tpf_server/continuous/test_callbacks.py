@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import CallbackError
-from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.errors import CallbackError
 
 P = "<urn:p>"
 CQELS = "SELECT ?a { STREAM <urn:s> [RANGE 10ms] { ?a <urn:p> ?b } FILTER(?a != <urn:x%s>) }"

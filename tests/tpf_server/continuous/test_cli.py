@@ -112,10 +112,10 @@ def test_explain(files):
 
 
 def test_spark_without_java_is_one_line(files, monkeypatch, tmp_path):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "nowhere"))
     result = run(files, "--engine", "spark", query=PERIODIC)
     assert result.exit_code == 1
-    assert result.output.startswith("tpf-continuous: Spark needs Java 17")
+    assert result.output.startswith(f"tpf-continuous: no Java in {tmp_path / 'nowhere'}")
     assert len(result.output.splitlines()) == 1
     assert run(files, "--engine", "spark").exit_code == 2
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import (
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.errors import (
     ElementError,
     UnknownGraphError,
     UnknownStreamError,
     WindowLimitError,
 )
-from tpf_server.cqels.limits import Limits
-from tpf_server.cqels.semantics import SEMANTICS
-from tpf_server.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.semantics import SEMANTICS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
 BODY = "{ ?a <urn:p> ?b }"
@@ -165,6 +165,25 @@ def test_an_element_that_is_late_is_dropped_or_seen_by_later_instants():
     assert found == {5: ["a", "b"], 6: ["a", "b", "c"], 7: ["a", "b", "c"],
                      8: ["a", "c", "d", "e"]}  # fmt: skip
     assert (periodic.late, registered.late) == (1, 1)
+
+
+def test_a_stream_that_is_behind_has_its_own_time():
+    """Also where another is ahead of the windows' whole range."""
+    engine = Engine(semantics=SEMANTICS["paper-rstream"])
+    query = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 10s] { ?a <urn:p> ?b } }")
+    for at, name in ((0, "a"), (1_000, "b"), (2_000, "c")):
+        engine.push("urn:s", (f"<urn:{name}>", "<urn:p>", "<urn:o>"), at)
+        engine.push("urn:ahead", ("<urn:x>", "<urn:p>", "<urn:o>"), at + 50_000)
+    found = [(each.at, [short(row[0]) for row in each.rows]) for each in query]
+    assert found == [
+        (0, ["a"]),
+        (50_000, []),
+        (1_000, ["a", "b"]),
+        (51_000, ["a", "b"]),
+        (2_000, ["a", "b", "c"]),
+        (52_000, ["a", "b", "c"]),
+    ]
+    assert engine.dropped == 0
 
 
 def test_a_graph_is_one_tick_and_its_triples_need_not_match_together():

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from annotations.clock import ManualClock
+from tpf_server.continuous.cqels.engine import Engine, Limits
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.errors import RegistrationsError, UnknownQueryError
 from tpf_server.continuous.registrations import Registration, Registrations
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.cqels.engine import Engine, Limits
-from tpf_server.cqels.errors import RegistrationsError, UnknownQueryError
-from tpf_server.csparql.engine import CsparqlEngine
 
 SELECT = "SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
 CONSTRUCT = "CONSTRUCT { ?b <urn:q> ?a } { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
@@ -20,9 +20,10 @@ SELECT (COUNT(*) AS ?n) FROM STREAM <s> [RANGE 1s STEP 1s] { ?a <urn:p> ?b }"""
 
 
 def service(path: Path, **limits: int) -> ContinuousService:
+    engine = Engine(limits=Limits(**limits))
     return ContinuousService(
-        Engine(limits=Limits(**limits)),
-        CsparqlEngine(),
+        engine,
+        CsparqlEngine(beside=engine),
         ManualClock(datetime(2020, 1, 1, tzinfo=UTC)),
         registrations=Registrations(path),
     )

@@ -6,13 +6,13 @@ import tracemalloc
 import pytest
 
 from annotations.terms import Term
+from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.emissions import as_events, as_lines
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.errors import BacklogError
 from tpf_server.continuous.hosted import HostedQuery
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
-from tpf_server.cqels.delivery import Emission
-from tpf_server.cqels.engine import Engine
-from tpf_server.cqels.errors import BacklogError
 
 TEXT = "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }"
 

@@ -11,7 +11,7 @@ from annotations.terms import Term
 from loaders.rdf.build import load_rdf_spark
 from tpf_server.continuous.assembly import continuous_service, static_graphs
 from tpf_server.continuous.cli import app
-from tpf_server.cqels.elements import Element
+from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.datasets import DatasetOpener
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 

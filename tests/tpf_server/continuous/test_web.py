@@ -12,12 +12,12 @@ from flask import Flask
 from annotations.clock import ManualClock
 from annotations.terms import Term
 from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.continuous.cqels.engine import Engine, Limits
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.continuous.web import continuous_blueprint
-from tpf_server.cqels.elements import Element
-from tpf_server.cqels.engine import Engine, Limits
-from tpf_server.csparql.engine import CsparqlEngine
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 
@@ -37,9 +37,10 @@ class Site:
     def __init__(self, *, followers=10, periodic=None, policies=None, **settings):
         # At the instant from which events are numbered from 1.
         self.clock = ManualClock(EPOCH)
-        self.periodic = CsparqlEngine(eager=True, **(periodic or {}))
+        engine = Engine(**settings)
+        self.periodic = CsparqlEngine(eager=True, beside=engine, **(periodic or {}))
         self.service = ContinuousService(
-            Engine(**settings),
+            engine,
             self.periodic,
             self.clock,
             Policies(**{"backlog": 100, "followers": followers, **(policies or {})}),
@@ -297,6 +298,34 @@ def test_or_only_itself_by_setting(bad):
 def test_late_elements_are_counted(site):
     site.register()
     assert site.push(element(5), element(4), element(5)).json()["dropped"] == 1
+
+
+@pytest.mark.parametrize("time", ["clock", "elements"])
+def test_a_stream_that_is_ahead_takes_nothing_from_another(time):
+    site = Site(policies={"time": time})
+    for name in ("s", "ahead"):
+        iri = quote(f"http://localhost/{name}", safe="")
+        assert site.session.put(f"{ROOT}/streams/{iri}", headers=TOKEN).status_code == 201
+    site.register(semantics="paper-rstream")
+    site.register(PERIODIC_TEXT.replace("NAME", "periodic"))
+    seen = []
+    for at in (1, 4, 8):
+        site.push(element(at, b=f'"{at}"'), name="s")
+        site.push(element(50_000 + at), name="ahead")
+        lines = site.results(params={"follow": "false"}).text.splitlines()
+        emissions = [json.loads(line) for line in lines]
+        at_its_time = [each for each in emissions if each["at"].endswith(f":00.00{at}Z")]
+        seen.append([row["b"] for row in at_its_time[-1]["result"]])
+    assert seen == [['"1"'], ['"1"', '"4"'], ['"1"', '"4"', '"8"']]
+    late = {
+        each["stream"]: (each["dropped"], each["late"])
+        for each in site.session.get(f"{ROOT}/streams").json()["streams"]
+    }
+    # Without a clock answers that were given are not taken back.
+    assert late == {
+        "http://localhost/s": (0, 0 if time == "clock" else 2),
+        "http://localhost/ahead": (0, 0),
+    }
 
 
 def test_syntax_errors_point_at_the_place(site):

@@ -14,7 +14,7 @@ from annotations.terms import Quad, Term
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.store.live_store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 QUESTIONS = ("count", "facts", "next_change", "earliest_end")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.labels import Expiration
-from annotations.terms import Quad, QuadPattern, Variable
+from annotations.terms import Quad, QuadPattern, Term, Variable
 from tests.support.served import HYDRA, NOON, TMP, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.fragments.bindings import restricted
@@ -76,7 +76,7 @@ def test_every_compatible_match_is_there_once(
     text = " ".join(f"({' '.join(term or 'UNDEF' for term in row)} UNDEF)" for row in rows)
     value = f"({' '.join(names)}) {{ {text} }}"
     patterns = restricted(asked, value, Skolemizer("http://localhost/"), 10)
-    quads = [Quad(*triple) for triple in product((f"<{EX}{n}>" for n in "abcd"), repeat=3)]
+    quads = [Quad(*triple) for triple in product((Term(f"<{EX}{n}>") for n in "abcd"), repeat=3)]
     found = [quad for each in patterns for quad in quads if _fits(quad, each)]
     assert len(found) == len(set(found))
     wanted = {

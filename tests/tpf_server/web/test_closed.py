@@ -45,7 +45,7 @@ def test_metrics_and_queries_can_be_closed(tmp_path: Path) -> None:
         assert served.get("trains").status_code == 200
 
 
-def test_readers_of_results_have_places_by_address(tmp_path: Path) -> None:
+def test_readers_of_results_have_slots_by_address(tmp_path: Path) -> None:
     settings = {"continuous": True, "followers": 4, "followers_per_address": 2,
                 "trust_forwarded": True}  # fmt: skip
     with Served(tmp_path, settings=settings) as served:
@@ -53,15 +53,15 @@ def test_readers_of_results_have_places_by_address(tmp_path: Path) -> None:
         place = served.post(text, "name=q", "application/sparql-query", path="queries")
         assert place.status_code == 201, place.text
 
-        places = served.app.extensions["tpf_server.continuous"].places
-        taken = [places.take(f"{n}.1.1.1") for n in (1, 1, 1, 2, 2, 3)]
+        slots = served.app.extensions["tpf_server.continuous"].slots
+        taken = [slots.take(f"{n}.1.1.1") for n in (1, 1, 1, 2, 2, 3)]
         assert taken == [True, True, False, True, True, False]
-        places.leave("2.1.1.1")
+        slots.leave("2.1.1.1")
         # The proxy's word counts, not the client's own.
         answer = served.get("queries/q/results", X_Forwarded_For="3.1.1.1, 1.1.1.1")
         assert answer.status_code == 503
         assert "or 2 of this address" in answer.json()["detail"]
-        assert places.take("3.1.1.1")
+        assert slots.take("3.1.1.1")
 
 
 @pytest.mark.parametrize("token", [" x", "x ", "a\nb", "é", "\x7f", "\t"])

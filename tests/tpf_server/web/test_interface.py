@@ -12,7 +12,7 @@ import rdflib
 from markupsafe import escape
 
 from annotations.labels import Expiration, Interval
-from annotations.terms import Quad
+from annotations.terms import Quad, Term
 from tests.support.served import BASE, HYDRA, NOON, TMP, VOID, Served, parse, quad
 from tests.tpf_server.conftest import STATIC
 
@@ -29,7 +29,7 @@ FORMATS = {
 
 def shown(row: Quad) -> Quad:
     """A static quad as pages show it: blank nodes of the files got labels of the store."""
-    return Quad(*[re.sub(r"<[^>]*genid/trains/[^>]*>", "_:b", term) for term in row])
+    return Quad(*[Term(re.sub(r"<[^>]*genid/trains/[^>]*>", "_:b", term)) for term in row])
 
 
 def test_get_head_and_options(served: Served) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from annotations.labels import Expiration, Fact
 from tests.support.served import NOON, TMP, Served, quad
+from tpf_server.fragments import fragment
 from tpf_server.web import read
 
 
@@ -14,16 +15,17 @@ def test_a_page_is_made_once_for_all_who_ask_within_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    evaluate = read.evaluate
+    evaluate = fragment.evaluate
     monkeypatch.setattr(
         read, "evaluate", lambda query: made.append(query.request.page_url) or evaluate(query)
     )
     with Served(tmp_path) as served:
-        assert served.live is not None
+        live = served.live
+        assert live is not None
 
         def publish(value: str) -> None:
             fact = Fact(quad("t1", "delay", value), Expiration(NOON + timedelta(seconds=30)))
-            served.live.publish([fact], served.clock.now())
+            live.publish([fact], served.clock.now())
 
         def wait(milliseconds: int) -> None:
             served.clock.advance_to(served.clock.now() + timedelta(milliseconds=milliseconds))
@@ -45,7 +47,7 @@ def test_a_page_is_made_once_for_all_who_ask_within_a_moment(
         assert b'"2"' in served.get("trains.nq").content
         assert len(made) == 4
         # Pages of one instant, for whoever follows links, are made anew.
-        pinned = f"trains.nq?snapshot={served.live.snapshot(served.clock.now()).instant}.1"
+        pinned = f"trains.nq?snapshot={live.snapshot(served.clock.now()).instant}.1"
         served.get(pinned)
         served.get(pinned)
         assert len(made) == 6

@@ -8,7 +8,7 @@ import pytest
 from annotations.labels import Expiration
 from tests.support.served import BASE, HYDRA, NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
-from tpf_server.store.live_settings import LiveSettings
+from tpf_server.store.live.settings import LiveSettings
 
 DELAYS = [quad(f"t{number}", "delay", f'"{number}"') for number in range(10)]
 

@@ -183,7 +183,7 @@ def test_a_body_that_is_too_long_or_of_no_length_is_refused_unread(
     with Served(tmp_path_factory.mktemp("x"), settings={"max_body": 1000}) as served:
         sent = 0
 
-        def endless():  # type: ignore[no-untyped-def]
+        def endless():
             nonlocal sent
             while sent < 100_000_000:
                 sent += 500

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import uritemplate
 
@@ -48,7 +49,7 @@ def test_the_form_leads_to_every_fragment(served: Served) -> None:
         for chosen in range(16)
     }
     for pattern in patterns:
-        values = {
+        values: dict[str, Any] = {
             name: "urn:ldf:defaultGraph" if term == DEFAULT_GRAPH else parameter_of_term(term)
             for name, term in zip(Quad._fields, pattern, strict=True)
             if term is not None

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -69,7 +70,8 @@ def _timeless(body: str) -> list[str]:
 
 def test_other_settings_make_other_tags(tmp_path: Path) -> None:
     tags = []
-    for number, titles in enumerate(({}, {"title": "New"}, {"max_page_size": 10})):
+    settings: list[dict[str, Any]] = [{}, {"title": "New"}, {"max_page_size": 10}]
+    for number, titles in enumerate(settings):
         folder = tmp_path / str(number)
         folder.mkdir()
         with Served(folder, STATIC, live=False, settings=titles) as served:

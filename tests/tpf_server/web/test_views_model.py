@@ -112,7 +112,7 @@ def test_every_view_answers_like_the_annotated_data(
         terms = {term for row in everything for term in row}
         for _ in range(3):
             pattern = QuadPattern(
-                *[
+                *[  # type: ignore[arg-type]
                     data.draw(st.sampled_from([*VARIABLES, VARIABLES[0], *sorted(terms), *NODES]))
                     for _ in range(4)
                 ]

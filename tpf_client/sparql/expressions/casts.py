@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from annotations.namespaces import XSD
 from tpf_client.sparql.algebra import Expression
@@ -17,6 +16,7 @@ from tpf_client.sparql.expressions.dates import (
     read_date_time,
     read_time,
 )
+from tpf_client.sparql.expressions.environment import ArgumentCompiler, Solution, ValueOf
 from tpf_client.sparql.expressions.terms import lexical_form
 from tpf_client.sparql.expressions.values import (
     LONGEST,
@@ -34,9 +34,6 @@ from tpf_client.sparql.expressions.values import (
     read_integer,
     shorten,
 )
-
-if TYPE_CHECKING:
-    from tpf_client.sparql.expressions.compiler import Compiler, Solution
 
 _BLANKS = " \t\r\n"
 
@@ -158,7 +155,7 @@ CASTS: dict[str, Callable[[Value], Value] | None] = {
 """By the IRI of the datatype; xsd:string looks at the term too."""
 
 
-def cast(compiler: "Compiler", name: str, argument: Expression) -> "Callable[[Solution], Value]":
+def cast(compiler: ArgumentCompiler, name: str, argument: Expression) -> ValueOf:
     """The closure of a cast."""
     convert = CASTS[name]
     value = compiler.value(argument)
@@ -166,7 +163,7 @@ def cast(compiler: "Compiler", name: str, argument: Expression) -> "Callable[[So
         return lambda solution: convert(value(solution))
     term, decode = compiler.term(argument), compiler.typed.dictionary.decode
 
-    def to_string(solution: "Solution") -> Value:
+    def to_string(solution: Solution) -> Value:
         found = value(solution)
         match found:
             case Iri(text) | LanguageString(text, _):

@@ -8,53 +8,20 @@ of it: false, and unbound.
 Source: SPARQL 1.1 Query Language, section 17.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from random import Random, SystemRandom
-from typing import Any, TypeAlias
+from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.algebra import Aggregate, Call, Constant, Exists, Expression, VariableRef
 from tpf_client.sparql.expressions import casts, operators, terms
-from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.environment import Environment, Solution, TermOf, ValueOf
 from tpf_client.sparql.expressions.functions import FUNCTIONS
-from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import EvaluationError, Value
-
-Solution: TypeAlias = tuple[int, ...]
-ValueOf: TypeAlias = Callable[[Solution], Value]
-TermOf: TypeAlias = Callable[[Solution], int]
 
 VOLATILE = frozenset(("RAND", "UUID", "STRUUID", "BNODE"))
 """Functions that give another value each time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What expressions depend on beside the solution.
-
-    Args:
-        typed: the values of term identifiers.
-        now: what NOW() gives.
-        random: where RAND, UUID and STRUUID come from.
-    """
-
-    typed: TypedTerms
-    now: DateTime
-    random: Random = field(default_factory=SystemRandom)
-    nodes: Remembered[tuple[Any, ...], int] = field(default_factory=Remembered)
-    """Blank nodes that BNODE(label) has made, by the row and the label."""
-    strict: bool = True
-    """Whether a function that is not known is refused; else a call of it is an error, which leaves
-    its variable unbound (section 17.6)."""
-
-    def forget(self, identifiers: Collection[int]) -> None:
-        """These terms are there no more: neither are the blank nodes among them."""
-        gone = set(identifiers)
-        for key in [key for key, node in self.nodes.items() if node in gone]:
-            del self.nodes[key]
 
 
 def is_volatile(expression: Expression) -> bool:
@@ -117,6 +84,19 @@ class Compiler:
                 return 0
 
         return bind
+
+    def bindings(self, expressions: Sequence[Expression]) -> Callable[[Solution], Solution]:
+        """The identifiers of several values."""
+        each = tuple([self.binding(expression) for expression in expressions])
+        match each:
+            case ():
+                return lambda _solution: ()
+            case (only,):
+                return lambda solution: (only(solution),)
+            case (first, second):
+                return lambda solution: (first(solution), second(solution))
+            case _:
+                return lambda solution: tuple([bind(solution) for bind in each])
 
     # ----------------------------------------------------------------------- for closures
 

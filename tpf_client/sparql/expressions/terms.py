@@ -6,7 +6,7 @@ Source: SPARQL 1.1 Query Language, sections 17.4.1 (functional forms) and 17.4.2
 import uuid
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from annotations.errors import TermError
 from annotations.namespaces import XSD
@@ -21,26 +21,21 @@ from annotations.terms import (
     literal_parts,
 )
 from tpf_client.sparql.algebra import Constant, Expression
+from tpf_client.sparql.expressions.environment import ArgumentCompiler, Solution, TermOf, ValueOf
 from tpf_client.sparql.expressions.operators import is_number
 from tpf_client.sparql.expressions.values import EvaluationError, Iri, Value
 from tpf_client.sparql.iris import is_absolute, resolve
 
-if TYPE_CHECKING:
-    from tpf_client.sparql.expressions.compiler import Compiler
-
-Solution: TypeAlias = tuple[int, ...]
-TermOf: TypeAlias = Callable[[Solution], int]
-ValueOf: TypeAlias = Callable[[Solution], Value]
 Arguments: TypeAlias = tuple[Expression, ...]
 
 
-def _if(compiler: "Compiler", arguments: Arguments) -> TermOf:
+def _if(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
     test = compiler.test(arguments[0])
     then, otherwise = compiler.term(arguments[1]), compiler.term(arguments[2])
     return lambda solution: then(solution) if test(solution) else otherwise(solution)
 
 
-def _coalesce(compiler: "Compiler", arguments: Arguments) -> TermOf:
+def _coalesce(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
     choices = [compiler.term(argument) for argument in arguments]
 
     def first(solution: Solution) -> int:
@@ -54,7 +49,7 @@ def _coalesce(compiler: "Compiler", arguments: Arguments) -> TermOf:
     return first
 
 
-def _bnode(compiler: "Compiler", arguments: Arguments) -> TermOf:
+def _bnode(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
     environment, encode = compiler.environment, compiler.typed.dictionary.encode
 
     def fresh() -> int:
@@ -77,7 +72,7 @@ def _bnode(compiler: "Compiler", arguments: Arguments) -> TermOf:
     return labelled
 
 
-TERM_FUNCTIONS: dict[str, Callable[["Compiler", Arguments], TermOf]] = {
+TERM_FUNCTIONS: dict[str, Callable[[ArgumentCompiler, Arguments], TermOf]] = {
     "IF": _if,
     "COALESCE": _coalesce,
     "BNODE": _bnode,
@@ -85,8 +80,8 @@ TERM_FUNCTIONS: dict[str, Callable[["Compiler", Arguments], TermOf]] = {
 """Functions whose result is a term that may be one of their arguments."""
 
 
-def _on_term(function: Callable[[Term], Value]) -> Callable[["Compiler", Arguments], ValueOf]:
-    def compiled(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+def _on_term(function: Callable[[Term], Value]) -> Callable[[ArgumentCompiler, Arguments], ValueOf]:
+    def compiled(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
         term, decode = compiler.term(arguments[0]), compiler.typed.dictionary.decode
         known = compiler.typed.known(function)
 
@@ -103,7 +98,7 @@ def _on_term(function: Callable[[Term], Value]) -> Callable[["Compiler", Argumen
     return compiled
 
 
-def _bound(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+def _bound(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
     term = compiler.term(arguments[0])
 
     def bound(solution: Solution) -> bool:
@@ -116,7 +111,7 @@ def _bound(compiler: "Compiler", arguments: Arguments) -> ValueOf:
     return bound
 
 
-def _same_term(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+def _same_term(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
     left, right = (compiler.term(argument) for argument in arguments)
     return lambda solution: left(solution) == right(solution)
 
@@ -146,7 +141,7 @@ def _datatype(term: Term) -> Iri:
     return Iri(literal_parts(term).datatype)
 
 
-def _iri(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+def _iri(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
     base: str | None = None
     if len(arguments) > 1:
         assert isinstance(arguments[1], Constant)
@@ -174,7 +169,7 @@ def _iri_maker(base: str | None) -> Callable[[Term], Iri]:
     return make
 
 
-def _strdt(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+def _strdt(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
     text, datatype = (compiler.value(argument) for argument in arguments)
     typed = compiler.typed
 
@@ -187,32 +182,32 @@ def _strdt(compiler: "Compiler", arguments: Arguments) -> ValueOf:
     return make
 
 
-def _now(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+def _now(compiler: ArgumentCompiler, _arguments: Arguments) -> ValueOf:
     now = compiler.environment.now
     return lambda _solution: now
 
 
-def _rand(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+def _rand(compiler: ArgumentCompiler, _arguments: Arguments) -> ValueOf:
     random = compiler.environment.random.random
     return lambda _solution: random()
 
 
-def _uuid(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+def _uuid(compiler: ArgumentCompiler, _arguments: Arguments) -> ValueOf:
     bits = compiler.environment.random.getrandbits
     return lambda _solution: Iri(uuid.UUID(int=bits(128), version=4).urn)
 
 
-def _struuid(compiler: "Compiler", _arguments: Arguments) -> ValueOf:
+def _struuid(compiler: ArgumentCompiler, _arguments: Arguments) -> ValueOf:
     bits = compiler.environment.random.getrandbits
     return lambda _solution: str(uuid.UUID(int=bits(128), version=4))
 
 
-def _is_numeric(compiler: "Compiler", arguments: Arguments) -> ValueOf:
+def _is_numeric(compiler: ArgumentCompiler, arguments: Arguments) -> ValueOf:
     value = compiler.value(arguments[0])
     return lambda solution: is_number(value(solution))
 
 
-ON_TERMS: dict[str, Callable[["Compiler", Arguments], ValueOf]] = {
+ON_TERMS: dict[str, Callable[[ArgumentCompiler, Arguments], ValueOf]] = {
     "BOUND": _bound,
     "SAMETERM": _same_term,
     "STR": _on_term(lexical_form),

@@ -1,9 +1,22 @@
 """The typed value of every term identifier, decoded once."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Final, Protocol, TypeVar
 
 from annotations.terms import Term
+from tpf_client.sparql.expressions.inlined import (
+    BOOLEAN,
+    DECIMAL,
+    FALSE,
+    INTEGER,
+    TAG,
+    TAG_BITS,
+    TRUE,
+    decimal_of,
+    inline_decimal,
+    inline_integer,
+)
 from tpf_client.sparql.expressions.values import EvaluationError, Value, term_of, value_of
 
 _MOST: Final = 16_384
@@ -34,9 +47,14 @@ class Dictionary(Protocol):
     def decode(self, identifier: int) -> Term:
         """The term of an identifier."""
 
+    def on_forget(self, forget: Callable[[list[int]], None]) -> None:
+        """Call `forget` with the identifiers of terms that are dropped."""
+
 
 class TypedTerms(Remembered[int, Value]):
     """Identifier to value: ``typed[identifier]``.
+
+    Only values of terms in the table are remembered; others come straight from the integer.
 
     Raises:
         EvaluationError: at a look-up of 0, which is what an unbound variable is in an expression.
@@ -46,17 +64,45 @@ class TypedTerms(Remembered[int, Value]):
         super().__init__()
         self.dictionary = dictionary
         self._known: dict[object, Remembered[int, Value]] = {}
+        dictionary.on_forget(self._forget)
 
     def known(self, function: Callable[[Term], Value]) -> Remembered[int, Value]:
         """What a function of terms gave for identifiers, for all who compute it."""
         return self._known.setdefault(function, Remembered())
 
     def __missing__(self, identifier: int) -> Value:
+        tag = identifier & TAG
+        if tag == INTEGER:
+            return identifier >> TAG_BITS
+        if tag == DECIMAL:
+            return decimal_of(identifier)
+        if tag == BOOLEAN:
+            return identifier == TRUE
         if identifier == 0:
             raise EvaluationError
-        value = self[identifier] = value_of(self.dictionary.decode(identifier))
+        value = value_of(self.dictionary.decode(identifier))
+        if not tag:
+            # Dates are not remembered either: a stream brings new ones for ever.
+            self[identifier] = value
         return value
 
     def encode(self, value: Value) -> int:
         """The identifier of a computed value."""
+        kind = type(value)
+        if kind is int:
+            inlined = inline_integer(value)  # type: ignore[arg-type]
+            if inlined is not None:
+                return inlined
+        elif kind is Decimal:
+            inlined = inline_decimal(value)  # type: ignore[arg-type]
+            if inlined is not None:
+                return inlined
+        elif kind is bool:
+            return TRUE if value else FALSE
         return self.dictionary.encode(term_of(value))
+
+    def _forget(self, identifiers: list[int]) -> None:
+        for identifier in identifiers:
+            self.pop(identifier, None)
+        for known in self._known.values():
+            known.clear()

@@ -1,0 +1,122 @@
+"""Figures as SVG and PNG."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+
+from experiments.harness.items import Figure, Point
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+_SIZE = (7.2, 4.0)
+_LEGEND_CHARACTERS = 100
+_FEW_DECADES = 300
+_MARKERS = "os^Dv<>Pp*hX"
+_STYLE: Any = {
+    "svg.hashsalt": "tpf-experiments",  # the same data give the same file
+    "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "figure.constrained_layout.use": True,
+}
+
+
+def draw(figure: Figure, folder: Path) -> Path:
+    """Draw a figure into ``{name}.svg`` and ``{name}.png``; return the path of the former."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{figure.name}.svg"
+    with mpl.rc_context(_STYLE):
+        canvas = Canvas(figsize=_SIZE)
+        FigureCanvasAgg(canvas)
+        axes = canvas.add_subplot()
+        if figure.kind == "bars":
+            _bars(axes, figure)
+        else:
+            _lines(axes, figure)
+        axes.set_xlabel(figure.x_label)
+        axes.set_ylabel(figure.y_label)
+        axes.set_title(figure.title, loc="left")
+        if figure.log_y:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        for logarithmic, axis in ((figure.log_x, axes.xaxis), (figure.log_y, axes.yaxis)):
+            if logarithmic:
+                _plain_numbers(axis)
+        if len(figure.series) > 1:
+            # Below the axes, where it hides nothing.
+            longest = max(len(name) for name in figure.series)
+            canvas.legend(
+                fontsize="small", frameon=False, loc="outside lower center",
+                ncols=max(1, min(len(figure.series), _LEGEND_CHARACTERS // (longest + 6))),
+            )  # fmt: skip
+        canvas.savefig(path, format="svg", metadata={"Date": None})
+        canvas.savefig(path.with_suffix(".png"), dpi=130)
+    return path
+
+
+def _plain_numbers(axis: "Axis") -> None:
+    """Label a logarithmic axis with numbers as people write them: 1, 2, 5, 10."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    few = high / low < _FEW_DECADES
+    written = FuncFormatter(lambda value, _place: f"{value:,.10g}")
+    axis.set_major_formatter(written)
+    axis.set_minor_locator(LogLocator(subs=(2, 3, 5) if few else "auto"))
+    axis.set_minor_formatter(written if few else NullFormatter())
+
+
+def _lines(axes: "Axes", figure: Figure) -> None:
+    for number, (name, points) in enumerate(figure.series.items()):
+        xs = [float(point.x) for point in points]
+        ys = [point.y for point in points]
+        if not figure.markers:
+            axes.plot(xs, ys, label=name, linewidth=1.0)
+            continue
+        marker = _MARKERS[number % len(_MARKERS)]
+        axes.errorbar(
+            xs, ys, yerr=_errors(points), label=name, marker=marker, markersize=4,
+            linewidth=1.2, capsize=2.5,
+        )  # fmt: skip
+    if figure.log_x:
+        axes.set_xscale("log")
+
+
+def _bars(axes: "Axes", figure: Figure) -> None:
+    places: dict[str, int] = {}
+    for points in figure.series.values():
+        for point in points:
+            places.setdefault(str(point.x), len(places))
+    width = 0.8 / max(1, len(figure.series))
+    for number, (name, points) in enumerate(figure.series.items()):
+        offset = (number - (len(figure.series) - 1) / 2) * width
+        axes.bar(
+            [places[str(point.x)] + offset for point in points],
+            [point.y for point in points],
+            width, yerr=_errors(points), label=name, capsize=1.5, error_kw={"linewidth": 0.8},
+        )  # fmt: skip
+    long = max((len(name) for name in places), default=0) * len(places) > 90
+    axes.set_xticks(
+        range(len(places)), list(places),
+        rotation=35 if long else 0, ha="right" if long else "center",
+    )  # fmt: skip
+    axes.grid(visible=False, axis="x")
+
+
+def _errors(points: Sequence[Point]) -> list[list[float]] | None:
+    if all(point.low is None or point.high is None for point in points):
+        return None
+    below = [point.y - point.low if point.low is not None else 0.0 for point in points]
+    above = [point.high - point.y if point.high is not None else 0.0 for point in points]
+    return [below, above]

@@ -1,0 +1,36 @@
+"""What an experiment is: a question, its measurements, and what a report says of their results."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Protocol, Self
+
+from experiments.harness.items import Item
+from experiments.harness.measurement import Group, Run
+from experiments.harness.results import Columns, Results
+
+
+class Settings(Protocol):
+    """The sizes of an experiment: a frozen dataclass whose defaults are those of a full run."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def quick(cls) -> Self:
+        """The sizes for a check in a minute."""
+
+
+class Experiment(Columns, Protocol):
+    """An experiment. One instance per kind in `experiments.registry.EXPERIMENTS`."""
+
+    @property
+    def question(self) -> str:
+        """What it answers, for a reader of the report."""
+
+    @property
+    def settings(self) -> type[Settings]:
+        """Its sizes; a table of the same name in the configuration file changes them."""
+
+    def groups(self, settings: Any, run: Run) -> Iterable[Group]:
+        """What is measured."""
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """What the report says, in this order, from whatever was measured."""

@@ -1,0 +1,73 @@
+"""What a run ran on: machine, versions, commit."""
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from experiments.harness import peers
+
+PROJECT = Path(__file__).parents[2]
+_PACKAGES = (
+    "flask", "granian", "numpy", "pyarrow", "pyoxigraph", "pyspark", "rdflib", "requests",
+)  # fmt: skip
+
+
+def describe_machine() -> Mapping[str, str]:
+    """The machine and the system, without names of hosts or people."""
+    return {
+        "processor": _processor(),
+        "cores": f"{os.cpu_count()} (usable by this process: {len(os.sched_getaffinity(0))})",
+        "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "Python": platform.python_version(),
+    }
+
+
+def load_average() -> str:
+    """The load of the last minute: what else the machine does."""
+    return f"{os.getloadavg()[0]:.2f}"
+
+
+def describe_versions() -> Mapping[str, str]:
+    """The project's commit, the packages it uses, and the programs that it is compared with."""
+    found = {"commit": commit()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found | peers.versions()
+
+
+def commit() -> str:
+    """The commit of the project, and whether files differ from it."""
+    try:
+        revision = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown (not a repository)"
+    return f"{revision} with uncommitted changes" if changed else revision
+
+
+def _git(*arguments: str) -> str:
+    answer = subprocess.run(  # noqa: S603
+        ["git", "-C", str(PROJECT), *arguments],  # noqa: S607
+        capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    return answer.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

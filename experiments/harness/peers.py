@@ -1,0 +1,153 @@
+"""The programs of others that experiments compare with, where they are on this machine.
+
+Node, the reference fragment server (`@ldf/server`) and Comunica come from npm into ``.run/peers``
+(``tests/peers/install``), or into the folder that ``TPF_PEERS`` names.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from experiments.errors import UnavailableError
+
+_INSTALL = "run tests/peers/install"
+_COMUNICA_NODE = 22
+
+
+def node_modules() -> Path:
+    """The folder of the packages from npm."""
+    default = Path(__file__).parents[2] / ".run/peers"
+    return Path(os.environ.get("TPF_PEERS", default)) / "node_modules"
+
+
+def package(name: str) -> Path:
+    """The folder of a package from npm.
+
+    Raises:
+        UnavailableError: it is not there.
+    """
+    folder = node_modules() / name
+    if not (folder / "package.json").is_file():
+        raise UnavailableError(f"{name} is not in {node_modules().name}: {_INSTALL}")
+    return folder
+
+
+@cache
+def nodes() -> tuple[tuple[str, str], ...]:
+    """The Nodes that are here, each with its version: first the one beside the packages."""
+    found = []
+    for candidate in (str(node_modules() / ".bin/node"), shutil.which("node")):
+        if candidate is None or not Path(candidate).is_file():
+            continue
+        version = _output(candidate, "--version")
+        if version:
+            found.append((candidate, version))
+    return tuple(found)
+
+
+def node_for_comunica() -> str:
+    """A Node that is new enough for Comunica.
+
+    Raises:
+        UnavailableError: there is none.
+    """
+    package("@comunica/query-sparql")
+    for command, version in nodes():
+        if int(version.lstrip("v").partition(".")[0]) >= _COMUNICA_NODE:
+            return command
+    raise UnavailableError(f"no Node >= {_COMUNICA_NODE} found: {_INSTALL}")
+
+
+@cache
+def hdt_node() -> str | None:
+    """A Node that can load the compiled package ``hdt``; ``None`` where none can."""
+    folder = node_modules() / "hdt"
+    for command, _ in nodes():
+        script = f"require({json.dumps(str(folder))}); console.log('loaded')"
+        if _output(command, "-e", script) == "loaded":
+            return command
+    return None
+
+
+@cache
+def hdt_converter() -> Path | None:
+    """A converter from N-Triples to HDT, built once with the library that the package ships.
+
+    The library's object files lie where npm compiled the package. ``None`` where there is no
+    compiler, or these files are not there.
+    """
+    source = Path(__file__).with_name("native") / "ntriples_to_hdt.cpp"
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    program = node_modules().parent / f"ntriples-to-hdt-{version}"
+    if program.is_file():
+        return program
+    shipped = node_modules() / "hdt/deps"
+    compiled = node_modules() / "hdt/build/Release/obj.target/hdt/deps"
+    # The program brings the parser that this one would look for.
+    objects = [path for path in sorted(compiled.rglob("*.o")) if path.name != "RDFParser.o"]
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None or not objects or hdt_node() is None:
+        return None
+    cds = shipped / "libcds/src"
+    includes = [
+        shipped / "libhdt/include", shipped / "libhdt/src/rdf", shipped / "libhdt/src/dictionary",
+        shipped / "libcds/include", cds / "static/permutation",
+    ]  # fmt: skip
+    # npm leaves these out of the package's build, which only reads.
+    missing = [*sorted((cds / "utils").glob("*.cpp")), *sorted(includes[-1].glob("*.cpp"))]
+    half_done = program.with_suffix(".new")
+    command = [
+        compiler, "-O2", "-w", "-DHAVE_CDS", *(f"-I{folder}" for folder in includes),
+        str(source), *map(str, missing), *map(str, objects), "-o", str(half_done),
+    ]  # fmt: skip
+    try:
+        built = subprocess.run(command, capture_output=True, timeout=300, check=False)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    if built.returncode:
+        return None
+    half_done.rename(program)
+    return program
+
+
+def nginx() -> str:
+    """The path of nginx.
+
+    Raises:
+        UnavailableError: it is not there.
+    """
+    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if found is None:
+        raise UnavailableError("no nginx found: install Debian's package nginx")
+    return found
+
+
+def versions() -> dict[str, str]:
+    """The versions of what is here."""
+    found = {f"Node ({place})": version for place, version in _named_nodes()}
+    for name in ("@ldf/server", "@comunica/query-sparql", "hdt"):
+        try:
+            manifest = json.loads((package(name) / "package.json").read_text(encoding="utf-8"))
+            found[name] = str(manifest["version"])
+        except UnavailableError:
+            found[name] = "not here"
+    return found
+
+
+def _named_nodes() -> list[tuple[str, str]]:
+    inside = str(node_modules())
+    return [("npm" if c.startswith(inside) else "system", version) for c, version in nodes()]
+
+
+def _output(*command: str) -> str:
+    try:
+        answer = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -1,0 +1,284 @@
+"""Measured processes: started on loopback, their CPU and memory from the operating system."""
+
+import http.client
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import psutil
+
+from experiments.errors import ProcessFailedError
+from experiments.harness.cpu_time import cpu_time
+
+LOOPBACK = "127.0.0.1"
+_STOP_SECONDS = 15.0
+_SHOWN_OUTPUT = 600
+
+
+class Usage(NamedTuple):
+    """What a process and its children have used.
+
+    Args:
+        cpu: seconds of CPU, user and system.
+        wall: seconds since some fixed instant.
+    """
+
+    cpu: float
+    wall: float
+
+    def since(self, earlier: "Usage") -> "Usage":
+        """What was used since then."""
+        return Usage(self.cpu - earlier.cpu, self.wall - earlier.wall)
+
+    @property
+    def percent_of_core(self) -> float:
+        """CPU per time, in percent of one core."""
+        return 100 * self.cpu / self.wall if self.wall > 0 else 0.0
+
+
+class Process:
+    """A process of ours with its children.
+
+    Args:
+        name: for messages.
+        popen: the process.
+        errors: where its standard error goes.
+    """
+
+    def __init__(self, name: str, popen: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
+        self.name = name
+        self.popen = popen
+        self._errors = errors
+        self._process = psutil.Process(popen.pid)
+        self._seen: dict[int, float] = {}
+        self._orders = 0
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.popen.pid
+
+    def usage(self) -> Usage:
+        """CPU of the process and all its children, and the time.
+
+        A child that has ended keeps counting with what it was last seen to have used.
+
+        Raises:
+            ProcessFailedError: the process has ended.
+        """
+        for process in self._family():
+            try:
+                self._seen[process.pid] = cpu_time(process)
+            except psutil.NoSuchProcess:
+                continue
+        return Usage(sum(self._seen.values()), time.perf_counter())
+
+    def resident(self) -> int:
+        """Bytes of memory of the process and its children; shared pages count for each."""
+        return sum(self.resident_each().values())
+
+    def resident_each(self) -> dict[int, int]:
+        """Bytes of memory by process."""
+        found = {}
+        for process in self._family():
+            try:
+                found[process.pid] = int(process.memory_info().rss)
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def _family(self) -> list[psutil.Process]:
+        self.check()
+        try:
+            return [self._process, *self._process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def check(self) -> None:
+        """See to it that the process is still running.
+
+        Raises:
+            ProcessFailedError: it has ended.
+        """
+        status = self.popen.poll()
+        if status is not None:
+            raise ProcessFailedError(f"{self.name} ended with status {status}: {self.said()}")
+
+    def kill(self) -> None:
+        """End it and its children at once: nothing of it is needed any more."""
+        for process in reversed(self._family()):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.popen.wait(_STOP_SECONDS)
+
+    def said(self) -> str:
+        """The end of what it wrote to standard error."""
+        self._errors.seek(0)
+        text = self._errors.read().decode("utf-8", "replace")
+        return " ".join(text[-_SHOWN_OUTPUT:].split()) or "it said nothing"
+
+    def read_line(self, timeout: float) -> str:
+        """A line of its standard output.
+
+        Raises:
+            ProcessFailedError: it ended, or says nothing in time.
+        """
+        assert self.popen.stdout is not None
+        if not select.select([self.popen.stdout], [], [], timeout)[0]:
+            raise ProcessFailedError(f"{self.name} said nothing in {timeout:g} s: {self.said()}")
+        line = self.popen.stdout.readline()
+        if not line:
+            self.popen.wait(_STOP_SECONDS)
+            self.check()
+        return line.decode("utf-8", "replace")
+
+    def has_said(self) -> bool:
+        """Whether something waits on its standard output, be it the end."""
+        assert self.popen.stdout is not None
+        return bool(select.select([self.popen.stdout], [], [], 0)[0])
+
+    def order(self, order: Mapping[str, Any]) -> int:
+        """Send an order to a process that follows orders, a line of JSON each.
+
+        Returns:
+            The order's number, which the process repeats in its answers.
+
+        Raises:
+            ProcessFailedError: it does not read any more.
+        """
+        self._orders += 1
+        self.write_line(json.dumps({**order, "id": self._orders}))
+        return self._orders
+
+    def answer(self, number: int, timeout: float) -> dict[str, Any]:
+        """The next answer to an order; what is left of earlier ones, which failed, is passed over.
+
+        Raises:
+            ProcessFailedError: it ended, or says nothing in time.
+        """
+        while True:
+            answer: dict[str, Any] = json.loads(self.read_line(timeout))
+            if answer.get("id") == number:
+                return answer
+
+    def ask(self, order: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Send an order and wait for the answer.
+
+        Raises:
+            ProcessFailedError: it ended, or says nothing in time.
+        """
+        return self.answer(self.order(order), timeout)
+
+    def write_line(self, text: str) -> None:
+        """Send a line to its standard input.
+
+        Raises:
+            ProcessFailedError: it does not read any more.
+        """
+        assert self.popen.stdin is not None
+        try:
+            self.popen.stdin.write(text.encode() + b"\n")
+            self.popen.stdin.flush()
+        except BrokenPipeError:
+            raise ProcessFailedError(f"{self.name} ended: {self.said()}") from None
+
+
+@contextmanager
+def started(
+    name: str,
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Iterator[Process]:
+    """A process that is ended, by its number, when the block is left.
+
+    Its standard input and output are pipes.
+
+    Raises:
+        ProcessFailedError: it cannot be started.
+    """
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
+    with tempfile.TemporaryFile() as errors:
+        try:
+            popen = subprocess.Popen(  # noqa: S603
+                list(command), env=clean | dict(environment or {}), cwd=folder,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0,
+            )  # fmt: skip
+        except OSError as error:
+            raise ProcessFailedError(f"{name} cannot be started: {error}") from error
+        try:
+            yield Process(name, popen, errors)
+        finally:
+            stop(popen)
+
+
+def stop(popen: "subprocess.Popen[bytes]") -> None:
+    """End a process, and its children where it does not do that itself."""
+    children: list[psutil.Process] = []
+    if popen.poll() is None:
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(popen.pid).children(recursive=True)
+        popen.terminate()
+        try:
+            popen.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            popen.kill()
+            popen.wait()
+    for child in children:
+        try:
+            # The number may belong to another process by now: psutil compares the time of birth.
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue
+    for pipe in (popen.stdin, popen.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module with this very Python."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def await_answer(process: Process, url: str, seconds: float) -> float:
+    """Wait until a server answers with status 200; return the seconds that it took.
+
+    Raises:
+        ProcessFailedError: it ended, or does not answer in time.
+    """
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    begin = time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        process.check()
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
+        try:
+            path = parts.path + (f"?{parts.query}" if parts.query else "")
+            connection.request("GET", path, headers={"Accept": "*/*"})
+            if connection.getresponse().status == 200:
+                return time.perf_counter() - begin
+        except (OSError, http.client.HTTPException):
+            pass
+        finally:
+            connection.close()
+        time.sleep(0.02)
+    raise ProcessFailedError(f"{process.name} does not answer in {elapsed:.0f} s: {process.said()}")

@@ -1,0 +1,118 @@
+"""A report as a small set of files: a page of HTML, a summary in Markdown, figures as SVG."""
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from experiments.errors import ConfigurationError
+from experiments.harness.experiment import Experiment
+from experiments.harness.report import Section, Shown, render, sections
+
+PAGE = "index.html"
+SUMMARY = "README.md"
+FIGURES = "figures"
+_SHOWN_FIGURES = 3
+# Paths of somebody's machine have no place in what is published.
+_MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|mnt|opt|srv|var|Users)/[\w./-]+")
+_MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
+
+
+def publish(
+    output: Path, experiments: Iterable[Experiment], folder: Path, readme: Path | None = None
+) -> Path:
+    """Write the published form of the results in a folder.
+
+    Args:
+        output: where the results are.
+        experiments: in the order of the report.
+        folder: where the files go; what is there of an earlier report is removed.
+        readme: a file of Markdown in which what is between ``<!-- report -->`` and
+            ``<!-- /report -->`` is replaced by a line with a link, date and machine.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ConfigurationError: there are no results, or other files are in the folder.
+    """
+    known = {PAGE, SUMMARY, FIGURES}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - known:
+        raise ConfigurationError(f"{folder} holds other files: choose another folder")
+    figures: dict[str, Path] = {}
+
+    def image(path: Path) -> str:
+        name = f"{path.parts[-3]}-{path.name}"
+        figures[name] = path
+        return f"{FIGURES}/{name}"
+
+    found = sections(output, experiments, image)
+    if not found:
+        raise ConfigurationError(f"there are no results in {output}")
+    for section in found:
+        section.files.clear()
+    # Nothing of the earlier report is removed before all of this one could be made.
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / FIGURES).mkdir(parents=True)
+    for name, path in figures.items():
+        shutil.copyfile(path, folder / FIGURES / name)
+    page = folder / PAGE
+    page.write_text(_clean(render(found)), encoding="utf-8")
+    (folder / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
+    if readme is not None:
+        _mention(readme, found, folder)
+    return page
+
+
+def _clean(text: str) -> str:
+    return _MACHINE_PATH.sub("…", text)
+
+
+def _day(found: Sequence[Section]) -> str:
+    days = sorted({section.facts["started"][:10] for section in found})
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+
+
+def _machine(found: Sequence[Section]) -> str:
+    machine = found[0].facts["machine"]
+    cores = machine["cores"].split()[0]
+    return f"{machine['processor']}, {cores} cores, {machine['memory']}"
+
+
+def _summary(found: Sequence[Section]) -> str:
+    lines = [
+        "# Measured",
+        "",
+        f"{_day(found)}, {_machine(found)}, {found[0].facts['machine']['system']}, Python "
+        f"{found[0].facts['machine']['Python']}. "
+        f"Written by `tpf-experiments publish`; everything that was measured is in "
+        f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md).",
+    ]
+    for section in found:
+        how = (
+            f"{section.facts['started'][:10]}, commit {section.facts['versions']['commit']}; "
+            f"load of the machine at the start: {section.facts['load at the start']}"
+        )
+        how += "; quick: small sizes." if section.facts["quick"] else "."
+        lines += ["", f"## {section.name}", "", section.question, "", how, ""]
+        lines += [f"- {text}" for text in section.headlines]
+        if section.problems:
+            lines.append(f"- {len(section.problems)} measurements could not be made.")
+        for shown in _figures(section):
+            lines += ["", f"![{shown.title}]({shown.image})"]
+    return "\n".join(lines) + "\n"
+
+
+def _figures(section: Section) -> list[Shown]:
+    shown = [block for kind, block in section.blocks if kind == "figure"]
+    return shown[:_SHOWN_FIGURES]
+
+
+def _mention(readme: Path, found: Sequence[Section], folder: Path) -> None:
+    text = readme.read_text(encoding="utf-8")
+    link = folder.resolve().relative_to(readme.resolve().parent).as_posix()
+    line = f"[Measured]({link}/{SUMMARY}) on {_day(found)}: {_machine(found)}.\n"
+    new, count = _MARKED.subn(lambda marks: marks[1] + line + marks[2], text)
+    if count != 1:
+        raise ConfigurationError(f"{readme} has no place for the report: <!-- report -->")
+    readme.write_text(new, encoding="utf-8")

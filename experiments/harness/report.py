@@ -1,0 +1,182 @@
+"""The report: one HTML file that needs nothing else, of all results in a folder."""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from experiments.harness.drawing import draw
+from experiments.harness.experiment import Experiment
+from experiments.harness.items import Figure, Finding, Item, Table, Target
+from experiments.harness.measurement import Value
+from experiments.harness.results import RawData, Results
+
+RAW = "raw.csv"
+"""The raw data, in the folder of an experiment."""
+FACTS = "run.json"
+"""What is known of the run, in the folder of an experiment."""
+REPORT = "report.html"
+_TEMPLATE = "templates/report.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A figure as the report shows it."""
+
+    title: str
+    image: str
+    summary: str
+
+
+@dataclass(slots=True)
+class Section:
+    """What the report says of one experiment."""
+
+    name: str
+    question: str
+    facts: Mapping[str, Any]
+    problems: list[str]
+    headlines: list[str] = field(default_factory=list)
+    blocks: list[tuple[str, Any]] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+
+
+def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
+    """Write the report of all experiments that have results in a folder.
+
+    Returns:
+        The path of the report.
+
+    Raises:
+        ConfigurationError: raw data have other columns than their experiment.
+    """
+    path = output / REPORT
+    path.write_text(render(sections(output, experiments, _embedded)), encoding="utf-8")
+    return path
+
+
+def sections(
+    output: Path, experiments: Iterable[Experiment], image: Callable[[Path], str]
+) -> list[Section]:
+    """What there is to say of all experiments that have results in a folder.
+
+    Args:
+        output: the folder.
+        experiments: in the order of the report.
+        image: makes the URL of a figure of its path.
+
+    Raises:
+        ConfigurationError: raw data have other columns than their experiment.
+    """
+    return [
+        _section(experiment, output / experiment.name, output, image)
+        for experiment in experiments
+        if (output / experiment.name / FACTS).is_file()
+    ]
+
+
+def render(sections: Sequence[Section]) -> str:
+    """The page, as HTML."""
+    source = resources.files("experiments.harness").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["number"] = show
+    return environment.from_string(source).render(sections=sections)
+
+
+def _embedded(figure: Path) -> str:
+    encoded = base64.b64encode(figure.read_bytes()).decode()
+    return f"data:image/svg+xml;base64,{encoded}"
+
+
+def _section(
+    experiment: Experiment, folder: Path, output: Path, image: Callable[[Path], str]
+) -> Section:
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    raw = RawData(folder / RAW, experiment)
+    results = raw.results(facts["left_out"], facts["missing"])
+    section = Section(experiment.name, experiment.question, facts, _problems(results))
+    section.files.append(str((folder / RAW).relative_to(output)))
+    if results.rows:
+        for item in experiment.report(results):
+            _add(section, item, folder, output, image)
+    return section
+
+
+def _add(
+    section: Section, item: Item, folder: Path, output: Path, image: Callable[[Path], str]
+) -> None:
+    match item:
+        case Finding():
+            section.blocks.append(("finding", item.text))
+            if item.headline:
+                section.headlines.append(item.text)
+        case Target():
+            section.targets.append(item)
+        case Table():
+            section.blocks.append(("table", item))
+        case Figure():
+            if not any(item.series.values()):
+                section.blocks.append(
+                    ("finding", f"There is no figure ‘{item.title}’: nothing was measured for it.")
+                )
+                return
+            path = draw(item, folder / "figures")
+            for each in (path, path.with_suffix(".png")):
+                section.files.append(str(each.relative_to(output)))
+            section.blocks.append(("figure", Shown(item.title, image(path), _in_words(item))))
+
+
+def _problems(results: Results) -> list[str]:
+    """Why the results are not complete; empty where they are."""
+    problems = [f"Not measured: {name}. {reason}" for name, reason in results.left_out.items()]
+    problems += [f"Failed: {name}: {reason}" for name, reason in results.failures.items()]
+    if results.missing is None:
+        problems.append("The run did not end; what is shown is what it had measured until then.")
+    elif results.missing:
+        problems.append(f"{results.missing} measurements were not made.")
+    return problems
+
+
+def _in_words(figure: Figure) -> str:
+    """A figure for those who cannot see it: the ends of its series."""
+    parts = []
+    for name, points in figure.series.items():
+        if points:
+            first, last = points[0], points[-1]
+            parts.append(f"{name}: {show(first.y)} at {first.x}, {show(last.y)} at {last.x}")
+    return f"{figure.title}. {figure.y_label} by {figure.x_label}. " + "; ".join(parts)
+
+
+def show(value: Value) -> str:
+    """A number with three significant digits, thousands with commas; a text as it is."""
+    if value is None:
+        return "—"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def sentence_list(names: Sequence[str]) -> str:
+    """Names as a sentence writes them."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def times_less(ratio: float) -> str:
+    """How much less we need of something than another, who needs `ratio` times as much."""
+    if ratio > 1:
+        return f"{ratio:.1f} times less"
+    return f"{1 / ratio:.1f} times more" if ratio < 1 else "not less"

@@ -1,0 +1,240 @@
+"""The raw data of an experiment: a CSV file to which each measurement is added as it ends.
+
+Beside the columns of the experiment there are ``repetition`` (from 0), ``line`` and ``lines``
+(number of this row and how many rows the measurement has) and ``error`` (why it failed). A
+measurement counts only when all of its lines are there, so a run that was killed while it wrote
+repeats the last one.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from experiments.errors import ConfigurationError
+from experiments.harness.estimates import Estimate, estimate
+from experiments.harness.items import Point
+from experiments.harness.measurement import Measurement, Row, Value
+
+Key: TypeAlias = tuple[str, ...]
+_BOOKKEEPING = ("repetition", "line", "lines", "error")
+
+
+class Columns(Protocol):
+    """Whose columns raw data have."""
+
+    @property
+    def name(self) -> str:
+        """Of the experiment, as the command line calls it; a word without spaces."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name a measurement."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The columns that it fills."""
+
+
+class RawData:
+    """The file.
+
+    Args:
+        path: where it is, or will be.
+        experiment: whose columns it has.
+
+    Raises:
+        ConfigurationError: the file that is there has other columns.
+    """
+
+    def __init__(self, path: Path, experiment: Columns) -> None:
+        taken = set(_BOOKKEEPING) & {*experiment.keys, *experiment.values}
+        assert not taken, f"{experiment.name} has columns of the raw data's own: {taken}"
+        self.path = path
+        self._keys = experiment.keys
+        self._columns = (*experiment.keys, *_BOOKKEEPING, *experiment.values)
+        self._measurements: dict[Key, list[dict[str, str]]] = {}
+        if path.is_file():
+            self._read()
+        else:
+            path.write_text(",".join(self._columns) + "\n", encoding="utf-8")
+
+    def _read(self) -> None:
+        text = self.path.read_text(encoding="utf-8")
+        # A line that was being written when the run was killed.
+        whole = text[: text.rfind("\n") + 1]
+        reader = csv.DictReader(io.StringIO(whole))
+        if tuple(reader.fieldnames or ()) != self._columns:
+            raise ConfigurationError(
+                f"{self.path} has other columns than this experiment: choose another --output"
+            )
+        found: dict[Key, list[dict[str, str]]] = {}
+        for row in reader:
+            key = self._key_of(row)
+            if row["line"] == "0":
+                found[key] = []
+            if key in found:
+                found[key].append(row)
+        self._measurements = {
+            key: rows for key, rows in found.items() if len(rows) == int(rows[0]["lines"])
+        }
+        # What does not count leaves the file.
+        kept = io.StringIO()
+        writer = csv.DictWriter(kept, self._columns, lineterminator="\n")
+        writer.writeheader()
+        for rows in self._measurements.values():
+            writer.writerows(rows)
+        replacement = self.path.with_suffix(".new")
+        replacement.write_text(kept.getvalue(), encoding="utf-8")
+        replacement.replace(self.path)
+
+    def _key_of(self, row: Mapping[str, str]) -> Key:
+        return (*(row[column] for column in self._keys), row["repetition"])
+
+    def __contains__(self, measurement: tuple[Measurement, int]) -> bool:
+        """Whether a repetition of a measurement is there, and did not fail."""
+        rows = self._measurements.get(self._key(*measurement))
+        return rows is not None and not rows[0]["error"]
+
+    def tried(self, measurement: Measurement, repetition: int) -> bool:
+        """Whether a repetition of a measurement is there, although it may have failed."""
+        return self._key(measurement, repetition) in self._measurements
+
+    def _key(self, measurement: Measurement, repetition: int) -> Key:
+        if tuple(measurement.key) != self._keys:
+            raise ConfigurationError(f"a measurement is named by {self._keys}: {measurement.key}")
+        return (*(_text(value) for value in measurement.key.values()), str(repetition))
+
+    def add(
+        self, measurement: Measurement, repetition: int, rows: Iterable[Row], error: str = ""
+    ) -> None:
+        """Add a measurement; when this returns it is on the disk.
+
+        Raises:
+            ConfigurationError: a row has a column that the experiment does not have.
+        """
+        key = self._key(measurement, repetition)
+        values = list(rows) or [{}]
+        named = dict(zip(self._keys, key, strict=False))
+        complete = [
+            {
+                **dict.fromkeys(self._columns, ""),
+                **named,
+                **{column: _text(value) for column, value in row.items()},
+                "repetition": str(repetition),
+                "line": str(line),
+                "lines": str(len(values)),
+                "error": " ".join(error.split()),
+            }
+            for line, row in enumerate(values)
+        ]
+        for row in complete:
+            if unknown := row.keys() - set(self._columns):
+                raise ConfigurationError(f"not columns of this experiment: {sorted(unknown)}")
+        text = io.StringIO()
+        csv.DictWriter(text, self._columns, lineterminator="\n").writerows(complete)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(text.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        self._measurements[key] = complete
+
+    def results(self, left_out: Mapping[str, str], missing: int | None = 0) -> "Results":
+        """All that was measured.
+
+        Args:
+            left_out: groups that could not be measured, with the reason.
+            missing: how many measurements are still to be made; ``None``: nobody knows.
+        """
+        good: list[dict[str, str]] = []
+        failures: dict[str, str] = {}
+        for rows in self._measurements.values():
+            if error := rows[0]["error"]:
+                name = ", ".join(f"{column} {rows[0][column]}" for column in self._keys)
+                failures[f"{name} (repetition {rows[0]['repetition']})"] = error
+            else:
+                good += rows
+        return Results(good, dict(left_out), failures, missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What was measured, as texts of the raw data, and what could not be.
+
+    Args:
+        rows: the rows of all measurements that did not fail.
+        left_out: groups that were not measured, with the reason.
+        failures: measurements that failed, with the reason.
+        missing: how many measurements were not made at all; ``None``: the run never ended.
+    """
+
+    rows: Sequence[Mapping[str, str]]
+    left_out: Mapping[str, str]
+    failures: Mapping[str, str]
+    missing: int | None = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was planned was measured."""
+        return not self.left_out and not self.failures and self.missing == 0
+
+    def where(self, **wanted: Value) -> "Results":
+        """Only the rows that have these values."""
+        texts = {column: _text(value) for column, value in wanted.items()}
+        rows = [
+            row for row in self.rows if all(row[column] == text for column, text in texts.items())
+        ]
+        return Results(rows, self.left_out, self.failures, self.missing)
+
+    def distinct(self, column: str) -> list[str]:
+        """The values of a column, in the order of their first appearance."""
+        return list(dict.fromkeys(row[column] for row in self.rows))
+
+    def numbers(self, column: str, **wanted: Value) -> list[float]:
+        """The numbers of a column, where there are any."""
+        return [float(row[column]) for row in self.where(**wanted).rows if row[column]]
+
+    def estimate(self, column: str, **wanted: Value) -> Estimate | None:
+        """Mean and confidence interval of a column; ``None`` where nothing was measured."""
+        return estimate(self.numbers(column, **wanted))
+
+    def mean(self, column: str, **wanted: Value) -> float | None:
+        """Mean of a column; ``None`` where nothing was measured."""
+        found = self.estimate(column, **wanted)
+        return None if found is None else found.mean
+
+    def points(self, x: str, y: str, *, numeric: bool = True, **wanted: Value) -> list[Point]:
+        """A point per value of one column: mean and confidence interval of another.
+
+        Args:
+            x: the column of the horizontal axis.
+            y: the column of the vertical axis.
+            numeric: whether the former holds numbers; they are sorted then.
+            wanted: which rows count.
+        """
+        chosen = self.where(**wanted)
+        found: list[Point] = []
+        for value in chosen.distinct(x):
+            each = chosen.estimate(y, **{x: value})
+            if each is not None:
+                place: float | str = float(value) if numeric else value
+                found.append(Point(place, each.mean, each.low, each.high))
+        return sorted(found, key=lambda point: float(point.x)) if numeric else found
+
+    def series(
+        self, by: str, x: str, y: str, *, numeric: bool = True, **wanted: Value
+    ) -> Iterator[tuple[str, list[Point]]]:
+        """The points of each value of the column `by`, where there are any."""
+        chosen = self.where(**wanted)
+        for name in chosen.distinct(by):
+            if points := chosen.points(x, y, numeric=numeric, **{by: name}):
+                yield name, points
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

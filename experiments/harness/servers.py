@@ -1,0 +1,233 @@
+"""The servers that are measured, each a process of its own on loopback."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.errors import MeasurementError, UnavailableError
+from experiments.harness import peers
+from experiments.harness.processes import (
+    LOOPBACK,
+    Process,
+    await_answer,
+    free_port,
+    python,
+    started,
+)
+
+TOKEN = "the experiments' own"
+_START_SECONDS = 180.0
+_CONVERT_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server.
+
+    Args:
+        name: as figures call it.
+        process: the process, for its CPU and memory.
+        port: where it listens.
+        start_seconds: from the start of the process to the first answer.
+    """
+
+    name: str
+    process: Process
+    port: int
+    start_seconds: float
+
+    @property
+    def url(self) -> str:
+        """Its root."""
+        return f"http://{LOOPBACK}:{self.port}/"
+
+    def worker_memory(self) -> int:
+        """Bytes of memory of its largest process."""
+        return max(self.process.resident_each().values())
+
+
+def command(name: str) -> str:
+    """A command of this project, from this very environment."""
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.exists() else name
+
+
+@contextmanager
+def fragment_server(
+    folder: Path, config: str = "", *data: Path, name: str = "ours", base_url: str = ""
+) -> Iterator[Server]:
+    """``tpf-server`` with one worker.
+
+    Args:
+        folder: where it keeps the logs of live facts and its configuration.
+        config: more of its TOML file.
+        data: stores or RDF files to serve.
+        name: as figures call it.
+        base_url: the URL that it is known under, where that is not its own.
+    """
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "server.toml"
+    base = f'base_url = "{base_url}"\n' if base_url else ""
+    file.write_text(f'publish_token = "{TOKEN}"\n{base}{config}', encoding="utf-8")
+    order = [
+        command("tpf-server"), *(str(path.resolve()) for path in data),
+        "--config", str(file), "--port", str(port), "--data-dir", str(folder / "data"),
+    ]  # fmt: skip
+    with started("tpf-server", order, folder=folder) as process:
+        seconds = await_answer(process, f"http://{LOOPBACK}:{port}/readyz", _START_SECONDS)
+        yield Server(name, process, port, seconds)
+
+
+@contextmanager
+def constant_server() -> Iterator[Server]:
+    """A Flask view that answers with constant bytes, on granian with one worker."""
+    port = free_port()
+    with started(
+        "constant view", python("experiments.harness.constant_server", str(port))
+    ) as process:
+        seconds = await_answer(process, f"http://{LOOPBACK}:{port}/1", _START_SECONDS)
+        yield Server("constant Flask view", process, port, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceData:
+    """What the reference server serves.
+
+    Args:
+        kind: how it keeps the data: ``HDT``, or ``in memory`` where there is no converter to HDT.
+        node: the Node that runs it.
+        file: the data in that form.
+    """
+
+    kind: str
+    node: str
+    file: Path
+
+    @property
+    def name(self) -> str:
+        """As figures call the server."""
+        return f"@ldf/server ({self.kind})"
+
+
+def reference_data(triples: Path, folder: Path) -> ReferenceData:
+    """Bring N-Triples into the form that the reference server likes best on this machine.
+
+    That is HDT, where the package ``hdt`` can be loaded and a converter can be built; otherwise
+    the file itself, which the server reads into memory.
+
+    Raises:
+        UnavailableError: no reference server is here.
+        MeasurementError: the conversion failed.
+    """
+    peers.package("@ldf/server")
+    node = peers.hdt_node()
+    converter = peers.hdt_converter()
+    if node is None or converter is None:
+        if not peers.nodes():
+            raise UnavailableError("no Node found")
+        return ReferenceData("in memory", peers.nodes()[0][0], triples)
+    file = folder / f"{triples.stem}.hdt"
+    if not file.exists():
+        _run([str(converter), str(triples), str(file)], "the conversion to HDT")
+    return ReferenceData("HDT", node, file)
+
+
+@contextmanager
+def reference_server(
+    data: ReferenceData, dataset: str, folder: Path, *, base_url: str = ""
+) -> Iterator[Server]:
+    """``@ldf/server`` with one worker, at ``/{dataset}`` as ours.
+
+    Args:
+        data: what it serves.
+        dataset: the path.
+        folder: where its configuration is kept.
+        base_url: the URL that it is known under, where that is not its own.
+
+    Raises:
+        UnavailableError: it is not here.
+    """
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    hdt = data.kind == "HDT"
+    context = "https://linkedsoftwaredependencies.org/bundles/npm/@ldf/server/^3.0.0/components"
+    source = {
+        "@id": "urn:ldf-server:data",
+        "@type": "HdtDatasource" if hdt else "NTriplesDatasource",
+        "datasourceTitle": dataset,
+        "description": dataset,
+        "datasourcePath": dataset,
+        "hdtFile" if hdt else "file": str(data.file),
+    }
+    config = {
+        "@context": f"{context}/context.jsonld",
+        "@id": "urn:ldf-server:my",
+        "import": "preset-qpf:config-defaults.json",
+        "title": "reference",
+        "baseURL": base_url or f"http://{LOOPBACK}:{port}/",
+        "port": port,
+        "workers": 1,
+        "dataFactory": {
+            "@id": "ldfc:DataFactory#dataFactory",
+            "requireName": "n3",
+            "requireElement": "DataFactory",
+            "requireNoConstructor": True,
+        },
+        "datasources": [source],
+    }
+    file = folder / "reference.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    order = [data.node, str(_launcher(folder)), str(file), str(port), "1"]
+    with started("@ldf/server", order, folder=folder) as process:
+        url = f"http://{LOOPBACK}:{port}/{dataset}"
+        seconds = await_answer(process, url, _START_SECONDS)
+        yield Server(data.name, process, port, seconds)
+
+
+def _launcher(folder: Path) -> Path:
+    """A program that starts the reference server where it sees only its own packages.
+
+    It looks for components in all packages beside it; those of newer clients stop it.
+    """
+    modules = folder / "node_modules"
+    modules.mkdir(exist_ok=True)
+    for name in ("@ldf", "n3"):
+        link = modules / name
+        if not link.exists():
+            link.symlink_to(peers.node_modules() / name)
+    (folder / "package.json").write_text('{"name": "reference", "version": "1.0.0"}')
+    core = json.dumps(str(peers.package("@ldf/core")))
+    launcher = folder / "launch.cjs"
+    launcher.write_text(f"require({core}).runCli(__dirname + '/');\n", encoding="utf-8")
+    return launcher
+
+
+def index(triples: Path, store: Path) -> None:
+    """Make a store of N-Triples, with the local writer in a process of its own.
+
+    Raises:
+        MeasurementError: that failed.
+    """
+    if not store.exists():
+        order = [
+            command("tpf-load"), "rdf", str(triples), "--output", str(store),
+            "--engine", "local", "--quiet",
+        ]  # fmt: skip
+        _run(order, "tpf-load")
+
+
+def _run(order: Sequence[str], what: str) -> None:
+    try:
+        done = subprocess.run(  # noqa: S603
+            order, capture_output=True, timeout=_CONVERT_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MeasurementError(f"{what} failed: {error}") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise MeasurementError(f"{what} failed with status {done.returncode}: {said}")

@@ -1,0 +1,1 @@
+"""What is measured: a study is a question, its measurements and what its report says."""

@@ -1,0 +1,313 @@
+"""``citybench``: completeness and latency of the benchmark's queries, in all three modes.
+
+Source: Ali, Gao, Mileo 2015, *CityBench*, section 5.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from annotations.clock import SystemClock
+from annotations.terms import DEFAULT_GRAPH, Quad
+from experiments.errors import MeasurementError
+from experiments.harness.estimates import percentile
+from experiments.harness.in_process import static_store
+from experiments.harness.items import Figure, Finding, Item, Table
+from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.processes import Process, python, started
+from experiments.harness.report import sentence_list, show
+from experiments.harness.results import Results
+from experiments.harness.servers import TOKEN, Server, fragment_server
+from experiments.studies.board_modes import CQELS, CSPARQL, STREAMER, Mode, Side
+from experiments.studies.board_watch import Looks, timed, watch
+from experiments.workloads.citybench import EVENTS, QUERIES, WINDOW, City, city
+from loaders.sources.citybench import GRAPHS
+
+_MODES = (STREAMER, CQELS, CSPARQL)
+_CITY = "city"
+_SENSORS = "sensors"
+# The queries' own time in seconds: every window holds as many readings as its seconds, whatever
+# the rate.
+_START_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the experiment.
+
+    Args:
+        queries: of the benchmark.
+        rates: readings per second of each sensor; the first is that of all queries.
+        instances: the same query so many times; the first is that of all queries and rates.
+        varied: queries that are measured by rate and by instances.
+        lead: seconds by which a reading is published before the one of a window before it ends.
+        jitter: seconds over which clients spread their evaluations.
+        processes: over how many client processes the queries are spread.
+        seconds: how long each measurement looks, after the start.
+    """
+
+    queries: tuple[str, ...] = QUERIES
+    rates: tuple[float, ...] = (1.0, 2.0, 5.0)
+    instances: tuple[int, ...] = (1, 10, 20, 50)
+    varied: tuple[str, ...] = ("Q1", "Q5")
+    lead: float = 0.1
+    jitter: float = 0.05
+    processes: int = 4
+    seconds: float = 8.0
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Two queries."""
+        return cls(
+            queries=("Q1",), rates=(1.0,), instances=(1, 5), varied=("Q1",), processes=1,
+            seconds=2.0,
+        )  # fmt: skip
+
+    def planned(self) -> Iterator[tuple[str, float, int]]:
+        """Queries with rate and number of instances."""
+        for name in self.queries:
+            yield name, self.rates[0], self.instances[0]
+        for name in self.varied:
+            for rate in self.rates[1:]:
+                yield name, rate, self.instances[0]
+            for count in self.instances[1:]:
+                yield name, self.rates[0], count
+
+
+@dataclass(slots=True)
+class Opened:
+    """Stores, client processes and the feed, which stay; servers are new for every measurement."""
+
+    city: City
+    stores: Mapping[str, Path]
+    folder: Path
+    clients: Sequence[Process]
+    feed: Process
+    settings: Sizes
+    servers: int = 0
+    ticks: dict[tuple[str, float], "Ticks"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """What the sensors of a query say, and what of it an answer should name.
+
+    Args:
+        readings: of each sensor, by tick.
+        expected: observations, by tick.
+    """
+
+    readings: Sequence[Mapping[str, Sequence[Quad]]]
+    expected: Sequence[set[str]]
+
+
+class CityBenchQueries:
+    """The experiment."""
+
+    name = "citybench"
+    question = (
+        "How complete are the answers of CityBench's queries, and how late, as a query streamer "
+        "over fragments, in CQELS mode and in C-SPARQL mode, by the rate of the sensors and by "
+        "the number of concurrent queries?"
+    )
+    settings = Sizes
+    keys = ("query", "mode", "rate", "instances")
+    values = (
+        "completeness", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "expected",
+        "server_percent", "clients_percent", "server_memory_mib", "requests", "bytes", "seconds",
+        "updates", "failed", "start_seconds",
+    )  # fmt: skip
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+        """One group: the same stores, client processes and feed for all."""
+        yield Group(
+            "sensors",
+            partial(_open, settings, run),
+            [
+                Measurement(
+                    {"query": name, "mode": mode.name, "rate": rate, "instances": count},
+                    partial(_measure, name, mode, rate, count),
+                    repetitions=1,  # each is a series in time
+                )
+                for name, rate, count in settings.planned()
+                for mode in _MODES
+            ],
+        )
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """Completeness and latency by query, by rate and by instances."""
+        base = results.where(rate=_first(results, "rate"), instances=_first(results, "instances"))
+        yield from _findings(results)
+        for name, column, title, label in (
+            ("completeness", "completeness", "Completeness", "share of the observations"),
+            ("latency", "latency_p50_ms", "Latency, median", "ms"),
+            ("server", "server_percent", "CPU of the server", "% of a core"),
+        ):
+            series = dict(base.series("mode", "query", column, numeric=False))
+            yield Figure(name, title, "query", label, series, kind="bars")
+        for query in results.distinct("query"):
+            one = results.where(query=query)
+            for x, label in (("rate", "readings per second and sensor"), ("instances", "queries")):
+                other = "instances" if x == "rate" else "rate"
+                chosen = one.where(**{other: _first(results, other)})
+                if len(chosen.distinct(x)) < 2:
+                    continue
+                for column, title in (
+                    ("latency_p50_ms", "latency, median, ms"),
+                    ("completeness", "completeness"),
+                    ("server_percent", "CPU of the server, % of a core"),
+                ):
+                    series = dict(chosen.series("mode", x, column))
+                    yield Figure(
+                        f"{query}-{column.split('_')[0]}-by-{x}", f"{query} by {label}", label,
+                        title, series,
+                    )  # fmt: skip
+        yield _table(results)
+
+
+def _first(results: Results, column: str) -> str:
+    return min(results.distinct(column), key=float, default="")
+
+
+@contextmanager
+def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
+    found = city()
+    now = SystemClock().now()
+    quads = list(found.static())
+    parts = {
+        _CITY: quads,
+        _SENSORS: [quad for quad in quads if quad.graph == DEFAULT_GRAPH],
+        **{
+            name: [q._replace(graph=DEFAULT_GRAPH) for q in quads if q.graph == f"<{GRAPHS}{name}>"]
+            for name in EVENTS
+        },
+    }
+    stores = {name: static_store(run.folder / name, part, now) for name, part in parts.items()}
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(started(f"client {n}", python("experiments.studies.board_clients")))
+            for n in range(settings.processes)
+        ]
+        feed = stack.enter_context(started("feed", python("experiments.studies.citybench_feed")))
+        yield Opened(found, stores, run.folder, clients, feed, settings)
+
+
+@contextmanager
+def _server(mode: Mode, count: int, opened: Opened) -> Iterator[Server]:
+    names = (_SENSORS, *EVENTS) if mode.engine else (_CITY,)
+    config = f"continuous = true\nfollowers = {count + 16}\n" if mode.engine else ""
+    for name in names:
+        config += f'[datasets.{name}]\nsource = "{opened.stores[name]}"\nmax_age = 3600.0\n'
+    opened.servers += 1
+    with fragment_server(opened.folder / f"server{opened.servers}", config) as server:
+        yield server
+
+
+def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[Row]:
+    settings: Sizes = opened.settings
+    ticks = _ticks(name, rate, opened)
+    with _server(mode, count, opened) as server:
+        feed = {
+            "do": "start", "period": 1 / rate, "lead": settings.lead, "window": WINDOW,
+            "token": TOKEN, "ticks": ticks.readings,
+        }  # fmt: skip
+        order: dict[str, Any] = {"do": "start", "shared": False}
+        if mode.engine:
+            feed |= {"mode": "stream", "url": server.url}
+            order |= {"mode": "stream", "url": server.url, "token": TOKEN}
+        else:
+            feed |= {"mode": "facts", "url": f"{server.url}{_CITY}"}
+            order |= {"mode": "facts", "url": f"{server.url}{_CITY}", "jitter": settings.jitter}
+        order["whole"] = mode.engine == "csparql"
+        queries = [_text(name, mode, server, number, opened) for number in range(count)]
+        rows = watch(
+            Side(server, None, order, queries, feed), opened.clients, opened.feed,
+            Looks(1 / rate, settings.seconds, WINDOW / 2),
+            partial(_arrivals, ticks, count),
+        )  # fmt: skip
+    whole = CityBenchQueries.values
+    return [{name: value for name, value in rows[-1].items() if name in whole}]
+
+
+def _text(name: str, mode: Mode, server: Server, number: int, opened: Opened) -> str:
+    if mode.engine == "cqels":
+        return opened.city.cqels(name, server.url)
+    if mode.engine == "csparql":
+        return opened.city.csparql(name, server.url, number)
+    return opened.city.sparql(name)
+
+
+def _ticks(name: str, rate: float, opened: Opened) -> Ticks:
+    """What is published, made once for each query and rate."""
+    if (name, rate) not in opened.ticks:
+        seconds = opened.settings.seconds + _START_PATIENCE
+        sensors = opened.city.sensors(name)
+        readings = opened.city.readings(sensors, int(rate * seconds))
+        # What may be looked at; the rest is only there for a start that takes long.
+        looked = readings[: int(rate * (2 * opened.settings.seconds + 8))]
+        expected = opened.city.expected(name, looked, round(WINDOW * rate))
+        opened.ticks[name, rate] = Ticks(readings, expected)
+    return opened.ticks[name, rate]
+
+
+def _arrivals(
+    ticks: Ticks,
+    count: int,
+    reports: Sequence[Mapping[str, Any]],
+    sent: Sequence[float],
+    within: tuple[float, float],
+) -> Row:
+    """When the observations that were published in a span of time reached the answers."""
+    published: dict[str, float] = {}
+    for at, observations in zip(sent, ticks.expected, strict=False):
+        if within[0] <= at <= within[1]:
+            published |= dict.fromkeys(observations, at)
+    if not published:
+        raise MeasurementError("nothing was published that an answer should name")
+    latencies = [
+        1000 * (at - published[what])
+        for report in reports
+        for _, what, at, _ in report["arrivals"]
+        if what in published
+    ]
+    return {
+        **timed(latencies, reports),
+        "latency_p99_ms": percentile(latencies, 99),
+        "expected": len(published) * count,
+        "completeness": len(latencies) / (len(published) * count),
+    }
+
+
+def _findings(results: Results) -> Iterator[Finding]:
+    for mode in results.distinct("mode"):
+        chosen = results.where(mode=mode)
+        complete, latency = chosen.numbers("completeness"), chosen.numbers("latency_p50_ms")
+        if not complete:
+            continue
+        lacking = [
+            f"{row['query']} at {row['rate']}/s, {row['instances']} times "
+            f"({100 * float(row['completeness']):.1f} %)"
+            for row in chosen.rows
+            if float(row["completeness"]) < 0.999
+        ]
+        what = f"all but {sentence_list(lacking)}" if lacking else "all"
+        yield Finding(
+            f"CityBench, {mode}: of {len(complete)} measurements {what} are complete; the median "
+            f"latency of a measurement is {show(min(latency))} to {show(max(latency))} ms, the "
+            f"server's CPU {show(min(chosen.numbers('server_percent')))} to "
+            f"{show(max(chosen.numbers('server_percent')))} % of a core.",
+            headline=len(lacking) < 4,
+        )
+
+
+def _table(results: Results) -> Table:
+    header = (*CityBenchQueries.keys, *CityBenchQueries.values)
+    texts = ("query", "mode")
+    rows = [
+        [row[name] if name in texts else float(row[name] or 0) for name in header]
+        for row in results.rows
+    ]
+    return Table("All measurements", header, rows)

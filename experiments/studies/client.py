@@ -1,0 +1,421 @@
+"""``client``: what a query costs the client, by kind of query, server, client and latency."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import pyoxigraph
+
+from experiments.errors import MeasurementError, UnavailableError
+from experiments.harness import peers
+from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
+from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.processes import LOOPBACK, Process, free_port, python, started
+from experiments.harness.results import Results
+from experiments.harness.servers import (
+    Server,
+    fragment_server,
+    index,
+    reference_data,
+    reference_server,
+)
+from experiments.workloads.shop import (
+    COMPARED,
+    GRAPHS,
+    IN_GRAPHS,
+    LIMIT,
+    QUERIES,
+    UNLIMITED,
+    Shop,
+)
+
+SolutionBag: TypeAlias = Counter[tuple[str | None, ...]]
+
+OURS = "ours"
+COMUNICA = "Comunica"
+PLAIN = "ours, plain TPF"
+RESTRICTED = "ours, brTPF and large pages"
+REFERENCE = "@ldf/server"
+_DATASET = "shop"
+_ANSWER_SECONDS = 300.0
+_READY_SECONDS = 30.0
+_WARM_UP = ("chain", "optional", "order+limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the experiment.
+
+    Args:
+        triples: size of the data, about.
+        latencies: milliseconds that are added to every round trip.
+        clients: which clients ask.
+        servers: which servers answer.
+        queries: which queries are asked.
+    """
+
+    triples: int = 100_000
+    latencies: tuple[int, ...] = (0, 20)
+    clients: tuple[str, ...] = (OURS, COMUNICA)
+    servers: tuple[str, ...] = (PLAIN, RESTRICTED, REFERENCE)
+    queries: tuple[str, ...] = tuple(QUERIES)
+
+    @classmethod
+    def quick(cls) -> Self:
+        """A tenth of the data."""
+        return cls(triples=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server behind its proxy."""
+
+    server: Server
+    proxy: Process
+    url: str
+
+    def passed(self, delay: float) -> Mapping[str, int]:
+        """What passed the proxy since this was last asked; sets the delay in milliseconds."""
+        self.proxy.write_line(f"{delay:g}")
+        answer: dict[str, int] = json.loads(self.proxy.read_line(_READY_SECONDS))
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Servers and clients by name, and the right answers by query."""
+
+    places: Mapping[str, Place]
+    clients: Mapping[str, Process]
+    answers: Mapping[str, SolutionBag]
+
+    def ask(self, client: str, server: str, query: str) -> Mapping[str, Any]:
+        """Have a client answer a query.
+
+        Raises:
+            MeasurementError: it could not.
+        """
+        if client not in self.clients or server not in self.places:
+            raise MeasurementError(f"{client} or {server} is not running")
+        question = {"query": QUERIES[query], "url": self.places[server].url}
+        answer = self.clients[client].ask(question, _ANSWER_SECONDS)
+        if "error" in answer:
+            raise MeasurementError(str(answer["error"]))
+        return answer
+
+
+class Clients:
+    """The experiment."""
+
+    name = "client"
+    question = (
+        "How many requests, bytes and seconds, and how much CPU, does a SPARQL query over "
+        "fragments need, by its shape: with our client and with Comunica, over plain fragments, "
+        "over our bindings-restricted fragments, and over the reference server?"
+    )
+    settings = Sizes
+    keys = ("triples", "latency_ms", "server", "client", "query")
+    values = (
+        "requests", "bytes", "first_seconds", "seconds", "client_cpu_ms", "server_cpu_ms",
+        "results", "right",
+    )  # fmt: skip
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+        """One group: all servers and clients at the same time, one asking after the other."""
+        measurements = [
+            Measurement(
+                {
+                    "triples": settings.triples,
+                    "latency_ms": latency,
+                    "server": server,
+                    "client": client,
+                    "query": query,
+                },
+                partial(_measure, float(latency), server, client, query),
+            )
+            for latency in settings.latencies
+            for query in settings.queries
+            for server in settings.servers
+            for client in settings.clients
+            if server != REFERENCE or query not in IN_GRAPHS
+        ]
+        yield Group("queries", partial(_open, settings, run), measurements, _warm_up)
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """Totals, then query by query."""
+        yield from _headlines(results)
+        for latency in results.distinct("latency_ms"):
+            yield _totals(results, latency)
+        for server in results.distinct("server"):
+            yield _shapes(results, server)
+        first = results.where(latency_ms=results.distinct("latency_ms")[0])
+        yield Figure(
+            "requests", "Requests per query", "query", "requests",
+            dict(_by_pair(first, "requests")), kind="bars", log_y=True,
+        )  # fmt: skip
+        for latency in results.distinct("latency_ms"):
+            yield Figure(
+                f"seconds-{latency}", f"Seconds per query, {latency} ms of latency added", "query",
+                "seconds", dict(_by_pair(results.where(latency_ms=latency), "seconds")),
+                kind="bars", log_y=True,
+            )  # fmt: skip
+        yield Figure(
+            "client-cpu", "CPU of the client per query", "query", "ms",
+            dict(_by_pair(first, "client_cpu_ms")), kind="bars", log_y=True,
+        )  # fmt: skip
+        yield _wrong(results)
+        yield from _targets(results)
+
+
+@contextmanager
+def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
+    shop = Shop(settings.triples, run.seed)
+    quads, triples = run.folder / "shop.nq", run.folder / "shop.nt"
+    for file in (quads, triples):
+        if not file.exists():
+            shop.write(file, graphs=file is quads)
+    answers = right_answers(quads, settings.queries)
+    with ExitStack() as stack:
+        places = {}
+        for name in settings.servers:
+            try:
+                data = triples if name == REFERENCE else quads
+                places[name] = stack.enter_context(_place(name, data, run.folder))
+            except UnavailableError as error:
+                run.say(f"{name}: {error}")
+        clients = {}
+        for name in settings.clients:
+            try:
+                clients[name] = stack.enter_context(_client(name))
+            except UnavailableError as error:
+                run.say(f"{name}: {error}")
+        yield Opened(places, clients, answers)
+
+
+@contextmanager
+def _place(name: str, data: Path, folder: Path) -> Iterator[Place]:
+    """A server that calls itself what its proxy is called."""
+    port = free_port()
+    base = f"http://{LOOPBACK}:{port}/"
+    with ExitStack() as stack:
+        if name == REFERENCE:
+            served = reference_data(data, folder)
+            server = stack.enter_context(
+                reference_server(served, _DATASET, folder / "reference", base_url=base)
+            )
+        else:
+            store = folder / _DATASET
+            index(data, store)
+            config = "max_values = 0\nmax_page_size = 100\n" if name == PLAIN else ""
+            own = folder / ("plain" if name == PLAIN else "restricted")
+            server = stack.enter_context(fragment_server(own, config, store, base_url=base))
+        order = python("experiments.harness.delay_proxy", str(server.port), str(port))
+        proxy = stack.enter_context(started("delay proxy", order))
+        proxy.read_line(_READY_SECONDS)
+        yield Place(server, proxy, base + _DATASET)
+
+
+@contextmanager
+def _client(name: str) -> Iterator[Process]:
+    if name == COMUNICA:
+        script = Path(__file__).with_name("native") / "comunica.mjs"
+        order = [peers.node_for_comunica(), str(script), str(peers.node_modules())]
+    else:
+        order = python("experiments.studies.client_process")
+    with started(name, order) as process:
+        yield process
+
+
+def right_answers(quads: Path, queries: Iterable[str]) -> dict[str, SolutionBag]:
+    """The answers of another engine, pyoxigraph, over the data itself.
+
+    Where a limit lets through whatever comes first: the answers without it.
+    """
+    store = pyoxigraph.Store()
+    store.bulk_load(path=quads, format=pyoxigraph.RdfFormat.N_QUADS)
+    return {name: _rows(store.query(UNLIMITED.get(name, QUERIES[name]))) for name in queries}
+
+
+def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
+    """Whether these are the rows that a query asks for, given what `right_answers` says."""
+    if query in GRAPHS:
+        # A graph is a set; clients may send a triple twice.
+        rows = Counter(rows.keys())
+    if query in UNLIMITED:
+        return rows.total() == LIMIT and rows <= answer
+    return rows == answer
+
+
+def _rows(result: Any) -> Counter[tuple[str | None, ...]]:
+    if isinstance(result, pyoxigraph.QuerySolutions):
+        names = sorted(result.variables, key=str)
+        return Counter(
+            tuple(None if (term := row[name]) is None else str(term) for name in names)
+            for row in result
+        )
+    if isinstance(result, pyoxigraph.QueryTriples):
+        return Counter({(str(s), str(p), str(o)) for s, p, o in result})
+    return Counter([(str(bool(result)).lower(),)])
+
+
+def _warm_up(opened: Opened) -> None:
+    for client in opened.clients:
+        for server in opened.places:
+            for query in _WARM_UP:
+                if query in opened.answers:
+                    opened.ask(client, server, query)
+
+
+def _measure(latency: float, server: str, client: str, query: str, opened: Opened) -> Iterator[Row]:
+    if server not in opened.places:
+        raise MeasurementError(f"{server} is not running")
+    place = opened.places[server]
+    place.passed(latency)
+    before = place.server.process.usage()
+    answer = opened.ask(client, server, query)
+    used = place.server.process.usage().since(before)
+    passed = place.passed(0.0)
+    rows = Counter(tuple(row) for row in answer["rows"])
+    first = answer["first"]
+    yield {
+        "requests": passed["requests"],
+        "bytes": passed["bytes"],
+        "first_seconds": answer["seconds"] if first is None else first,
+        "seconds": answer["seconds"],
+        "client_cpu_ms": 1000 * answer["cpu"],
+        "server_cpu_ms": 1000 * used.cpu,
+        "results": rows.total(),
+        "right": int(is_right(query, rows, opened.answers[query])),
+    }
+
+
+def _pairs(results: Results) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((row["client"], row["server"]) for row in results.rows))
+
+
+def _pair_name(client: str, server: str) -> str:
+    return f"{'our client' if client == OURS else client} on {server}"
+
+
+def _by_pair(results: Results, column: str) -> Iterator[tuple[str, list[Point]]]:
+    for client, server in _pairs(results):
+        points = results.points("query", column, numeric=False, client=client, server=server)
+        yield _pair_name(client, server), points
+
+
+def total(
+    results: Results, column: str, queries: Sequence[str], **wanted: str | int
+) -> float | None:
+    """The sum over queries of the mean of a column; ``None`` unless all were measured."""
+    means = [results.mean(column, query=query, **wanted) for query in queries]
+    known = [mean for mean in means if mean is not None]
+    return sum(known) if len(known) == len(queries) and known else None
+
+
+def _totals(results: Results, latency: str) -> Table:
+    queries = results.distinct("query")
+    rows: list[Sequence[Any]] = []
+    for client, server in _pairs(results):
+        wanted = {"latency_ms": latency, "client": client, "server": server}
+        sums = [
+            total(results, column, queries, **wanted)
+            for column in ("requests", "bytes", "seconds", "client_cpu_ms", "server_cpu_ms")
+        ]
+        rows.append((_pair_name(client, server), *sums))
+    header = ("", "requests", "bytes", "seconds", "CPU of client, ms", "CPU of server, ms")
+    title = f"All {len(queries)} queries, one after the other, {latency} ms of latency added"
+    return Table(title, header, rows)
+
+
+def _shapes(results: Results, server: str) -> Table:
+    """Every query by itself: requests, and how soon the first and the last result were there."""
+    latencies = results.distinct("latency_ms")
+    columns: list[tuple[str, str, float, dict[str, str]]] = []
+    for client in results.distinct("client"):
+        name = "we" if client == OURS else client
+        at = {"client": client, "latency_ms": latencies[0]}
+        columns.append((f"{name}: requests", "requests", 1, at))
+        for latency in latencies:
+            at = {"client": client, "latency_ms": latency}
+            columns.append((f"{name}: first, ms (+{latency})", "first_seconds", 1000, at))
+            columns.append((f"{name}: all, ms (+{latency})", "seconds", 1000, at))
+    rows: list[Sequence[Any]] = []
+    for query in results.distinct("query"):
+        means = [
+            (results.mean(column, query=query, server=server, **wanted), factor)
+            for _, column, factor, wanted in columns
+        ]
+        if any(mean is not None for mean, _ in means):
+            rows.append((query, *(None if m is None else m * factor for m, factor in means)))
+    header = ("", *(name for name, *_ in columns))
+    return Table(f"Query by query over {server} (+ latency added, ms)", header, rows)
+
+
+def _headlines(results: Results) -> Iterator[Item]:
+    queries = results.distinct("query")
+    latency = results.distinct("latency_ms")[-1]
+    triples = int(results.distinct("triples")[0])
+
+    def sums(client: str, server: str, column: str) -> float | None:
+        wanted = {"latency_ms": latency, "client": client, "server": server}
+        return total(results, column, queries, **wanted)
+
+    for server in results.distinct("server"):
+        ours, other = (sums(client, server, "requests") for client in (OURS, COMUNICA))
+        ours_time, other_time = (sums(client, server, "seconds") for client in (OURS, COMUNICA))
+        if ours is None or ours_time is None:
+            continue
+        text = (
+            f"Over {server}, our client answers {len(queries)} queries of different shapes on "
+            f"{triples:,} triples with {ours:,.0f} requests in {ours_time:.1f} s "
+            f"({latency} ms of latency added)"
+        )
+        if other and other_time:
+            text += (
+                f"; Comunica with {other:,.0f} requests in {other_time:.1f} s "
+                f"({other / ours:.1f} and {other_time / ours_time:.1f} times as much)"
+            )
+        yield Finding(text + ".", headline=True)
+
+
+def _wrong(results: Results) -> Finding:
+    wrong = Counter(
+        (_pair_name(row["client"], row["server"]), row["query"])
+        for row in results.rows
+        if row["right"] == "0"
+    )
+    if not wrong:
+        return Finding(
+            f"All {len(results.rows)} answers equal those of pyoxigraph over the same data."
+        )
+    listed = "; ".join(f"{pair}, {query}" for pair, query in wrong)
+    return Finding(
+        f"{wrong.total()} of {len(results.rows)} answers differ from those of pyoxigraph over the "
+        f"same data: {listed}."
+    )
+
+
+def _targets(results: Results) -> Iterator[Target]:
+    first, last = results.distinct("latency_ms")[0], results.distinct("latency_ms")[-1]
+    triples = int(results.distinct("triples")[0])
+    others = total(
+        results, "requests", COMPARED, latency_ms=first, client=COMUNICA, server=REFERENCE
+    )
+    known = "" if others is None else f"Comunica on the reference server in this run: {others:,.0f}"
+    for server, limit in ((PLAIN, 900.0), (RESTRICTED, 120.0)):
+        yield Target(
+            f"requests of our client for 8 queries on {triples:,} triples, {server}",
+            total(results, "requests", COMPARED, latency_ms=first, client=OURS, server=server),
+            limit, compared=known,
+        )  # fmt: skip
+    yield Target(
+        f"seconds of our client for 8 queries on {triples:,} triples, {last} ms of latency added, "
+        f"{RESTRICTED}",
+        total(results, "seconds", COMPARED, latency_ms=last, client=OURS, server=RESTRICTED),
+        6.0, compared="with 20 ms on 105,773 other triples: Comunica 29.9, Client.js 23.4",
+    )  # fmt: skip

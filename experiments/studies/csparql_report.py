@@ -1,0 +1,126 @@
+"""What the report of ``csparql`` says."""
+
+from collections.abc import Iterator
+
+from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
+from experiments.harness.results import Results
+
+# Milliseconds per evaluation of the original engine with 10^4 and 10^5 static triples, step 1 s.
+_ORIGINAL = {
+    ("Q1", 10_000): 39.0, ("Q1", 100_000): 231.0, ("Q3", 10_000): 44.0, ("Q3", 100_000): 257.0,
+    ("Q2", 10_000): 21.0, ("stream", 10_000): 10.0,
+}  # fmt: skip
+
+
+def native_report(native: Results) -> Iterator[Item]:
+    """Time per evaluation, beside that of the original engine."""
+    columns = ("query", "static", "ms_median", "ms_mean", "ms_p99", "rows")
+    yield Table(
+        "Milliseconds of CPU per evaluation on the native engine, intake included",
+        columns,
+        [[row[name] for name in columns] for row in native.rows],
+    )
+    if len(native.distinct("static")) > 1:
+        yield Figure(
+            "native-by-size",
+            "One evaluation on the native engine",
+            "static triples",
+            "CPU time per evaluation, median (ms)",
+            dict(native.series("query", "static", "ms_median")),
+            log_x=True,
+        )
+    ratios = []
+    for (name, size), original in _ORIGINAL.items():
+        measured = native.mean("ms_median", query=name, static=size)
+        compared = f"original engine: {original:g} ms"
+        yield Target(
+            f"{name}, {size} static triples: CPU ms per evaluation, median", measured, original,
+            compared=compared,
+        )  # fmt: skip
+        if measured:
+            ratios.append((original / measured, f"{name} with {size} static triples"))
+    if ratios:
+        (least, slowest), (most, fastest) = min(ratios), max(ratios)
+        yield Finding(
+            f"The original engine takes {least:.1f} ({slowest}) to {most:.1f} ({fastest}) times as "
+            "long for an evaluation as the native engine.",
+            headline=True,
+        )
+
+
+def rules_report(rules: Results) -> Iterator[Item]:
+    """What the rules save, by the size of windows and of the data."""
+    for query in rules.distinct("query"):
+        named = query.replace(" ", "-")
+        for brokers in rules.distinct("static"):
+            chosen = rules.where(query=query, static=brokers)
+            yield Figure(
+                f"rules-{named}-{brokers}",
+                f"Rewriting rules by the size of the window: {query}, {brokers} brokers",
+                "range of the window (s)",
+                "CPU time per evaluation (ms)",
+                dict(chosen.series("rules", "window", "ms_mean")),
+            )
+        widest = max(rules.distinct("window"), key=float)
+        chosen = rules.where(query=query, window=widest)
+        if len(chosen.distinct("static")) > 1:
+            yield Figure(
+                f"rules-{named}-by-size",
+                f"Rewriting rules by the size of the data: {query}, window of {widest} s",
+                "static triples",
+                "CPU time per evaluation (ms)",
+                dict(chosen.series("rules", "static", "ms_mean")),
+                log_x=True,
+            )
+        largest = max(chosen.distinct("static"), key=float)
+        yield from _effects(
+            chosen.where(static=largest), "ms_mean", f"{query}, {largest} brokers, {widest} s"
+        )
+
+
+def _effects(chosen: Results, column: str, what: str) -> Iterator[Item]:
+    """What each rule by itself, and all of them, save of the time without rules."""
+    without = chosen.mean(column, rules="none")
+    if not without:
+        return
+    parts = []
+    for label in chosen.distinct("rules"):
+        time_with = chosen.mean(column, rules=label)
+        if label != "none" and time_with is not None:
+            parts.append(f"{label} {100 * (time_with / without - 1):+.0f} %")
+    if parts:
+        yield Finding(f"CPU with rules against none ({what}): {', '.join(parts)}.")
+
+
+def spark_report(by_cores: Results) -> Iterator[Item]:
+    """Triples per second by cores."""
+    columns = ("cores", "events_per_second", "cpu_us_per_event", "rows")
+    yield Table(
+        "Triples per second on Spark, start of the session left out",
+        columns,
+        [[row[name] for name in columns] for row in by_cores.rows],
+    )
+    rates = {c: by_cores.mean("events_per_second", cores=c) for c in by_cores.distinct("cores")}
+    known = {float(cores): rate for cores, rate in rates.items() if rate}
+    if len(known) > 1:
+        yield Figure(
+            "spark-by-cores",
+            "Spark by cores",
+            "cores",
+            "triples per second",
+            {"over markets": [Point(each, rate) for each, rate in known.items()]},
+        )
+        few, many = min(known), max(known)
+        yield Finding(
+            f"Spark processes {known[few]:.0f} triples per second on {few:g} core(s) and "
+            f"{known[many]:.0f} on {many:g}: {known[many] / known[few]:.2f} times as many.",
+            headline=True,
+        )
+
+
+def rules_on_spark_report(rules: Results) -> Iterator[Item]:
+    """What the rules save on Spark."""
+    for query in rules.distinct("query"):
+        for window in rules.distinct("window"):
+            chosen = rules.where(query=query, window=window)
+            yield from _effects(chosen, "cpu_us_per_event", f"Spark, {query}, {window} s")

@@ -1,0 +1,250 @@
+"""``sharing``: what an element costs where a thousand continuous queries differ in one constant."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any, Final, NamedTuple, Self
+
+from experiments.harness.items import Finding, Item, Table, Target
+from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.results import Results
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.delivery import Emission
+
+_INTEGER: Final = "http://www.w3.org/2001/XMLSchema#integer"
+_VALUES: Final = 1009
+"""Values are spread evenly over so many integers from 0 on."""
+_STREAMS: Final = 100
+_READERS: Final = 10
+"""Unlike queries that read the stream that gets elements."""
+
+
+class Case(NamedTuple):
+    """Queries that differ in one constant.
+
+    Args:
+        text: with a place for the constant, and one for the stream.
+        constant: the constant of the query with a number, of so many.
+        target: how many times the cost of one query that of all may be; ``None``: what all must be
+            told costs more than that.
+    """
+
+    text: str
+    constant: Callable[[int, int], int]
+    target: float | None = 10.0
+
+
+_ROWS = "{ STREAM <urn:s0> [RANGE 1s] { ?a <urn:v> ?v } }"
+_COUNT = "SELECT ?a (COUNT(*) AS ?n) { STREAM <urn:s0> [RANGE %s] { ?a <urn:v> ?v } } GROUP BY ?a"
+CASES: Final = {
+    "pattern": Case(
+        "SELECT ?v { STREAM <urn:s0> [RANGE 1s] { <urn:a%d> <urn:v> ?v } }", lambda n, _: n
+    ),
+    # About one of a hundred is met.
+    "FILTER": Case(f"SELECT ?a {_ROWS[:-1]} FILTER(?v = %d) }}", lambda n, _: n),
+    "FILTER, half": Case(
+        f"SELECT ?a {_ROWS[:-1]} FILTER(?v > %d) }}", lambda n, of: n * _VALUES // of, None
+    ),
+    "HAVING": Case(_COUNT.replace("%s", "1s") + " HAVING(COUNT(*) > %d)", lambda n, _: n),
+    "LIMIT": Case(f"SELECT ?a ?v {_ROWS} ORDER BY DESC(?v) LIMIT %d", lambda n, _: n + 1, None),
+    "LIMIT without order": Case(f"SELECT ?a ?v {_ROWS} LIMIT %d", lambda n, _: n + 1, None),
+    "LIMIT of groups": Case(
+        f"SELECT ?a (MAX(?v) AS ?m) {_ROWS} GROUP BY ?a ORDER BY DESC(?m) LIMIT %d",
+        lambda n, _: n + 1,
+        None,
+    ),
+    "OFFSET": Case(
+        f"SELECT ?a ?v {_ROWS} ORDER BY DESC(?v) OFFSET %d LIMIT 5", lambda n, _: n, None
+    ),
+    "RANGE": Case(_ROWS.replace("1s", "%dms").join(["SELECT ?a ?v ", ""]), lambda n, _: n, None),
+    "RANGE of groups": Case(_COUNT.replace("%s", "%dms"), lambda n, _: n, None),
+}
+UNLIKE: Final = {
+    "plain": "SELECT ?a ?v (%d AS ?n%d) { %s }",
+    "GROUP BY": "SELECT ?a (COUNT(*) + %d AS ?n%d) { %s } GROUP BY ?a",
+    "ORDER BY LIMIT": "SELECT ?a ?v (%d AS ?n%d) { %s } ORDER BY DESC(?v) LIMIT 5",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the experiment.
+
+    Args:
+        queries: how many differ.
+        before: elements that come before queries that are late.
+        events: elements that are measured.
+    """
+
+    queries: tuple[int, ...] = (10, 100, 1000)
+    before: int = 10_000
+    events: int = 2000
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Only many queries, fewer elements."""
+        return cls(queries=(1000,), before=1000, events=60)
+
+
+class Sharing:
+    """The experiment."""
+
+    name = "sharing"
+    question = (
+        "What does an element cost where continuous queries differ in one constant, whenever they "
+        "are registered, and where unlike ones read other streams?"
+    )
+    settings = Sizes
+    keys = ("differ_in", "registered", "queries")
+    values = ("us_one", "us_all", "ratio", "callbacks", "us_callbacks", "plans")
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:  # noqa: ARG002
+        """One for each kind of constant, and one for unlike queries."""
+        for name in CASES:
+            yield Group(
+                name,
+                _nothing,
+                [
+                    Measurement(
+                        {"differ_in": name, "registered": when, "queries": count},
+                        partial(_alike, settings, name, when, count),
+                    )
+                    for count in settings.queries
+                    for when in ("first", "late", "between")
+                ],
+            )
+        count = settings.queries[-1]
+        yield Group(
+            "unlike queries",
+            _nothing,
+            [
+                Measurement(
+                    {"differ_in": name, "registered": "unlike", "queries": count},
+                    partial(_unlike, settings, name, count),
+                )
+                for name in UNLIKE
+            ],
+        )
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """A table, the targets, and what is told to how many."""
+        rows = [row for row in results.rows if row.get("us_all") is not None]
+        header = (*self.keys, *self.values)
+        yield Table("Per element", header, [[row.get(key) for key in header] for row in rows])
+        for row in rows:
+            name, when, count = row["differ_in"], row["registered"], int(row["queries"] or 0)
+            what = f"{name}, {when}, {count} queries"
+            ratio, told = float(row["ratio"] or 0), float(row["callbacks"] or 0)
+            if when == "unlike":
+                yield Target(f"{what}: times those on the stream alone", ratio, 2.0)
+                continue
+            target = CASES[str(name)].target
+            if target is not None and count >= 1000:
+                yield Target(f"{what}: times one query", ratio, target)
+            elif count >= 1000 and told >= 1:
+                spent = float(row["us_all"] or 0) / float(row["us_callbacks"] or 1)
+                yield Finding(
+                    f"{what}: {told:.0f} are told of an element, at {spent:.1f} times the cost of "
+                    "calling them."
+                )
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield None
+
+
+class _Side:
+    """An engine that is measured beside another.
+
+    Attributes:
+        blocks: what elements took, some at a time, in seconds of this thread.
+        told: how many emissions there were.
+    """
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.at = 0
+        self.blocks: list[float] = []
+        self.told = 0
+
+    def take(self, _emission: Emission) -> None:
+        """A callback."""
+        self.told += 1
+
+    def push(self, count: int) -> None:
+        """So many elements come, ten milliseconds after one another."""
+        push, at = self.engine.push, self.at
+        for number in range(at, at + count):
+            value = f'"{number * 7919 % _VALUES}"^^<{_INTEGER}>'
+            push("urn:s0", (f"<urn:a{number % 50}>", "<urn:v>", value), number * 10)
+        self.at += count
+
+    def measure(self, count: int) -> None:
+        """The same, and how long that takes."""
+        started = time.thread_time()
+        self.push(count)
+        self.blocks.append(time.thread_time() - started)
+
+
+def _compared(settings: Sizes, one: _Side, many: _Side) -> Row:
+    """What an element costs on both sides, and what calling alone would cost."""
+    # Windows are full, and plans have become one.
+    for side in (one, many):
+        side.push(200)
+        side.told = 0
+    block = max(1, settings.events // 20)
+    for _ in range(20):
+        one.measure(block)
+        many.measure(block)
+    told = many.told / block / 20
+    # What else the machine did meets some blocks only.
+    us_one, us_all = (median(each.blocks) / block * 1e6 for each in (one, many))
+    return {
+        "us_one": us_one,
+        "us_all": us_all,
+        "ratio": us_all / us_one,
+        "callbacks": told,
+        "us_callbacks": _calling(many.take, max(1, round(told))) if told else None,
+        "plans": len({each.plan for each in many.engine.queries.values()}),
+    }
+
+
+def _calling(take: Callable[[Emission], None], count: int) -> float:
+    """Microseconds of calling so many callbacks, and of nothing else."""
+    emission = Emission(1, 0, ())
+    readers = [take] * count
+    taken = []
+    for _ in range(20):
+        started = time.thread_time()
+        for each in readers:
+            each(emission)
+        taken.append(time.thread_time() - started)
+    return median(taken) * 1e6
+
+
+def _alike(settings: Sizes, name: str, when: str, count: int, _opened: Any) -> Iterable[Row]:
+    case = CASES[name]
+    one, many = _Side(), _Side()
+    for side, queries in ((one, 1), (many, count)):
+        if when != "first":
+            side.engine.register(case.text % case.constant(0, queries), side.take)
+            side.push(settings.before if when == "late" else 1)
+        for number in range(queries):
+            side.engine.register(case.text % case.constant(number, queries), side.take)
+            if when == "between":
+                side.push(1)
+    yield _compared(settings, one, many)
+
+
+def _unlike(settings: Sizes, name: str, count: int, _opened: Any) -> Iterable[Row]:
+    alone, all_ = _Side(), _Side()
+    for side, queries in ((alone, _READERS), (all_, count)):
+        for number in range(queries):
+            # Ten on a stream: those on the first are the same on both sides.
+            stream = f"STREAM <urn:s{number // _READERS % _STREAMS}> [RANGE 1s] {{ ?a <urn:v> ?v }}"
+            side.engine.register(UNLIKE[name] % (number, number, stream), side.take)
+    yield _compared(settings, alone, all_)

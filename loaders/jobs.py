@@ -1,0 +1,50 @@
+"""What the workers of Spark make, and what they complain of."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from loaders.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def collected(context: "SparkContext", work: Any) -> list[Any]:
+    """What the workers make of a distributed collection (an RDD).
+
+    Another thread waits for Java, so that Ctrl-C interrupts no call to it: it ends the work.
+
+    Raises:
+        InputError: a worker raised one.
+    """
+    with _worker_errors(), ThreadPoolExecutor(1, "spark-job") as pool:
+        job = pool.submit(work.collect)
+        try:
+            return list(job.result())
+        except KeyboardInterrupt:
+            context.cancelAllJobs()
+            raise
+
+
+@contextlib.contextmanager
+def _worker_errors() -> Iterator[None]:
+    """Turns an `InputError` that a worker raised, somewhere inside Java's report, into itself.
+
+    Raises:
+        InputError: a worker raised one.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if match := _WORKER_ERROR.search(str(error)):
+            raise InputError(match.group(1)) from None
+        raise
+
+
+_WORKER_ERROR = re.compile(r"loaders\.errors\.InputError: (.+)")

@@ -1,0 +1,49 @@
+"""Makes the pictures of the README, wide and narrow, from the running demo.
+
+./run exec python -m tests.browser.screenshots
+
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.browser.chromium import Browser
+from tests.support.peers import PROJECT
+
+_FOLDER = PROJECT / "docs/images"
+_SECONDS = 60
+
+
+def main() -> None:
+    """Start the demo, wait until something changes on its page, and write the pictures."""
+    _FOLDER.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "commands", "tpf-demo", "--seconds", str(_SECONDS)]
+    with (
+        tempfile.TemporaryDirectory() as profile,
+        subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as demo,
+    ):
+        assert demo.stderr is not None
+        url = next(line.split()[-1] for line in demo.stderr if "in a browser: " in line)
+        with Browser(Path(profile)) as browser:
+            for name, width, height in (("page-wide", 1200, 900), ("page-narrow", 360, 740)):
+                browser.resize(width, height, phone=width < 400)
+                browser.open("about:blank")
+                browser.open(url)
+                end = time.monotonic() + _SECONDS / 2
+                while not browser.evaluate(
+                    "document.querySelectorAll('tr.new, td.changed').length > 2"
+                ):
+                    assert time.monotonic() < end, "nothing changes"
+                    time.sleep(0.05)
+                browser.screenshot(_FOLDER / f"{name}.png")
+        demo.terminate()
+        demo.communicate()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,364 @@
+"""The page of the client's endpoint, in a real browser: a query is typed, its answer stays true."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from annotations.labels import Expiration
+from annotations.terms import Quad, iri, literal
+from tests.browser.chromium import Browser
+from tests.support.page_modules import page_modules
+from tests.support.peers import CHROMIUM, PROJECT
+from tests.support.running_server import RunningServer, free_port
+
+pytestmark = [pytest.mark.peers, CHROMIUM.skip]
+
+EX = "http://example.org/"
+CONFIG = '[datasets.trains]\nsource = "trains.nt"\nlive = true\nmax_age = 1\n'
+QUERY = (
+    f"PREFIX : <{EX}>\nSELECT ?train ?name ?delay WHERE {{ ?train :name ?name ; :delay ?delay }}\n"
+    "ORDER BY ?name"
+)
+TRAINS = 60
+HOSTILE = "<img src=x onerror=\"window.pwned='cell'\">"
+FOREVER = timedelta(hours=1)
+
+
+def delay(server: RunningServer, train: int, value: str, holds: timedelta) -> None:
+    quad = Quad(iri(f"{EX}train/{train}"), iri(EX + "delay"), literal(value))
+    server.publish("trains", [quad], Expiration(datetime.now(UTC) + holds))
+
+
+class Serving:
+    """``tpf-query serve`` as a process; a context manager that ends it."""
+
+    def __init__(self, dataset: str, example: Path, port: int = 0) -> None:
+        command = [sys.executable, "-m", "commands", "tpf-query", "serve", dataset]
+        self.process = subprocess.Popen(
+            [*command, "--port", str(port), "--example", str(example), "--min-interval", "0.2"],
+            stderr=subprocess.PIPE, text=True, cwd=PROJECT,
+        )  # fmt: skip
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        assert "http://" in line, line
+        self.url = line.split()[-1].removesuffix("sparql")
+
+    def close(self) -> str:
+        """End it; what it complained about."""
+        self.process.terminate()
+        _, said = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0
+        return said
+
+    def __enter__(self) -> "Serving":
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self.process.poll() is None:
+            self.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("live-page")
+    names = [f"Train {n:02}" for n in range(TRAINS)]
+    lines = [f'<{EX}train/{n}> <{EX}name> "{name}" .\n' for n, name in enumerate(names)]
+    lines.append(f'<{EX}train/x> <{EX}name> "Train 00b" .\n')
+    (folder / "trains.nt").write_text("".join(lines))
+    (folder / "all.rq").write_text(f"# All delays\n{QUERY}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[RunningServer]:
+    with RunningServer(folder, CONFIG) as server:
+        for n in range(TRAINS):
+            delay(server, n, f"{n}", FOREVER)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def endpoint(server: RunningServer, folder: Path) -> Iterator[Serving]:
+    with Serving(server.origin + "trains", folder / "all.rq") as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with Browser(tmp_path) as browser:
+        browser.resize(1200, 800)
+        yield browser
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    end = time.monotonic() + 30
+    while not (found := condition()):
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+    return found
+
+
+def state(browser: Browser) -> str:
+    return str(browser.evaluate("document.getElementById('state').textContent"))
+
+
+def type_query(browser: Browser, text: str) -> None:
+    """Type a query in place of what is in the editor, by keys as a person would, and run it."""
+    browser.evaluate(
+        "document.querySelector('#editor').shadowRoot.querySelector('.cm-content').focus()"
+    )
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="a", code="KeyA",
+                     windowsVirtualKeyCode=65, modifiers=2)  # fmt: skip
+    # Chromium itself would style what it puts in place of a selection.
+    browser.press("Backspace", 8)
+    browser.type(text)
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter",
+                     windowsVirtualKeyCode=13, modifiers=2)  # fmt: skip
+
+
+def open_page(browser: Browser, url: str, query: str | None = None) -> None:
+    browser.open("about:blank")
+    browser.open(url + ("" if query is None else f"#query={query}"))
+    until(lambda: browser.evaluate("document.getElementById('examples').length > 1"), "no settings")
+
+
+def watch(browser: Browser, url: str, query: str = QUERY, more: str = "") -> None:
+    open_page(browser, url, quote(query) + more)
+    until(lambda: state(browser) == "up to date", "no answer")
+
+
+def cells(browser: Browser) -> list[list[str]]:
+    """The text of the rows that are drawn."""
+    script = """JSON.stringify([...document.querySelectorAll('tr.row')].map(
+      (row) => [...row.cells].slice(0, -1).map((cell) => cell.textContent)))"""
+    found: list[list[str]] = json.loads(browser.evaluate(script))
+    return found
+
+
+def test_a_query_is_typed_and_exactly_the_cell_that_changes_changes(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    open_page(browser, endpoint.url)
+    # The publisher's example stands there, and nothing was asked yet.
+    assert state(browser) == "nothing asked yet"
+    delay(server, 1, "before", timedelta(seconds=4))
+    # Of its own, so that no answer that another test has watched is met.
+    type_query(browser, f"{QUERY} LIMIT 1001")
+    until(lambda: state(browser) == "up to date", "no answer")
+    before = cells(browser)
+    assert before[:3] == [
+        [f":train/{n}", f"Train {n:02}", v] for n, v in enumerate(["0", "before", "2"])
+    ]
+    assert browser.evaluate("document.getElementById('rows').textContent") == str(TRAINS)
+    # Whatever the page does to its table from now on is written down.
+    browser.evaluate(
+        """window.seen = [];
+        new MutationObserver((all) => all.forEach(({ target }) => {
+          const row = (target.nodeType === 1 ? target : target.parentElement).closest('tr.row');
+          if (row && !target.closest?.('td.until')) window.seen.push(row.rowIndex);
+        })).observe(document.querySelector('tbody'),
+          { subtree: true, childList: true, characterData: true })"""
+    )
+    delay(server, 1, "after", FOREVER)
+    until(lambda: cells(browser)[1][2] == "after", "the change does not come")
+    marked = browser.evaluate(
+        "[...document.querySelectorAll('td.changed')].map((cell) => cell.textContent).join()"
+    )
+    assert marked == "after"
+    after = cells(browser)
+    assert [row for row, old in zip(after, before, strict=True) if row != old] == [
+        [":train/1", "Train 01", "after"]
+    ]
+    assert set(browser.evaluate("window.seen.join()").split(",")) == {"3"}  # below head and spacer
+    until(lambda: not browser.evaluate("document.querySelector('td.changed')"), "the mark stays")
+    assert browser.problems() == []
+    assert all(url.startswith(endpoint.url) for url in browser.requested())
+
+
+def test_rows_come_and_go_at_their_places(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    # What nobody's label announces is seen at the next look.
+    watch(browser, endpoint.url, QUERY, "&max-interval=1")
+    quad = Quad(iri(f"{EX}train/x"), iri(EX + "delay"), literal("7"))
+    server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(seconds=6)))
+    come = [":train/x", "Train 00b", "7"]
+    until(lambda: cells(browser)[1] == come, "it does not come")
+    assert browser.evaluate("document.querySelectorAll('tr.new').length") == 1
+    until(lambda: browser.evaluate("document.querySelector('tr.gone')"), "it does not go")
+    assert cells(browser)[1][1] == "Train 00b"
+    until(lambda: cells(browser)[1][1] == "Train 01", "it does not fade")
+
+
+def test_a_mistake_is_marked_where_it_is(browser: Browser, endpoint: Serving) -> None:
+    open_page(browser, endpoint.url)
+    type_query(browser, "SELECT *\nWHERE { ?s ?p }")
+    text = until(
+        lambda: browser.evaluate("document.getElementById('problem').textContent"), "no error"
+    )
+    assert text.startswith("line 2, column 15: ")
+    assert state(browser) == "this query was refused"
+    shadow = "document.querySelector('#editor').shadowRoot"
+    marked = f"{shadow}.querySelector('.cm-lintRange-error')"
+    until(lambda: browser.evaluate(f"!!{marked}"), "no mark")
+    assert browser.evaluate(f"{marked}.closest('.cm-line').textContent") == "WHERE { ?s ?p }"
+    assert browser.evaluate(f"{marked}.textContent") == "}"
+    type_query(browser, "ASK { ?s ?p ?o }")
+    until(lambda: cells(browser) == [["true"]], "no answer")
+    assert state(browser) == "up to date"
+    browser.evaluate("document.getElementById('once').click()")
+    until(lambda: state(browser) == "answered once", "no answer")
+    assert cells(browser) == [["true"]]
+
+
+def test_a_link_holds_the_query(browser: Browser, endpoint: Serving) -> None:
+    watch(browser, endpoint.url, QUERY + " # mine")
+    assert browser.evaluate("document.querySelector('#editor').shadowRoot.textContent").count(
+        "# mine"
+    )
+    copied = {}
+    for name in ("link", "curl", "python", "command"):
+        button = f"document.querySelector('[data-copy={name}]')"
+        browser.evaluate(f"window.prompt = () => null; {button}.click()")
+        copied[name] = browser.evaluate(f"{button}.dataset.copied")
+    assert copied["link"].startswith(f"{endpoint.url}#query=PREFIX")
+    answer = subprocess.run(
+        ["bash", "-c", copied["curl"].replace("-N -G", "-sN -G --max-time 3")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.stdout.startswith("id: "), (copied["curl"], answer)
+    compile(copied["python"], "copied", "exec")
+    assert "client.stream(" in copied["python"]
+    assert copied["command"].startswith("tpf-query 'http://127.0.0.1:")
+
+
+def test_nothing_foreign_makes_markup(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    hostile = [
+        Quad(iri(f"{EX}hostile"), iri(EX + "says"), literal(HOSTILE)),
+        Quad(iri(f"{EX}hostile"), iri(EX + "says"), iri("javascript:window.pwned=1")),
+    ]
+    for quad in hostile:
+        server.publish("trains", [quad], Expiration(datetime.now(UTC) + FOREVER))
+        query = f"SELECT ?o ('{HOSTILE.replace(chr(39), '')}' AS ?c) {{ ?s <{EX}says> ?o }}"
+        watch(browser, endpoint.url, query)
+        assert cells(browser)[0][0] in (HOSTILE, "javascript:window.pwned=1")
+        assert browser.evaluate("document.querySelectorAll('table img, table a').length") == 0
+    open_page(browser, endpoint.url)
+    type_query(browser, f"SELECT {HOSTILE}")
+    until(lambda: browser.evaluate("document.getElementById('problem').textContent"), "no error")
+    assert browser.evaluate("document.querySelectorAll('main img').length") == 0
+    assert browser.evaluate("window.pwned") is None
+
+
+def test_pause_and_go_on(browser: Browser, server: RunningServer, endpoint: Serving) -> None:
+    watch(browser, endpoint.url, f"{QUERY} LIMIT 1002", "&max-interval=1")
+    delay(server, 3, "early", timedelta(seconds=6))
+    until(lambda: cells(browser)[3][2] == "early", "it does not come")
+    browser.evaluate("document.getElementById('pause').click()")
+    assert state(browser) == "paused"
+    delay(server, 3, "late", FOREVER)
+    assert cells(browser)[3][2] == "early"
+    time.sleep(0.1)
+    browser.evaluate("document.getElementById('pause').click()")
+    until(lambda: cells(browser)[3][2] == "late", "it does not go on")
+    assert state(browser) == "up to date"
+
+
+def test_ten_thousand_rows_draw_what_is_in_sight(browser: Browser, endpoint: Serving) -> None:
+    digits = "VALUES ?{0} {{ 0 1 2 3 4 5 6 7 8 9 }}"
+    numbers = (
+        "SELECT ((?a * 1000 + ?b * 100 + ?c * 10 + ?d) AS ?n) {{ {} ?s ?p 'Train 00' }} ORDER BY ?n"
+    )
+    watch(browser, endpoint.url, numbers.format(" ".join(digits.format(name) for name in "abcd")))
+    assert browser.evaluate("document.getElementById('rows').textContent") == "10,000"
+    assert (
+        browser.evaluate("document.getElementById('table').getAttribute('aria-rowcount')")
+        == "10001"
+    )
+    assert len(cells(browser)) < 60
+    browser.evaluate("document.getElementById('scroll').scrollTop = 1e9")
+    until(lambda: cells(browser)[-1] == ["9999"], "the last row is not drawn")
+    assert len(cells(browser)) < 60
+
+
+def test_the_endpoint_starts_anew_while_somebody_watches(
+    browser: Browser, server: RunningServer, folder: Path
+) -> None:
+    port, dataset = free_port(), server.origin + "trains"
+    delay(server, 5, "old", timedelta(seconds=6))
+    with Serving(dataset, folder / "all.rq", port) as endpoint:
+        watch(browser, endpoint.url)
+        browser.evaluate("window.sameTable = true")
+        assert cells(browser)[5][2] == "old"
+        # It ends at once although somebody follows, and complains about nothing.
+        assert endpoint.close() == ""
+    until(lambda: "asking again" in state(browser), "the page does not tell")
+    assert cells(browser)[5][2] == "old"
+    delay(server, 5, "new", FOREVER)
+    with Serving(dataset, folder / "all.rq", port):
+        until(lambda: state(browser) == "up to date" and cells(browser)[5][2] == "new", "not back")
+    assert browser.evaluate("window.sameTable") is True
+
+
+def test_the_fragment_server_is_away_while_somebody_watches(browser: Browser, folder: Path) -> None:
+    port = free_port()
+    with RunningServer(folder, CONFIG, port=port) as server:
+        dataset = server.origin + "trains"
+        delay(server, 1, "short", timedelta(seconds=4))
+        with Serving(dataset, folder / "all.rq") as endpoint:
+            watch(browser, endpoint.url, f"SELECT ?d {{ <{EX}train/1> <{EX}delay> ?d }}")
+            server.close()
+            until(lambda: state(browser).startswith("late: "), "the page does not tell")
+            # What was known stays, grey.
+            assert cells(browser) == [["short"]]
+            assert browser.evaluate("document.querySelector('table.late') !== null")
+            with RunningServer(folder, CONFIG, port=port) as again:
+                delay(again, 1, "back", FOREVER)
+                until(lambda: cells(browser)[-1:] == [["back"]], "it does not come back")
+                assert state(browser) == "up to date"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_and_what_axe_says(browser: Browser, endpoint: Serving, dark: bool) -> None:
+    script = (page_modules() / "axe-core/axe.min.js").read_text()
+    for width, phone in ((1200, False), (360, True)):
+        browser.resize(width, 740, phone=phone, dark=dark)
+        watch(browser, endpoint.url)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        browser.evaluate(script + "; 0")
+        browser.evaluate("axe.run().then((found) => { window.found = found })")
+        until(lambda: browser.evaluate("!!window.found"), "axe does not end")
+        violations = browser.evaluate(
+            "JSON.stringify(window.found.violations.map("
+            "(each) => [each.id, each.nodes.map((node) => node.html)]))"
+        )
+        assert json.loads(violations) == []
+
+
+def test_all_is_reached_by_keys(browser: Browser, endpoint: Serving) -> None:
+    watch(browser, endpoint.url)
+    browser.evaluate("document.activeElement?.blur()")
+    reached = []
+    for _ in range(14):
+        browser.press("Tab", 9)
+        reached.append(
+            browser.evaluate("document.activeElement.id || document.activeElement.tagName")
+        )
+        if reached[-1] == "editor":
+            # Tab stays usable in the editor: it leaves.
+            browser.press("Escape", 27)
+    assert {"examples", "editor", "run", "once", "interval", "pause", "filter", "scroll"} <= set(
+        reached
+    )

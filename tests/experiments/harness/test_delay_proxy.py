@@ -1,0 +1,66 @@
+"""The proxy that adds latency: what passes is unchanged, counted and late."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from experiments.harness.processes import LOOPBACK, Process, free_port, python, started
+from tests.experiments.harness.test_load_generator import Handler, port
+
+__all__ = ["port"]
+DELAY_MS = 60
+
+
+@pytest.fixture
+def proxy(port: int) -> Iterator[tuple[Process, str]]:
+    own = free_port()
+    order = python("experiments.harness.delay_proxy", str(port), str(own))
+    with started("proxy", order) as process:
+        assert process.read_line(30) == "ready\n"
+        yield process, f"http://{LOOPBACK}:{own}/"
+
+
+def passed(process: Process, delay: int) -> dict[str, int]:
+    process.write_line(str(delay))
+    answer: dict[str, int] = json.loads(process.read_line(30))
+    return answer
+
+
+def test_requests_and_bytes_are_counted(proxy: tuple[Process, str]) -> None:
+    process, url = proxy
+    with requests.Session() as session:
+        for name in "abc":
+            assert session.get(url + name).content == b"x" * 1000
+        counted = passed(process, 0)
+        assert counted["requests"] == 3
+        assert counted["connections"] == 1
+        assert 3000 < counted["bytes"] < 4000
+        session.get(url + "d")
+    assert passed(process, 0)["requests"] == 1
+    assert passed(process, 0) == {"requests": 0, "bytes": 0, "connections": 0}
+    assert [path for path, _ in Handler.seen] == ["/a", "/b", "/c", "/d"]
+
+
+def test_every_round_trip_takes_longer(proxy: tuple[Process, str]) -> None:
+    process, url = proxy
+    passed(process, DELAY_MS)
+    with requests.Session() as session:
+        session.get(url + "connects")
+        for name in "abc":
+            begin = time.perf_counter()
+            session.get(url + name)
+            assert time.perf_counter() - begin >= DELAY_MS / 1000
+    passed(process, 0)
+
+
+def test_a_server_that_is_gone_ends_the_connection(tmp_path: object) -> None:
+    own = free_port()
+    order = python("experiments.harness.delay_proxy", str(free_port()), str(own))
+    with started("proxy", order) as process:
+        process.read_line(30)
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"http://{LOOPBACK}:{own}/", timeout=10)
+        process.check()

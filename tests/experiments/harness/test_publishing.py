@@ -1,0 +1,77 @@
+"""Reports as they are published: small, whole, and silent about whose machine it was."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import ConfigurationError
+from experiments.harness.publishing import publish
+from experiments.harness.report import FACTS
+from tests.experiments.harness.test_runner import Squares, run
+
+README = "# Project\n\n<!-- report -->\nold\n<!-- /report -->\n\nMore.\n"
+
+
+def test_page_summary_figures_and_the_line_in_the_readme(tmp_path: Path) -> None:
+    run(tmp_path / "results", Squares())
+    readme = tmp_path / "README.md"
+    readme.write_text(README)
+    folder = tmp_path / "docs/report"
+    page = publish(tmp_path / "results", [Squares()], folder, readme)
+    html, summary = page.read_text(), (folder / "README.md").read_text()
+    images = re.findall(r'src="([^"]+)"', html)
+    assert images
+    assert set(re.findall(r"\]\((figures/[^)]+)\)", summary)) <= set(images)
+    assert all((folder / image).read_text().startswith("<?xml") for image in images)
+    assert "raw.csv" not in html
+    text = readme.read_text()
+    assert "old" not in text
+    assert "[Measured](docs/report/README.md) on 20" in text
+    assert text.endswith("<!-- /report -->\n\nMore.\n")
+    # Again: what was there is replaced.
+    publish(tmp_path / "results", [Squares()], folder, readme)
+    assert readme.read_text() == text
+
+
+def test_each_experiment_says_when_and_of_which_commit_it_is(tmp_path: Path) -> None:
+    run(tmp_path / "results", Squares())
+    facts_file = tmp_path / "results" / Squares().name / FACTS
+    facts = json.loads(facts_file.read_text())
+    facts["started"] = "2025-04-03T02:01:00Z"
+    facts["versions"]["commit"] = "0123456789ab"
+    facts_file.write_text(json.dumps(facts))
+    publish(tmp_path / "results", [Squares()], tmp_path / "report")
+    summary = (tmp_path / "report/README.md").read_text()
+    assert "2025-04-03, commit 0123456789ab; load of the machine" in summary
+
+
+def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
+    run(tmp_path / "results", Squares())
+    facts_file = tmp_path / "results" / Squares().name / FACTS
+    facts = json.loads(facts_file.read_text())
+    facts["left_out"] = {"group": "no /home/somebody/data/x.csv; see http://a.example/home/x"}
+    facts_file.write_text(json.dumps(facts))
+    facts["settings"] = {"data": "/home/somebody/kept"}
+    facts_file.write_text(json.dumps(facts))
+    html = publish(tmp_path / "results", [Squares()], tmp_path / "report").read_text()
+    assert "somebody" not in html
+    assert ">…</td>" in html
+    assert "http://a.example/home/x" in html
+
+
+def test_nothing_is_published_of_nothing_or_over_other_files(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    with pytest.raises(ConfigurationError, match="no results"):
+        publish(tmp_path / "results", [Squares()], tmp_path / "report")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/client.md").write_text("mine")
+    with pytest.raises(ConfigurationError, match="other files"):
+        publish(tmp_path / "results", [Squares()], tmp_path / "docs")
+    assert (tmp_path / "docs/client.md").read_text() == "mine"
+    run(tmp_path / "results", Squares())
+    readme = tmp_path / "README.md"
+    readme.write_text("no place")
+    with pytest.raises(ConfigurationError, match="no place"):
+        publish(tmp_path / "results", [Squares()], tmp_path / "report", readme)

@@ -1,0 +1,277 @@
+"""The common runner: what is measured, what is kept, and what the report says of it."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from annotations.clock import ManualClock
+from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
+from experiments.harness.configuration import Configuration, read_configuration
+from experiments.harness.experiment import Experiment
+from experiments.harness.items import Figure, Finding, Item, Table, Target
+from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.report import write_report
+from experiments.harness.results import Results
+from experiments.harness.runner import Runner
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    sizes: tuple[int, ...] = (1, 2, 3)
+    factor: float = 10.0
+
+    @classmethod
+    def quick(cls) -> Self:
+        return cls(sizes=(1, 2))
+
+
+@dataclass
+class Squares:
+    """Measures nothing but how often it was asked."""
+
+    name: str = "squares"
+    question: str = "How large are <squares>?"
+    settings: type[Sizes] = Sizes
+    keys: tuple[str, ...] = ("kind", "size")
+    values: tuple[str, ...] = ("tick", "square")
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    broken: set[tuple[str, int]] = field(default_factory=set)
+    unavailable: set[str] = field(default_factory=set)
+    stop_after: int | None = None
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+        for kind in ("plain", "shifted"):
+            measurements = [self._measurement(kind, size, settings) for size in settings.sizes]
+            yield Group(
+                kind,
+                lambda kind=kind: self._open(kind),  # type: ignore[misc]
+                measurements,
+                lambda opened: self.events.append(f"warm {opened}"),
+            )
+
+    @contextmanager
+    def _open(self, kind: str) -> Iterator[str]:
+        if kind in self.unavailable:
+            raise UnavailableError(f"no {kind} here")
+        self.events.append(f"open {kind}")
+        try:
+            yield kind
+        finally:
+            self.events.append(f"close {kind}")
+
+    def _measurement(self, kind: str, size: int, settings: Sizes) -> Measurement:
+        def measure(opened: str) -> Iterator[Row]:
+            assert opened == kind
+            if self.stop_after is not None and len(self.calls) >= self.stop_after:
+                raise KeyboardInterrupt
+            self.calls.append((kind, size))
+            if (kind, size) in self.broken:
+                raise MeasurementError("it\nbroke")
+            shift = len(self.calls) if kind == "shifted" else 0
+            for tick in range(2):
+                yield {"tick": tick, "square": size * size * settings.factor + shift + tick}
+
+        return Measurement({"kind": kind, "size": size}, measure)
+
+    def report(self, results: Results) -> Iterable[Item]:
+        largest = max(results.numbers("square"))
+        yield Finding(f"The largest square is {largest:g}.", headline=True)
+        series = dict(results.series("kind", "size", "square"))
+        yield Figure("by-size", "Squares", "size", "square", series)
+        yield Figure("none", "Nothing", "size", "square", {})
+        yield Table("Squares", ("size", "square"), [(1, results.mean("square", size=1))])
+        yield Target("largest", largest, 50.0)
+        yield Target("smallest", min(results.numbers("square")), 5.0, at_most=False)
+        yield Target("unknown", None, 5.0)
+
+
+def run(
+    folder: Path,
+    experiment: Experiment,
+    *,
+    resume: bool = False,
+    quick: bool = True,
+    repetitions: int = 2,
+    tables: dict[str, Any] | None = None,
+) -> Results:
+    configuration = Configuration(quick, 1, repetitions, tables or {})
+    text = TextColumn("{task.fields[what]}")
+    with Progress(text, console=Console(file=io.StringIO())) as progress:
+        runner = Runner(folder, configuration, ManualClock(NOW), progress, resume=resume)
+        return runner.run(experiment)
+
+
+def raw(folder: Path) -> list[dict[str, str]]:
+    text = (folder / "squares/raw.csv").read_text()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_rounds_of_all_measurements_of_a_group_with_one_set_up(tmp_path: Path) -> None:
+    experiment = Squares()
+    results = run(tmp_path, experiment)
+    once = [("plain", 1), ("plain", 2)]
+    other = [("shifted", 1), ("shifted", 2)]
+    assert experiment.calls == [*once, *once, *other, *other]
+    assert experiment.events == [
+        "open plain", "warm plain", "close plain", "open shifted", "warm shifted", "close shifted",
+    ]  # fmt: skip
+    assert results.complete
+    rows = raw(tmp_path)
+    assert len(rows) == 16
+    assert rows[0] == {
+        "kind": "plain", "size": "1", "repetition": "0", "line": "0", "lines": "2", "error": "",
+        "tick": "0", "square": "10",
+    }  # fmt: skip
+    assert results.numbers("square", kind="plain", size=2, tick=1) == [41.0, 41.0]
+
+
+def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
+    first = Squares(stop_after=5)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, first)
+    assert first.events[-1] == "close shifted"
+    second = Squares()
+    results = run(tmp_path, second, resume=True)
+    assert first.calls + second.calls == [
+        *[("plain", 1), ("plain", 2)] * 2, *[("shifted", 1), ("shifted", 2)] * 2,
+    ]  # fmt: skip
+    assert results.complete
+    third = Squares()
+    run(tmp_path, third, resume=True)
+    assert third.calls == []
+    assert third.events == []
+    fourth = Squares()
+    run(tmp_path, fourth)
+    assert len(fourth.calls) == 8
+
+
+@pytest.mark.parametrize("lost", range(1, 40))
+def test_a_measurement_that_was_half_written_is_repeated(tmp_path: Path, lost: int) -> None:
+    run(tmp_path, Squares())
+    file = tmp_path / "squares/raw.csv"
+    whole = file.read_text()
+    file.write_text(whole[:-lost])
+    experiment = Squares()
+    results = run(tmp_path, experiment, resume=True)
+    assert experiment.calls == [("shifted", 2)]
+    assert results.complete
+    assert len(raw(tmp_path)) == 16
+    assert file.read_text().count("\n") == whole.count("\n")
+
+
+def test_results_of_other_sizes_are_not_mixed(tmp_path: Path) -> None:
+    run(tmp_path, Squares())
+    with pytest.raises(ConfigurationError, match="another settings"):
+        run(tmp_path, Squares(), resume=True, quick=False)
+    with pytest.raises(ConfigurationError, match="another settings"):
+        run(tmp_path, Squares(), resume=True, tables={"squares": {"factor": 2}})
+    assert run(tmp_path, Squares(), tables={"squares": {"factor": 2}}).complete
+
+
+def test_a_failure_is_reported_and_tried_again(tmp_path: Path) -> None:
+    experiment = Squares(broken={("plain", 2)})
+    results = run(tmp_path, experiment)
+    assert not results.complete
+    assert results.failures == {
+        "kind plain, size 2 (repetition 0)": "it broke",
+        "kind plain, size 2 (repetition 1)": "it broke",
+    }
+    assert results.numbers("square", kind="plain", size=2) == []
+    text = write_report(tmp_path, [experiment]).read_text()
+    assert "could not run completely" in text
+    assert "kind plain, size 2 (repetition 1): it broke" in text
+    again = Squares()
+    assert run(tmp_path, again, resume=True).complete
+    assert again.calls == [("plain", 2), ("plain", 2)]
+    assert "could not run completely" not in write_report(tmp_path, [again]).read_text()
+
+
+def test_what_is_not_on_this_machine_is_left_out_and_said(tmp_path: Path) -> None:
+    experiment = Squares(unavailable={"plain"})
+    results = run(tmp_path, experiment)
+    assert results.left_out == {"plain": "no plain here"}
+    assert not results.complete
+    assert results.missing == 0
+    assert {row["kind"] for row in raw(tmp_path)} == {"shifted"}
+    text = write_report(tmp_path, [experiment]).read_text()
+    assert "Not measured: plain. no plain here" in text
+
+
+def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
+    experiment = Squares(stop_after=3)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, experiment)
+    assert "The run did not end" in write_report(tmp_path, [experiment]).read_text()
+
+
+def test_the_report_needs_no_other_file_and_says_what_was_measured(tmp_path: Path) -> None:
+    experiment = Squares()
+    run(tmp_path, experiment)
+    text = write_report(tmp_path, [experiment]).read_text()
+    assert text.count("The largest square is 49.") == 2  # as a headline and in its place
+    assert "How large are &lt;squares&gt;?" in text
+    assert "data:image/svg+xml;base64," in text
+    assert 'src="http' not in text
+    assert "There is no figure ‘Nothing’" in text
+    for shown in ('class="met">met', "not measured", "2026-01-02T03:04:05Z", "≥ 5", "commit"):
+        assert shown in text
+    for file in ("by-size.svg", "by-size.png"):
+        assert (tmp_path / "squares/figures" / file).stat().st_size > 1000
+
+
+def test_the_same_data_make_the_same_figure(tmp_path: Path) -> None:
+    files = []
+    for name in ("one", "two"):
+        run(tmp_path / name, Squares())
+        write_report(tmp_path / name, [Squares()])
+        files.append((tmp_path / name / "squares/figures/by-size.svg").read_bytes())
+    assert files[0] == files[1]
+
+
+def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "squares").mkdir()
+    (tmp_path / "squares/thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigurationError, match="other files"):
+        run(tmp_path, Squares())
+    assert (tmp_path / "squares/thesis.txt").read_text() == "years of work"
+
+
+def test_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("seed = 7\nrepetitions = 3\n[squares]\nsizes = [4]\nfactor = 1\n")
+    configuration = read_configuration(file, quick=True, names=("squares",))
+    assert configuration.seed == 7
+    assert configuration.repetitions == 3
+    assert configuration.settings(Squares()) == Sizes((4,), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("seeds = 1", "no setting 'seeds'"),
+        ("[cubes]\na = 1", "'cubes'"),
+        ("repetitions = 0", "repetitions is no such number: 0"),
+        ("repetitions = true", "no such number: True"),
+        ("[squares]\nsize = 1", "has no setting 'size'"),
+        ("[squares]\nfactor = 'x'", "factor is a float, not 'x'"),
+        ("[squares]\nsizes = 3", "sizes is a tuple, not 3"),
+        ("seed =", "c.toml"),
+    ],
+)
+def test_wrong_configuration(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=problem):
+        read_configuration(file, quick=True, names=("squares",)).settings(Squares())

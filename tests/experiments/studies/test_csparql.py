@@ -1,0 +1,85 @@
+"""``csparql``: the same rows whatever the rules, and a report that says what was measured."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from experiments.harness.items import Figure, Finding, Target
+from experiments.harness.measurement import Run
+from experiments.harness.results import Results
+from experiments.studies.csparql import _RULES, _RULES_ON_SPARK, PeriodicQueries, Sizes, _with_rules
+
+COLUMNS = (*PeriodicQueries.keys, *PeriodicQueries.values)
+
+
+def results(*rows: Mapping[str, Any]) -> Results:
+    return Results(
+        [{c: str(row.get(c, "")) for c in COLUMNS} | {"repetition": "1"} for row in rows], {}, {}
+    )
+
+
+@pytest.mark.parametrize("query", ["filters", "by market", "over markets"])
+def test_rules_change_no_rows(query: str, tmp_path: Any) -> None:
+    run = Run(1, tmp_path, print)
+    sizes = Sizes(seconds=4)
+    rows = {
+        label: [row["rows"] for row in _with_rules(sizes, run, 100, query, 2, rules, None)]
+        for label, rules in _RULES.items()
+    }
+    assert rows["none"] != [0]
+    assert all(found == rows["none"] for found in rows.values())
+
+
+def test_what_runs_on_spark_are_rules() -> None:
+    assert {label for _, label in _RULES_ON_SPARK} <= set(_RULES)
+
+
+def test_the_report_says_what_was_measured() -> None:
+    found = list(
+        PeriodicQueries().report(
+            results(
+                {"part": "native", "query": "Q1", "static": 10_000, "ms_median": 3},
+                {"part": "native", "query": "Q1", "static": 100_000, "ms_median": 462},
+                *(
+                    {
+                        "part": "rules", "query": "filters", "static": static, "window": window,
+                        "rules": rules, "ms_mean": ms,
+                    }
+                    for static in (10, 100)
+                    for window in (5, 20)
+                    for rules, ms in (("none", 8), ("push filters", static * window / 1000))
+                ),
+                {"part": "spark", "cores": 1, "events_per_second": 1000},
+                {"part": "spark", "cores": 2, "events_per_second": 1500},
+                *(
+                    {
+                        "part": "spark rules", "query": "filters", "window": 5, "rules": rules,
+                        "cpu_us_per_event": us,
+                    }
+                    for rules, us in (("none", 100), ("all", 125))
+                ),
+            )
+        )
+    )  # fmt: skip
+    texts = [item.text for item in found if isinstance(item, Finding)]
+    assert texts == [
+        "The original engine takes 0.5 (Q1 with 100000 static triples) to 13.0 (Q1 with 10000 "
+        "static triples) times as long for an evaluation as the native engine.",
+        "CPU with rules against none (filters, 100 brokers, 20 s): push filters -75 %.",
+        "Spark processes 1000 triples per second on 1 core(s) and 1500 on 2: 1.50 times as many.",
+        "CPU with rules against none (Spark, filters, 5 s): all +25 %.",
+    ]
+    met = {item.what: item.met for item in found if isinstance(item, Target)}
+    assert met["Q1, 10000 static triples: CPU ms per evaluation, median"] is True
+    assert met["Q1, 100000 static triples: CPU ms per evaluation, median"] is False
+    assert met["Q3, 10000 static triples: CPU ms per evaluation, median"] is None
+    figures = {item.name: item for item in found if isinstance(item, Figure)}
+    assert [p.x for p in figures["rules-filters-100"].series["push filters"]] == [5, 20]
+    assert [p.x for p in figures["rules-filters-by-size"].series["none"]] == [10, 100]
+    assert "spark-by-cores" in figures
+
+
+def test_a_report_of_nothing() -> None:
+    found = list(PeriodicQueries().report(results()))
+    assert not [item for item in found if isinstance(item, (Finding, Figure))]

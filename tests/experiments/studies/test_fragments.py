@@ -1,0 +1,94 @@
+"""``fragments``: a small run with the real servers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.errors import UnavailableError
+from experiments.harness import peers
+from experiments.harness.items import Item, Target
+from experiments.harness.measurement import Value
+from experiments.harness.report import write_report
+from experiments.harness.results import Results
+from experiments.studies.fragment_requests import PATTERNS
+from experiments.studies.fragment_servers import CONSTANT, OURS, REFERENCE
+from experiments.studies.fragments import Fragments
+from tests.experiments.harness.test_runner import run
+
+SMALL: dict[str, Any] = {"seconds": 0.02, "warm_up_seconds": 0.02, "triples": [1000]}
+
+
+def test_every_pattern_and_format_on_the_real_server(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    sizes = {**SMALL, "triples": [1000, 2000], "servers": [OURS, CONSTANT], "data": str(data)}
+    results = run(tmp_path, Fragments(), repetitions=1, tables={"fragments": sizes})
+    assert results.failures == {}
+    assert results.complete
+    for pattern in PATTERNS:
+        for form, triples in (
+            *((form, 1000) for form in ("TriG", "N-Quads", "JSON-LD", "HTML")),
+            ("TriG", 2000),
+        ):
+            wanted: dict[str, Value] = {
+                "pattern": pattern,
+                "format": form,
+                "triples": triples,
+                "server": OURS,
+            }
+            assert results.numbers("requests", **wanted)[0] > 0
+            assert results.numbers("body_bytes", **wanted)[0] > 500
+        # The floor carries as many bytes.
+        trig = results.where(pattern=pattern, format="TriG", triples=1000)
+        ours, floor = (trig.numbers("body_bytes", server=name)[0] for name in (OURS, CONSTANT))
+        assert floor == pytest.approx(ours, rel=0.2)
+    not_modified = results.where(pattern="304", server=OURS)
+    assert set(not_modified.numbers("body_bytes")) == {0.0}
+    assert all(seconds > 0 for seconds in results.numbers("start_seconds"))
+    # Another run may use the data.
+    kept = sorted(path.relative_to(data).as_posix() for path in data.glob("*/people*"))
+    assert kept == [f"{n}-1/people{suffix}" for n in (1000, 2000) for suffix in ("", ".nt")]
+    text = write_report(tmp_path, [Fragments()]).read_text()
+    assert "could not run completely" not in text
+    assert "One worker of the fragment server spends" in text
+
+
+@pytest.mark.peers
+def test_the_reference_server(tmp_path: Path) -> None:
+    try:
+        peers.package("@ldf/server")
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    sizes = {**SMALL, "servers": [OURS, REFERENCE], "formats": ["TriG"]}
+    results = run(tmp_path, Fragments(), repetitions=1, tables={"fragments": sizes})
+    assert results.complete
+    for pattern in PATTERNS:
+        assert results.numbers("requests", pattern=pattern, server=REFERENCE)[0] > 0
+    (kind,) = results.where(server=REFERENCE).distinct("kind")
+    assert kind.startswith("@ldf/server (")
+
+
+def row(**values: Any) -> dict[str, str]:
+    columns = (*Fragments.keys, *Fragments.values)
+    return {**dict.fromkeys(columns, ""), **{name: str(v) for name, v in values.items()}}
+
+
+def texts(rows: list[dict[str, str]]) -> str:
+    items: list[Item] = list(Fragments().report(Results(rows, {}, {})))
+    return "\n".join(str(item) for item in items)
+
+
+def test_the_report_says_what_was_measured_and_nothing_of_what_was_not() -> None:
+    page = {"triples": 1000, "pattern": "first page", "format": "TriG"}
+    ours = row(**page, server=OURS, cpu_ms=0.2, kind="ours")
+    other = row(**page, server=REFERENCE, cpu_ms=0.5, kind="@ldf/server (HDT)")
+    assert "spends 0.20 ms of CPU" in texts([ours])
+    assert "spends 0.50 ms" not in texts([ours])
+    assert "spends 0.50 ms, 2.5 times as much" in texts([ours, other])
+    slower = row(**page, server=REFERENCE, cpu_ms=0.1, kind="@ldf/server (HDT)")
+    assert "spends 0.10 ms, 0.5 times as much" in texts([ours, slower])
+    targets = [
+        item for item in Fragments().report(Results([ours], {}, {})) if isinstance(item, Target)
+    ]
+    assert [target.met for target in targets].count(True) == 1
+    assert [target.met for target in targets].count(None) == len(targets) - 1

@@ -1,0 +1,63 @@
+"""``load``: a small load by each engine, and what the report makes of the results."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.harness.items import Finding
+from experiments.harness.results import Results
+from experiments.studies.load import LOCAL, SPARK, Load
+from tests.experiments.harness.test_runner import run
+from tpf_spark.errors import JavaNotFoundError
+
+
+def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> Path:
+        raise JavaNotFoundError("no Java here")
+
+    monkeypatch.setattr("experiments.studies.load.find_java", missing)
+    sizes = {"triples": [2000, 4000]}
+    results = run(tmp_path, Load(), tables={"load": sizes})
+    assert results.left_out == {SPARK: "no Java here"}
+    assert results.failures == {}
+    assert results.numbers("quads", engine=LOCAL) == [2000, 4000]
+    assert all(peak > 10 for peak in results.numbers("peak_mib"))
+    assert all(cpu > 0 for cpu in results.numbers("cpu_seconds"))
+    assert "could not be compared" in texts(results)
+
+
+@pytest.mark.spark
+def test_spark_writes_the_same_store(tmp_path: Path) -> None:
+    results = run(tmp_path, Load(), tables={"load": {"triples": [2000]}})
+    if results.left_out:
+        pytest.skip(results.left_out[SPARK])
+    assert results.complete
+    assert results.numbers("quads", engine=SPARK) == [2000]
+    assert "the same store, byte for byte, of 2,000 triples" in texts(results)
+
+
+def texts(results: Results) -> str:
+    return "\n".join(i.text for i in Load().report(results) if isinstance(i, Finding))
+
+
+def row(**values: Any) -> dict[str, str]:
+    columns = (*Load.keys, *Load.values)
+    return {**dict.fromkeys(columns, ""), **{name: str(v) for name, v in values.items()}}
+
+
+def test_sentences_follow_the_data() -> None:
+    rows = [
+        row(triples=1000, engine=SPARK, seconds=10, peak_mib=900, version="a"),
+        row(triples=1000, engine=LOCAL, seconds=1, peak_mib=100, version="a"),
+        row(triples=9000, engine=SPARK, seconds=20, peak_mib=900, version="b"),
+        row(triples=9000, engine=LOCAL, seconds=30, peak_mib=500, version="c"),
+    ]
+    said = texts(Results(rows, {}, {}))
+    assert "9 times the triples of the smallest size take 2.0 times its seconds" in said
+    assert "Spark: each further million triples takes 1250.00 s from 1,000 to 9,000." in said
+    assert "Spark is faster than one process for 9,000 triples." in said
+    assert "different stores of 9,000 triples" in said
+    said = texts(Results(rows[:2], {}, {}))
+    assert "Spark is not faster than one process for 1,000 triples." in said
+    assert "the same store, byte for byte, of 1,000 triples" in said

@@ -1,0 +1,135 @@
+"""``server-vs-client``: the board, and small runs with real servers, feeds and clients."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph
+import pytest
+
+from experiments.errors import UnavailableError
+from experiments.harness import peers
+from experiments.harness.items import Finding, Target
+from experiments.harness.report import write_report
+from experiments.harness.results import Results
+from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER, Mode
+from experiments.studies.server_vs_client import ServerVsClient, Sizes
+from experiments.workloads.board import board, number_of, renewal
+from tests.experiments.harness.test_runner import run
+from tests.experiments.studies.test_annotation_methods import liveboards
+
+__all__ = ["liveboards"]
+SMALL: dict[str, Any] = {
+    "queries": [3], "cached_queries": [3], "shared_queries": [3], "engine_queries": [3],
+    "method_queries": [2], "departures": 4, "processes": 2, "period": 0.8, "first_seconds": 1.0,
+    "periods": 2, "grace": 2.5, "lead": 0.25, "jitter": 0.1, "step": 0.2,
+}  # fmt: skip
+
+
+def measured(folder: Path, mode: Mode) -> Results:
+    tables = {"server-vs-client": {**SMALL, "modes": [mode.name]}}
+    results = run(folder, ServerVsClient(), tables=tables)
+    assert results.failures == {}
+    assert results.complete
+    return results
+
+
+def test_the_board_and_queries_with_different_constants() -> None:
+    found = board(4)
+    assert len(found.departures) == 4
+    assert len(found.static) == 12
+    quads = [*found.static, *renewal(found.departures, 37)]
+    assert len(quads) == 12 + 8
+    store = pyoxigraph.Store()
+    text = "".join(f"{q.subject} {q.predicate} {q.object} .\n" for q in quads)
+    store.load(text.encode(), format=pyoxigraph.RdfFormat.N_TRIPLES)
+    windows = found.windows(50, 1)
+    assert found.windows(50, 1) == windows
+    assert len(set(windows)) == 50
+    for window in windows:
+        rows: Any = store.query(window.query())
+        delays = [str(row["delay"]) for row in rows]
+        assert len(delays) == window.departures > 0
+        assert {number_of(delay) for delay in delays} == {37}
+
+
+@pytest.mark.parametrize("mode", [STREAMER, CQELS, CSPARQL], ids=lambda mode: mode.name)
+def test_renewals_reach_every_answer(tmp_path: Path, mode: Mode) -> None:
+    results = measured(tmp_path, mode)
+    (total,) = results.where(kind="total").rows
+    assert 0 < float(total["completeness"]) <= 1  # a machine that is busy may be late
+    assert float(total["latency_p50_ms"]) > 0
+    assert float(total["server_percent"]) > 0
+    assert float(total["start_client_cpu_s"]) > 0
+    assert int(total["bytes"]) > 0
+    assert int(total["updates"]) >= 3
+    assert total["failed"] == "0"
+    # Whoever reads results asks once; query streamers ask again.
+    assert (int(total["requests"]) > 0) == (not mode.engine)
+    assert len(results.where(kind="second").rows) >= 1
+    assert mode.name in write_report(tmp_path, [ServerVsClient()]).read_text()
+
+
+@pytest.mark.peers
+def test_a_cache_in_front(tmp_path: Path) -> None:
+    try:
+        peers.nginx()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    results = measured(tmp_path, CACHED)
+    assert results.numbers("cache_percent", kind="total")[0] > 0
+
+
+def test_the_modes_of_a_full_run() -> None:
+    planned = list(Sizes().planned())
+    for mode in (STREAMER, CQELS, CSPARQL):
+        sizes = [queries for each, queries in planned if each is mode]
+        assert sizes[:6] == [10, 50, 100, 150, 200, 500]
+        assert (1000 in sizes) == bool(mode.engine)
+    rewriting = [mode for mode, _ in planned if mode.method]
+    assert len(rewriting) == 10
+    assert sum(mode.cache for mode in rewriting) == 5
+
+
+def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, str]:
+    columns = (*ServerVsClient.keys, *ServerVsClient.values)
+    row = {
+        **dict.fromkeys(columns, ""), "source": "irail", "kind": "total", "mode": mode.name,
+        "queries": queries, "server_percent": server, "client_percent": 3, "clients_percent": 30,
+        "start_client_cpu_s": 1, "failed": 0, "latency_p50_ms": 100, "completeness": 1, **values,
+    }  # fmt: skip
+    return {name: str(value) for name, value in row.items()}
+
+
+def said(rows: list[dict[str, str]]) -> str:
+    random.Random(0).shuffle(rows)
+    items = list(ServerVsClient().report(Results(rows, {}, {})))
+    return "\n".join(item.text for item in items if isinstance(item, Finding))
+
+
+def test_the_first_lines_follow_the_data() -> None:
+    engine = {"clients_percent": 1}
+    rows = [
+        total(STREAMER, 10, 2.0), total(STREAMER, 200, 3.0), total(STREAMER, 500, 5.0),
+        total(CQELS, 10, 1.0, **engine), total(CQELS, 200, 60.0, **engine),
+    ]  # fmt: skip
+    text = said(rows)
+    assert "with 200 clients the fragment server needs 20.0 times less CPU" in text
+    assert "in CQELS mode: 3.00 % of a core against 60.00 %" in text
+    assert "of 200: 1.50 ms of CPU per second, 5 ms once to start" in text
+    assert "the server's CPU is lower with fragments at 200 queries, and not at 10." in text
+    assert "together is lower with fragments at 200 queries, and not at 10." in text
+    assert CSPARQL.name not in text
+    text = said([total(STREAMER, 10, 2.0), total(CSPARQL, 10, 1.0, **engine)])
+    assert "with 10 clients the fragment server needs 2.0 times more CPU" in text
+    assert "at none of the measured 10 queries" in text
+    text = said([total(STREAMER, 10, 2.0)])
+    assert "of 10: 30.00 ms of CPU per second" in text
+    assert "Server:" not in text
+    assert "Break-even" not in text
+    assert "at least 80.0 % of the expected rows" in said(
+        [total(STREAMER, 10, 2.0, completeness=0.8)]
+    )
+    items = list(ServerVsClient().report(Results(rows, {}, {})))
+    targets = [item for item in items if isinstance(item, Target)]
+    assert [target.met for target in targets] == [False, None, True]

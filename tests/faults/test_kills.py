@@ -1,0 +1,147 @@
+"""Servers killed while they publish: what was acknowledged over HTTP is there afterwards, whole.
+
+`TPF_KILLS=300 ./run test tests/faults/test_kills.py` kills more often.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import defaultdict
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from tests.support.peers import POSTGRES
+from tests.support.postgres import PostgresServer
+from tests.support.running_server import TOKEN, RunningServer
+
+KILLS = int(os.environ.get("TPF_KILLS", "2"))
+PUBLISHERS = 3
+FACTS = 7
+BEGINNING = "<http://x/s/"
+
+
+def config(live: str) -> str:
+    return f"workers = 2\n[datasets.trains]\nlive = {live}\n"
+
+
+def facts_of_batches(origin: str) -> dict[str, int]:
+    """How many facts of each batch a server shows."""
+    found: defaultdict[str, int] = defaultdict(int)
+    page = 1
+    while True:
+        answer = requests.get(
+            f"{origin}trains",
+            params={"page": str(page), "limit": "1000"},
+            headers={"Accept": "application/n-triples"},
+            timeout=60,
+        )
+        assert answer.status_code == 200, answer.text
+        lines = [line for line in answer.text.splitlines() if line.startswith(BEGINNING)]
+        if not lines:
+            return found
+        for line in lines:
+            found[line[len(BEGINNING) :].split("/", 1)[0]] += 1
+        page += 1
+
+
+class Publishers:
+    """Threads that publish one batch after the other until their server is gone.
+
+    Attributes:
+        acknowledged: names of the batches that the server said it has.
+        refused: what else it said.
+    """
+
+    def __init__(self, origin: str, name: str) -> None:
+        self.acknowledged: list[str] = []
+        self.refused: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._publish, args=(origin, f"{name}-{number}"))
+            for number in range(PUBLISHERS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _publish(self, origin: str, name: str) -> None:
+        with requests.Session() as session, suppress(requests.RequestException):
+            for number in range(1_000_000):
+                batch = f"{name}-{number}"
+                lines = [f'{BEGINNING}{batch}/{n}> <http://x/p> "{n}" .\n' for n in range(FACTS)]
+                answer = session.post(
+                    f"{origin}trains/facts",
+                    params={"expiration": "2999-01-01T00:00:00Z", "batch": batch},
+                    data="".join(lines),
+                    headers={
+                        "Content-Type": "application/n-quads",
+                        "Authorization": f"Bearer {TOKEN}",
+                    },
+                    timeout=30,
+                )
+                if answer.status_code != 201:
+                    self.refused.append(answer.text)
+                    return
+                self.acknowledged.append(batch)
+
+    def join(self) -> None:
+        """Wait until all have noticed that their server is gone."""
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def kill(server: RunningServer, chance: random.Random) -> None:
+    """Kill a server and its workers; sometimes a worker some time before the rest."""
+    parent = psutil.Process(server.process.pid)
+    family = [parent, *parent.children(recursive=True)]
+    if chance.random() < 0.5:
+        first = chance.choice(family[1:])
+        os.kill(first.pid, signal.SIGKILL)
+        time.sleep(chance.random() * 0.3)
+        family += [each for each in parent.children(recursive=True) if each not in family]
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    server.process.wait(60)
+    _, left = psutil.wait_procs(family, 60)
+    assert not left
+
+
+@pytest.mark.timeout(120 + 30 * KILLS)
+@pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("postgres", marks=[pytest.mark.peers, POSTGRES.skip])]
+)
+def test_killed_servers_lose_nothing_acknowledged(tmp_path: Path, kind: str) -> None:
+    with ExitStack() as stack:
+        database = stack.enter_context(PostgresServer()) if kind == "postgres" else None
+        check_kills(tmp_path, database)
+
+
+def check_kills(folder: Path, database: PostgresServer | None) -> None:
+    live = "true" if database is None else f'"{database.url}"'
+    chance = random.Random(11)
+    acknowledged: set[str] = set()
+    for number in range(KILLS):
+        with RunningServer(folder, config(live)) as server:
+            publishers = Publishers(server.origin, f"{number}")
+            wanted = chance.randrange(3, 12)
+            deadline = time.monotonic() + 60
+            while len(publishers.acknowledged) < wanted:
+                assert time.monotonic() < deadline, publishers.refused
+                time.sleep(0.003)
+            if database is not None and chance.random() < 0.5:
+                database.stop()
+                database.start()
+            kill(server, chance)
+            publishers.join()
+        acknowledged.update(publishers.acknowledged)
+        assert database is not None or not publishers.refused
+    with RunningServer(folder, config(live)) as server:
+        found = facts_of_batches(server.origin)
+    assert acknowledged <= set(found), "lost"
+    assert set(found.values()) == {FACTS}, "half of a batch"

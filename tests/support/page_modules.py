@@ -1,0 +1,33 @@
+"""The packages of npm that the page is built from and looked at with."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.peers import PROJECT
+
+PAGE = PROJECT / "tpf_client/page"
+_HERE = PROJECT / ".run/page"
+
+
+def page_modules() -> Path:
+    """The folder ``node_modules`` that the lock file describes; skips where it cannot be had."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm found: install Debian's package npm")
+    lock = (PAGE / "package-lock.json").read_text()
+    stamp = _HERE / "installed"
+    if not stamp.is_file() or stamp.read_text() != lock:
+        _HERE.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(PAGE / name, _HERE)
+        done = subprocess.run(
+            [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+            cwd=_HERE, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            pytest.skip(f"npm cannot install the page's packages: {done.stderr.strip()[-200:]}")
+        stamp.write_text(lock)
+    return _HERE / "node_modules"

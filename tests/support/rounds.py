@@ -1,0 +1,74 @@
+"""Requests whose answers come a round trip later, so many at a time: round trips are counted.
+
+Nothing depends on how fast anything is: the answers come in the order in which they were asked for,
+each exactly one round trip after its request; or in an order that chance chooses.
+"""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from unittest import mock
+
+from tpf_client.fragments.fetcher import Done, Fetcher, Request
+
+
+class Rounds:
+    """The time that has passed, in round trips.
+
+    Args:
+        random: chooses who of those under way is answered next; then round trips mean nothing.
+
+    Attributes:
+        passed: round trips, one after the other.
+        asked: for each request, the round trips before it, and its URL.
+    """
+
+    def __init__(self, random: Random | None = None) -> None:
+        self._random = random
+        self.passed = 0
+        self.asked: list[tuple[int, str]] = []
+        self._under_way: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def _answer_next(self) -> None:
+        if self._random is not None:
+            self._under_way.rotate(self._random.randrange(len(self._under_way)))
+        self.passed, deliver = self._under_way.popleft()
+        deliver()
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the round trips of the clients that are used meanwhile."""
+        rounds, submit = self, Fetcher.submit
+
+        class Arrivals(queue.SimpleQueue[Callable[[], None]]):
+            def get(self, block: bool = True, timeout: float | None = None) -> Callable[[], None]:
+                while self.empty():
+                    rounds._answer_next()
+                return super().get(block, timeout)
+
+        def later(
+            fetcher: Fetcher, request: Request, done: Done, cancelled: threading.Event | None = None
+        ) -> None:
+            kept = fetcher._kept(request)
+            if kept is not None or not fetcher.parallelism:
+                submit(fetcher, request, done, cancelled)
+                return
+
+            def deliver() -> None:
+                parallelism, fetcher.parallelism = fetcher.parallelism, 0
+                try:
+                    submit(fetcher, request, done, cancelled)
+                finally:
+                    fetcher.parallelism = parallelism
+
+            rounds.asked.append((rounds.passed, request.url))
+            rounds._under_way.append((rounds.passed + 1, deliver))
+
+        with (
+            mock.patch("tpf_client.planner.driver.queue.SimpleQueue", Arrivals),
+            mock.patch.object(Fetcher, "submit", later),
+        ):
+            yield

@@ -1,0 +1,83 @@
+"""Each part takes from libraries only what is listed here; the arrows are in pyproject.toml."""
+
+import sys
+from collections import defaultdict
+
+import grimp
+
+PACKAGES = (
+    "annotations",
+    "commands",
+    "experiments",
+    "loaders",
+    "tpf_client",
+    "tpf_server",
+    "tpf_spark",
+)
+
+LIBRARIES: dict[str, set[str]] = {
+    "annotations": set(),
+    "commands": {"typer"},
+    "tpf_client": set(),
+    "tpf_client.sparql": {"rdflib", "re2", "regex"},
+    "tpf_client.dataflow": set(),
+    "tpf_client.fragments": {"cachetools", "pyoxigraph", "requests", "uritemplate", "urllib3"},
+    "tpf_client.planner": set(),
+    "tpf_client.streaming": set(),
+    "tpf_client.client": {"rdflib", "requests"},
+    "tpf_client.description": {"rdflib"},
+    "tpf_client.endpoint": {"rdflib"},
+    "tpf_client.store": {"rdflib"},
+    "tpf_client.solutions": {"pandas", "rdflib"},
+    "tpf_client.stream": {"pandas", "rdflib"},
+    "tpf_client.printing": {"rdflib", "rich"},
+    "tpf_client.board": {"rich"},
+    "tpf_client.serving": {"typer", "waitress"},
+    "tpf_client.cli": {"rich", "typer"},
+    "tpf_server": {"click", "flask", "granian"},
+    "tpf_server.store": set(),
+    "tpf_server.store.static": {"numpy", "pyarrow", "pyoxigraph"},
+    "tpf_server.store.live": {"numpy", "psycopg", "sortedcontainers"},
+    "tpf_server.fragments": {"werkzeug"},
+    "tpf_server.web": {
+        "brotli", "cachetools", "flask", "hydra_python_core", "jinja2", "markupsafe",
+        "prometheus_client", "pyoxigraph", "werkzeug",
+    },
+    "tpf_server.continuous.engine": {"numpy", "pyarrow", "pyoxigraph"},
+    "tpf_server.continuous.csparql": set(),
+    "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
+    "tpf_server.continuous": {"flask", "typer"},
+    "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
+    "loaders.jobs": {"py4j", "pyspark"},
+    "loaders.rdf": {"numpy", "pyarrow", "pyoxigraph", "pyspark"},
+    "loaders.stream": {"paho", "pyarrow", "pyoxigraph", "pyspark"},
+    "loaders.sources": {"csvw", "google", "pyoxigraph", "re2", "requests", "uritemplate"},
+    "tpf_spark": {"py4j", "pyspark"},
+    "experiments": {"rich", "typer"},
+    "experiments.workloads": {"pyarrow", "pyoxigraph"},
+    "experiments.harness": {
+        "flask", "granian", "jinja2", "matplotlib", "psutil", "requests", "rich",
+    },
+    "experiments.studies": {"numpy", "psutil", "pyoxigraph", "rdflib", "requests", "typer"},
+}  # fmt: skip
+"""By part; the longest name that fits counts. What a type checker alone reads is left out."""
+
+
+def part(module: str) -> str:
+    """The longest listed name of a module and the packages that it is in."""
+    return max((name for name in LIBRARIES if f"{module}.".startswith(f"{name}.")), key=len)
+
+
+def test_libraries_are_used_where_they_are_listed() -> None:
+    graph = grimp.build_graph(*PACKAGES, include_external_packages=True, cache_dir=None)
+    ours = {m for m in graph.modules if m.partition(".")[0] in PACKAGES}
+    standard = sys.stdlib_module_names | {"_typeshed"}
+    used: dict[str, set[str]] = {name: set() for name in LIBRARIES}
+    beyond = defaultdict(set)
+    for module in ours:
+        for library in graph.find_modules_directly_imported_by(module) - ours - standard:
+            if library not in LIBRARIES[part(module)]:
+                beyond[module].add(library)
+            used[part(module)].add(library)
+    assert beyond == {}
+    assert used == LIBRARIES

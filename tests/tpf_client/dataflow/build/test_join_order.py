@@ -1,0 +1,44 @@
+"""In which order operands are joined, and how much work it is to find out."""
+
+from collections.abc import Callable, Sequence
+
+from annotations.terms import QuadPattern
+from tpf_client.dataflow.build.join_order import in_good_order
+from tpf_client.dataflow.node import Node
+from tpf_client.sparql.algebra import Project
+from tpf_client.sparql.parser import parse_query
+from tpf_client.sparql.rewrite.operands import operands
+
+
+class Counting:
+    """Leaves that count how often they are asked how much there is."""
+
+    asked = 0
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:
+        raise NotImplementedError
+
+    def expected(self, patterns: Sequence[QuadPattern]) -> float:
+        self.asked += 1
+        return 1
+
+    def mark(self) -> int:
+        return 0
+
+    def limit(self, since: int, missing: Callable[[], int | None]) -> None: ...
+
+    def not_hurried(self, since: int) -> None: ...
+
+    def known(self, since: int) -> None: ...
+
+    def at_rest(self, since: int) -> Callable[[], bool]:
+        raise NotImplementedError
+
+
+def test_each_operand_is_counted_once_however_many_there_are() -> None:
+    parts = " ".join(f"{{ SELECT DISTINCT ?o{n} {{ <a:a> <a:p> ?o{n} }} }}" for n in range(100))
+    query = parse_query(f"SELECT * {{ {parts} }}")
+    assert isinstance(query.pattern, Project)
+    leaves = Counting()
+    assert len(in_good_order(operands(query.pattern.input), leaves, None)) == 100
+    assert leaves.asked == 100

@@ -1,0 +1,149 @@
+"""ASK, CONSTRUCT and DESCRIBE kept up to date: a boolean that turns, triples that come and go."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rdflib import Literal, URIRef
+from typer.testing import CliRunner
+
+import tpf_client.cli
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import START, LiveServer
+from tpf_client import Client, Update
+from tpf_client.stream import Stream
+
+EX = "http://example.org/"
+SECOND = timedelta(seconds=1)
+ASK = f"ASK {{ ?train <{EX}delay> ?delay FILTER(?delay > 1) }}"
+CONSTRUCT = (
+    f"CONSTRUCT {{ ?train a <{EX}Late> . <{EX}board> <{EX}shows> [ <{EX}of> ?train ] }} "
+    f"WHERE {{ ?train <{EX}delay> ?delay FILTER(?delay > 0) }}"
+)
+DESCRIBE = f"DESCRIBE <{EX}a>"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    """Delays of two trains: (a: 1, b: 0), at 10 s (a: 2, b: 1), at 20 s (a: 2), then none."""
+    server = LiveServer(tmp_path)
+
+    def publish(seconds: int, **trains: int) -> None:
+        def now() -> None:
+            server.publish(
+                Fact(
+                    Quad(
+                        iri(EX + name),
+                        iri(f"{EX}delay"),
+                        literal(str(delay), datatype="http://www.w3.org/2001/XMLSchema#integer"),
+                    ),
+                    Expiration(START + (seconds + 10) * SECOND),
+                )
+                for name, delay in trains.items()
+            )
+
+        if seconds:
+            server.clock.schedule(START + seconds * SECOND, now)
+        else:
+            now()
+
+    publish(0, a=1, b=0)
+    publish(10, a=2, b=1)
+    publish(20, a=2)
+    yield server
+    server.close()
+
+
+def updates(server: LiveServer, query: str) -> list[tuple[float, Update]]:
+    seen: list[tuple[float, Update]] = []
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        client.stream(query).start(
+            lambda update: seen.append(((update.at - START) / SECOND, update))
+        )
+        client.scheduler.run(until=START + 35 * SECOND)
+    return seen
+
+
+def test_a_boolean_turns(server: LiveServer) -> None:
+    seen = updates(server, ASK)
+    assert [(at, update.boolean) for at, update in seen] == [(0, False), (10, True), (30, False)]
+    turned = seen[1][1].to_json()
+    assert (turned["boolean"], turned["vars"], turned["added"]) == (True, [], [{}])
+    with pytest.raises(ValueError, match="ASK"):
+        seen[0][1].graph()
+
+
+def test_triples_come_and_go_each_once(server: LiveServer) -> None:
+    late = URIRef(f"{EX}Late")
+    told: list[tuple[float, list[str], list[str]]] = []
+    names: set[str] = set()
+    for at, update in updates(server, CONSTRUCT):
+        assert update.variables == ("subject", "predicate", "object")
+        come, gone = (
+            sorted(str(each["subject"])[-1] for each in part if each["object"] == late)
+            for part in (update.added, update.removed)
+        )
+        told.append((at, come, gone))
+        for part, keep in ((update.added, True), (update.removed, False)):
+            nodes = {str(each["subject"]) for each in part if each.row[0].startswith("_:")}  # type: ignore[union-attr]
+            assert nodes <= names or keep
+            names = names | nodes if keep else names - nodes
+    assert told == [(0, ["a"], []), (10, ["b"], []), (20, [], ["b"]), (30, [], ["a"])] or (
+        told == [(0, ["a"], []), (10, ["a", "b"], ["a"]), (20, [], ["b"]), (30, [], ["a"])]
+    )
+    # What came with a blank node went with it.
+    assert not names
+
+
+def test_a_description_follows_its_facts(server: LiveServer) -> None:
+    seen = updates(server, DESCRIBE)
+    assert [at for at, _ in seen] == [0, 10, 30]
+    (changed,) = seen[1][1].added
+    (before,) = seen[1][1].removed
+    assert (changed["object"], before["object"]) == (Literal(2), Literal(1))
+    assert len(seen[-1][1].graph()) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "expected"),
+    [
+        (ASK, [], {"boolean": [False, True, False]}),
+        (CONSTRUCT, ["--format", "ndjson"], {"vars": [["subject", "predicate", "object"]] * 4}),
+        (DESCRIBE, [], {"vars": [["subject", "predicate", "object"]] * 3}),
+    ],
+)
+def test_the_command_watches_them(
+    server: LiveServer,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    options: list[str],
+    expected: dict[str, Any],
+) -> None:
+    class Ending(Client):
+        def __init__(self, *urls: str, **_: Any) -> None:
+            super().__init__(*urls, session=server.session(), clock=server.clock, parallelism=0)
+
+        def stream(self, text: str, **options: Any) -> Stream:
+            return super().stream(text, **options | {"until": START + 35 * SECOND})
+
+    monkeypatch.setattr(tpf_client.cli, "Client", Ending)
+    result = CliRunner().invoke(tpf_client.cli.app, [server.url, "--watch", "-q", query, *options])
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {name: [each[name] for each in lines] for name in expected} == expected
+
+
+@pytest.mark.parametrize("query", [ASK, CONSTRUCT, DESCRIBE])
+@pytest.mark.parametrize("wanted", ["ttl", "json", "nt"])
+def test_what_cannot_be_written_continuously_is_refused(query: str, wanted: str) -> None:
+    result = CliRunner().invoke(
+        tpf_client.cli.app, ["http://localhost:1/x", "--watch", "-q", query, "--format", wanted]
+    )
+    assert result.exit_code == 2
+    assert f"no format {wanted}" in result.output.replace("\n", " ").replace("│", "").replace(
+        "  ", " "
+    )

@@ -1,0 +1,408 @@
+"""Answers that are kept up to date over HTTP: server-sent events of the endpoint."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote, urlsplit
+
+import pytest
+import rdflib
+import requests
+
+from annotations.clock import SystemClock
+from annotations.labels import Expiration, Fact
+from annotations.terms import Quad, iri, literal
+from tests.support.endpoint import serving
+from tests.support.live_server import LiveServer
+from tests.tpf_client.test_endpoint import call
+from tpf_client import Client
+from tpf_client.endpoint import Endpoint
+from tpf_client.planner.budget import Allowance
+
+EX = "http://example.org/"
+DELAYS = f"SELECT ?train ?delay {{ ?train <{EX}delay> ?delay }}"
+ORDERED = f"{DELAYS} ORDER BY DESC(?delay)"
+EVENTS = {"Accept": "text/event-stream"}
+LONG = timedelta(hours=1)
+
+
+def soon(seconds: float) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def delays(ends: datetime, **trains: int) -> list[Fact]:
+    quads = (Quad(iri(EX + name), iri(EX + "delay"), literal(f"{n:03}")) for name, n in
+             trains.items())  # fmt: skip
+    return [Fact(quad, Expiration(ends)) for quad in quads]
+
+
+class Broken:
+    """What stands between the endpoint and its fragments: it can be cut."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.cut = False
+
+    def __call__(self, environ: Any, start: Any) -> Any:
+        if self.cut:
+            start("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"cut"]
+        return self.app(environ, start)
+
+
+@pytest.fixture
+def fragments(tmp_path: Path) -> Iterator[LiveServer]:
+    server = LiveServer(tmp_path, clock=SystemClock())
+    server.app = cast(Any, Broken(server.app))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def client(fragments: LiveServer) -> Iterator[Client]:
+    with Client(fragments.url, session=fragments.session(), services=()) as client:
+        yield client
+
+
+class Reader:
+    """Reads the events of a stream."""
+
+    def __init__(self, url: str, query: str, last: str | None = None, **parameters: str) -> None:
+        headers = EVENTS | ({} if last is None else {"Last-Event-ID": last})
+        self.response = requests.get(
+            url, {"query": query, **parameters}, headers=headers, stream=True, timeout=30
+        )
+        self.status = self.response.status_code
+        self.last = last
+        self._lines = self.response.iter_lines(1, decode_unicode=True)
+
+    def next(self) -> tuple[str, dict[str, Any]]:
+        """The name and the data of the next event."""
+        name, data = "", ""
+        for line in self._lines:
+            field, _, value = line.partition(": ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data = value
+            elif field == "id":
+                self.last = value
+            elif not line and data:
+                return name, json.loads(data)
+        raise EOFError
+
+    def until(self, name: str) -> dict[str, Any]:
+        """The data of the next event of this name."""
+        while True:
+            found, data = self.next()
+            if found == name:
+                return data
+
+    def close(self) -> None:
+        self.response.close()
+
+
+@contextmanager
+def reading(url: str, query: str, last: str | None = None, **parameters: str) -> Iterator[Reader]:
+    reader = Reader(url, query, last, **parameters)
+    assert reader.status == 200, reader.response.text
+    yield reader
+    reader.close()
+
+
+def rows(data: dict[str, Any], part: str = "added") -> list[tuple[str, ...]]:
+    return [tuple(term["value"].removeprefix(EX) for term in row.values()) for row in data[part]]
+
+
+def until(condition: Any, what: str) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(1.5), a=1) + delays(soon(30), b=2))
+    with serving(Endpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
+        assert reader.response.headers["Content-Type"] == "text/event-stream"
+        assert reader.response.headers["Cache-Control"] == "no-store"
+        name, data = reader.next()
+        assert (name, data["vars"], sorted(rows(data))) == (
+            "initial",
+            ["train", "delay"],
+            [("a", "001"), ("b", "002")],
+        )
+        assert data["removed"] == []
+        assert sorted(span[1] for span in data["valid"])[0] == data["valid_until"]
+        name, told = reader.next()
+        assert (name, told["rows"], told["dynamic"]) == ("up-to-date", 2, True)
+        assert told["valid_until"] <= told["next_look"]
+        fragments.publish(delays(soon(30), a=3))
+        data = reader.until("update")
+        assert (rows(data), rows(data, "removed")) == ([("a", "003")], [("a", "001")])
+        assert reader.next()[0] == "up-to-date"
+
+
+def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
+    ask = f"ASK {{ ?train <{EX}delay> '002' }}"
+    made = f"CONSTRUCT {{ ?train a <{EX}Late> }} WHERE {{ ?train <{EX}delay> ?delay }}"
+    fragments.publish(delays(soon(1.5), a=1))
+    with (
+        serving(Endpoint(client, min_interval=0.1)) as url,
+        reading(url, ask) as answer,
+        reading(url, made) as graph,
+    ):
+        data = answer.until("initial")
+        assert (data["boolean"], data["vars"], data["added"]) == (False, [], [])
+        data = graph.until("initial")
+        assert data["vars"] == ["subject", "predicate", "object"]
+        assert [row[0] for row in rows(data)] == ["a"]
+        fragments.publish(delays(soon(30), b=2))
+        assert answer.until("update")["boolean"] is True
+        # Who comes later is told the present answer.
+        with reading(url, ask) as later:
+            assert later.until("initial")["boolean"] is True
+        changed = graph.until("update")
+        while ("a",) not in [row[:1] for row in rows(changed, "removed")]:
+            changed = graph.until("update")
+
+
+def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(1.5), a=5) + delays(soon(60), b=4, c=2))
+    with serving(Endpoint(client, min_interval=0.1)) as url, reading(url, ORDERED) as reader:
+        seen = rows(reader.until("initial"))
+        assert seen == [("a", "005"), ("b", "004"), ("c", "002")]
+        fragments.publish(delays(soon(60), a=3, d=9))
+        while len(seen) < 4 or ("a", "003") not in seen:
+            data = reader.until("update")
+            for gone in rows(data, "removed"):
+                seen.remove(gone)
+            for place, row in zip(data["places"], rows(data), strict=True):
+                seen.insert(place, row)
+        assert seen == [("d", "009"), ("b", "004"), ("a", "003"), ("c", "002")]
+        # Who comes later sees the same.
+        with reading(url, ORDERED) as late:
+            assert rows(late.until("initial")) == seen
+
+
+def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(1.5), a=1))
+    endpoint = Endpoint(client, min_interval=0.1)
+    with serving(endpoint) as url:
+        readers = [
+            Reader(url, query)
+            for query in (DELAYS, f"# mine\n  {DELAYS}", DELAYS.replace(" ", "\n"))
+        ]
+        for reader in readers:
+            assert rows(reader.until("initial")) == [("a", "001")]
+        assert endpoint.followed == 1
+        fragments.publish(delays(soon(60), a=2))
+        pages = [reader.until("update") and reader.until("up-to-date")["pages"]
+                 for reader in readers]  # fmt: skip
+        assert len(set(pages)) == 1
+        with reading(url, DELAYS, **{"max-interval": "20"}) as other:
+            other.until("initial")
+            assert endpoint.followed == 2
+        for reader in readers:
+            reader.close()
+
+
+def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(1.5), a=1))
+    with serving(Endpoint(client, min_interval=0.1)) as url:
+        with reading(url, DELAYS) as reader, reading(url, DELAYS) as other:
+            reader.until("up-to-date")
+            first = reader.last
+            reader.close()
+            fragments.publish(delays(soon(60), a=2))
+            other.until("update")
+            # What came meanwhile, and nothing else.
+            with reading(url, DELAYS, first) as again:
+                name, data = again.next()
+                assert (name, rows(data)) == ("update", [("a", "002")])
+                assert again.last == other.last
+                assert again.next()[0] == "up-to-date"
+            with reading(url, DELAYS, other.last) as again:
+                assert again.next()[0] == "up-to-date"
+        # An id of another run, or none: the whole answer.
+        for unknown in ("0000-1", "x", "-", f"{first}9", f"{first}²"):
+            with reading(url, DELAYS, unknown.encode().decode("latin-1")) as again:
+                assert again.next()[0] == "initial"
+
+
+def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(1.2), a=1))
+    app: Any = fragments.app
+    with serving(Endpoint(client, min_interval=0.1)) as url:
+        with reading(url, DELAYS) as reader:
+            reader.until("up-to-date")
+            app.cut = True
+            data = reader.until("error")
+            assert (fragments.url in data["error"], data["next_look"] > data["at"]) == (True, True)
+            # Who comes now gets what was known, and the error.
+            with reading(url, DELAYS) as late:
+                assert [late.next()[0], late.next()[0]] == ["initial", "error"]
+            app.cut = False
+            assert rows(reader.until("update"), "removed") == [("a", "001")]
+        app.cut = True
+        failed = Reader(url, f"SELECT * {{ ?a <{EX}other> ?b }}")
+        assert (failed.status, fragments.url in failed.response.text) == (502, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters", "status", "words"),
+    [
+        ("SELECT * { ?s ?p }", {}, 400, "line 1, column 18"),
+        (DELAYS, {"max-interval": "soon"}, 400, "soon"),
+        (DELAYS, {"max-interval": "0"}, 400, "max-interval"),
+        (DELAYS, {"max-interval": "1e400"}, 400, "1e400"),
+        (DELAYS, {"at": "2015-12-08T10:20:00Z"}, 400, "at:"),
+        ("SELECT * { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }", {}, 400, "10.0.0.1"),
+    ],
+)
+def test_what_cannot_be_followed(
+    client: Client, query: str, parameters: dict[str, str], status: int, words: str
+) -> None:
+    endpoint = Endpoint(client)
+    with serving(endpoint) as url:
+        reader = Reader(url, query, **parameters)
+        assert (reader.status, words in reader.response.text) == (status, True)
+        # Nobody's place is taken.
+        assert endpoint.followed == 0
+
+
+def test_readers_are_limited(fragments: LiveServer, client: Client) -> None:
+    with (
+        serving(Endpoint(client, streams=2)) as url,
+        reading(url, DELAYS) as one,
+        reading(url, ORDERED),
+    ):
+        third = Reader(url, DELAYS)
+        assert (third.status, third.response.headers["Retry-After"]) == (503, "10")
+        assert "2 readers" in third.response.text
+        # Who asks once is answered.
+        assert requests.get(url, {"query": "ASK { ?s ?p ?o }"}, timeout=30).status_code == 200
+        one.close()
+        until(lambda: Reader(url, DELAYS).status == 200, "no place became free")
+    with serving(Endpoint(client, streams_per_reader=1)) as url, reading(url, DELAYS):
+        assert "1 of this address" in Reader(url, ORDERED).response.text
+
+
+def test_rows_time_and_memory_are_limited(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(1.5), a=1, b=2))
+    with serving(Endpoint(client, Allowance(rows=2), min_interval=0.1)) as url:
+        with reading(url, DELAYS) as reader:
+            reader.until("up-to-date")
+            fragments.publish(delays(soon(60), a=1, b=2, c=3))
+            data = reader.until("error")
+            assert (data["error"], data["next_look"]) == ("more than 2 solutions", None)
+            with pytest.raises(EOFError):
+                reader.next()
+        assert (Reader(url, DELAYS).status, Reader(url, DELAYS).response.text) == (
+            503,
+            "more than 2 solutions",
+        )
+    fragments.publish(delays(soon(60), **{f"t{n}": n for n in range(300)}))
+    endless = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }"
+    for allowance, words in (
+        (Allowance(seconds=0.5), "0.5 s"),
+        (Allowance(memory=1), "0 MiB"),
+    ):
+        endpoint = Endpoint(client, allowance)
+        with serving(endpoint) as url:
+            reader = Reader(url, endless)
+            assert (reader.status, words in reader.response.text) == (503, True)
+            until(lambda: not endpoint.under_way, "the query goes on")  # noqa: B023
+
+
+def test_a_query_ends_some_time_after_its_readers_went(
+    fragments: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tpf_client.live_answer.LINGER", timedelta(seconds=1))
+    fragments.publish(delays(soon(60), a=1))
+    endpoint = Endpoint(client, min_interval=0.1)
+    with serving(endpoint) as url:
+        with reading(url, DELAYS, **{"max-interval": "0.2"}) as reader:
+            reader.until("up-to-date")
+            reader.until("up-to-date")
+        with reading(url, DELAYS, reader.last, **{"max-interval": "0.2"}) as again:
+            assert again.next()[0] == "up-to-date"
+        until(lambda: not endpoint.followed, "nobody reads it, and it goes on")
+
+
+def test_a_reader_that_reads_nothing_is_dropped(
+    fragments: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tpf_client.live_answer.HEARTBEAT", 0.05)
+    text = "x" * 200_000
+    fragments.publish(
+        [Fact(Quad(iri(f"{EX}{n}"), iri(EX + "delay"), literal(f"{text}{n}")), Expiration(soon(90)))
+         for n in range(60)]
+    )  # fmt: skip
+    endpoint = Endpoint(client, streams=1)
+    listening: list[Any] = []
+    with serving(endpoint, listening) as url:
+        listening[0].adj.channel_timeout = 1
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname, parts.port)) as reader:
+            reader.sendall(f"GET /sparql?query={quote(DELAYS)} HTTP/1.1\r\nHost: localhost\r\n"
+                           "Accept: text/event-stream\r\n\r\n".encode())  # fmt: skip
+            until(lambda: endpoint.followed, "nothing begins")
+            # Its place becomes free although it keeps its connection.
+            until(lambda: Reader(url, DELAYS).status == 200, "it is waited for")
+
+
+def test_closing_ends_every_stream(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(60), a=1))
+    endpoint = Endpoint(client)
+    with serving(endpoint) as url, reading(url, DELAYS) as reader:
+        reader.until("up-to-date")
+        threading.Timer(0.2, endpoint.close).start()
+        # No error: whoever wants comes back.
+        with pytest.raises(EOFError):
+            reader.next()
+        assert Reader(url, DELAYS).status == 503
+
+
+def test_preflight(client: Client) -> None:
+    app = Endpoint(client, origins=["https://page.example"])
+    asked: dict[str, Any] = {
+        "HTTP_ORIGIN": "https://page.example",
+        "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "GET",
+        "HTTP_ACCESS_CONTROL_REQUEST_HEADERS": "last-event-id",
+    }
+    code, headers, _ = call(app, "OPTIONS", **asked)
+    assert (code, "Last-Event-ID" in headers["Access-Control-Allow-Headers"]) == (204, True)
+
+
+def test_head_follows_nothing(fragments: LiveServer, client: Client) -> None:
+    endpoint = Endpoint(client)
+    code, headers, body = call(
+        endpoint, "HEAD", f"query={quote(DELAYS)}", HTTP_ACCEPT="text/event-stream"
+    )
+    assert (code, headers["Content-Type"], body) == (200, "text/event-stream", b"")
+    endpoint.close()
+    assert endpoint.followed == 0
+
+
+@pytest.mark.filterwarnings("ignore:ConjunctiveGraph:DeprecationWarning")  # rdflib's own parser
+@pytest.mark.parametrize(
+    "accept", ["*/*", "text/turtle", "application/ld+json", "application/rdf+xml"]
+)
+def test_the_endpoint_describes_itself(client: Client, accept: str) -> None:
+    with serving(Endpoint(client)) as url:
+        response = requests.get(url, headers={"Accept": accept}, timeout=30)
+        graph = rdflib.Graph().parse(data=response.text, format=response.headers["Content-Type"])
+        found: Any = graph.query(
+            """PREFIX sd: <http://www.w3.org/ns/sparql-service-description#>
+            SELECT ?endpoint { ?endpoint a sd:Service ; sd:endpoint ?endpoint ;
+              sd:supportedLanguage sd:SPARQL11Query ; sd:resultFormat [
+                <http://www.w3.org/ns/formats/media_type> "text/event-stream" ] }"""
+        )
+        assert [str(row[0]) for row in found] == [url]

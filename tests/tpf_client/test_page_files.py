@@ -1,0 +1,93 @@
+"""The files of the endpoint's page: what is served, and what they were built from."""
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.page_modules import PAGE, page_modules
+from tests.tpf_client.test_endpoint import call
+from tpf_client import Client
+from tpf_client.endpoint import Endpoint
+from tpf_client.page_files import POLICY, Example, read_example
+
+URL = "http://fragments.test/d"
+MOST_BYTES = 250_000
+
+
+@pytest.fixture(scope="module")
+def app() -> Endpoint:
+    hostile = Example("</script><b>", 'SELECT * { ?s ?p "</script>" }')
+    return Endpoint(Client(URL), examples=[hostile])
+
+
+def test_the_page_is_small_and_loads_nothing_from_elsewhere(app: Endpoint) -> None:
+    size = 0
+    for path in ("/", "/page.js", "/page.css", "/page.json"):
+        code, headers, body = call(app, PATH_INFO=path, HTTP_ACCEPT_ENCODING="gzip, br")
+        assert (code, headers["Content-Encoding"]) == (200, "gzip")
+        assert headers["Content-Security-Policy"] == POLICY
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert int(headers["Content-Length"]) == len(body)
+        size += len(body)
+        assert gzip.decompress(body) == call(app, PATH_INFO=path)[2]
+        code, again, nothing = call(app, PATH_INFO=path, HTTP_IF_NONE_MATCH=headers["ETag"])
+        assert (code, again["ETag"], nothing) == (304, headers["ETag"], b"")
+    assert size <= MOST_BYTES
+    assert "unsafe" not in POLICY
+    html = call(app, PATH_INFO="/")[2].decode()
+    assert not re.search(
+        r"https?://|<style|\sstyle=|\son\w+=|<script(?! type=\"module\" src)", html
+    )
+    told = json.loads(call(app, PATH_INFO="/page.json")[2])
+    assert told["datasets"] == [URL]
+    assert told["examples"][0]["title"] == "</script><b>"
+    assert call(app, "HEAD", PATH_INFO="/")[2] == b""
+    assert call(app, "POST", PATH_INFO="/")[0] == 405
+    assert call(app, PATH_INFO="/index.html")[0] == 404
+    assert call(app, PATH_INFO="/", HTTP_HOST="attacker.example")[0] == 421
+
+
+def test_examples_are_files(tmp_path: Path) -> None:
+    file = tmp_path / "late.rq"
+    file.write_text("SELECT * {}")
+    assert read_example(file) == Example("late", "SELECT * {}")
+    file.write_text("# Late trains \nSELECT * {}")
+    assert read_example(file) == Example("Late trains", "# Late trains \nSELECT * {}")
+
+
+def test_the_built_files_are_of_these_sources() -> None:
+    told = json.loads((PAGE / "built/sources.json").read_text())
+    files = [PAGE / "build.mjs", PAGE / "package-lock.json", *(PAGE / "src").iterdir()]
+    now = {
+        str(file.relative_to(PAGE)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+    }
+    assert told == now, "run `npm ci && node build.mjs` in tpf_client/page"
+    licences = (PAGE / "built/licences.txt").read_text()
+    named = re.findall(r"^(\S+) ([0-9.]+) \((.+)\)$", licences, re.MULTILINE)
+    assert {licence for _, _, licence in named} == {"MIT"}
+    assert "@codemirror/view" in {name for name, _, _ in named}
+
+
+@pytest.mark.peers
+def test_the_build_gives_the_files_that_are_served(tmp_path: Path) -> None:
+    modules = page_modules()
+    for name in ("src", "package.json", "package-lock.json", "build.mjs"):
+        source = PAGE / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    (tmp_path / "node_modules").symlink_to(modules)
+    done = subprocess.run(
+        ["node", "--preserve-symlinks", "build.mjs"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for file in (PAGE / "built").iterdir():
+        assert (tmp_path / "built" / file.name).read_bytes() == file.read_bytes(), file.name

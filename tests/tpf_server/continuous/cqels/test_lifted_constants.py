@@ -1,0 +1,159 @@
+"""Queries that differ in one constant, wherever it stands: recomputed, and each as it is alone.
+
+More of them by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+"""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+from tests.support.continuous_reference import Arrival, Bag, Beside
+from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
+from tests.tpf_server.continuous.cqels.test_random_queries import EXAMPLES, RANDOM, compare, loaded
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.semantics import CQELS, PAPER, Semantics
+
+ONE, TWO = "STREAM <urn:s1> [W] { ?a <urn:p> ?b }", "STREAM <urn:s2> [V] { ?b <urn:v> ?c }"
+GROUPS = f"{ONE} OPTIONAL {{ {TWO} }}"
+QUERIES = {
+    "ordered": f"SELECT ?a ?b {{ {ONE} }} ORDER BY DESC(?b) ?a @SLICE",
+    "ordered by what is hidden": f"SELECT ?a {{ {ONE} }} ORDER BY DESC(?b) ?a @SLICE",
+    "distinct": f"SELECT DISTINCT ?b {{ {ONE} }} ORDER BY ?b @SLICE",
+    "equal rows": f"SELECT ?b {{ {ONE} }} ORDER BY DESC(?b) @SLICE",
+    "groups in order": f"SELECT ?b (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b"
+    " ORDER BY DESC(?n) ?b @SLICE",
+    "numbers of groups": f"SELECT (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b ORDER BY ?n @SLICE",
+    "a join in order": f"SELECT ?a ?b ?c {{ {ONE} {TWO} }} ORDER BY ?c ?b ?a @SLICE",
+    "triples in order": f"CONSTRUCT {{ ?a <urn:made> ?b }} {{ {ONE} }} ORDER BY ?b ?a @SLICE",
+    "having": f"SELECT ?b (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b HAVING(COUNT(*) > @C)",
+    "having in a join": f"SELECT ?b (SUM(?c) AS ?n) {{ {ONE} {TWO} }} GROUP BY ?b"
+    " HAVING(SUM(?c) <= @C)",
+    "filter": f"SELECT ?b ?c {{ {ONE} {TWO} FILTER(?c >= @C) }}",
+    "plain": f"SELECT ?a ?b {{ {ONE} }}",
+    "distinct and filtered": f"SELECT DISTINCT ?b {{ {ONE} {TWO} FILTER(?c >= @C) }}",
+    "values": f"SELECT ?b ?d {{ {ONE} BIND(STR(?b) AS ?d) }}",
+    "a join": f"SELECT ?a ?c {{ {ONE} {TWO} }}",
+    "static": f"SELECT ?a ?d {{ {ONE} ?b <urn:near> ?d }}",
+    "grouped": f"SELECT ?b (COUNT(?c) AS ?n) {{ {GROUPS} }} GROUP BY ?b",
+}
+"""Each differs in the windows too, if it is told to."""
+
+
+def filled(random: Random, query: str, *, windows: bool) -> list[str]:
+    """Queries that differ in what one of them calls a constant."""
+    wide, other = random.randint(0, 9), random.randint(0, 9)
+    ends = random.choice(["ms", "ms", f"ms SLIDE {random.randint(1, 4)}ms"])
+    fixed = random.choice(["NOW", "ALL", "TRIPLES 3", None, None, None, None])
+    found = []
+    for _ in range(5):
+        width = random.randint(0, 9) if windows else wide
+        offset, limit = random.choice([0, 0, 1, 2]), random.choice([None, 0, 1, 1, 2, 3, 9])
+        part = f"OFFSET {offset}" if offset or limit is None else ""
+        part += f" LIMIT {limit}" if limit is not None else ""
+        text = query.replace("@SLICE", part).replace("@C", random.choice(["0", "1", "2", "1.5"]))
+        text = text.replace("[W]", f"[RANGE {width}{ends}]" if fixed is None else f"[{fixed}]")
+        found.append(text.replace("[V]", f"[RANGE {other}ms]"))
+    return found
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+def test_queries_together_emit_as_each_alone(kind: str) -> None:
+    """See `test_random_queries`."""
+
+    @settings(max_examples=EXAMPLES or 12, deadline=None)
+    @given(RANDOM)
+    def check(random: Random) -> None:
+        compare(random, filled(random, QUERIES[kind], windows=random.random() < 0.4))
+
+    check()
+
+
+@settings(max_examples=EXAMPLES or 50, deadline=None)
+@given(RANDOM)
+def test_queries_emit_what_a_recomputation_says(random: Random) -> None:
+    """They come and go between the elements of two streams."""
+    template = random.choice([each for each in QUERIES.values() if "CONSTRUCT" not in each])
+    if random.random() < 0.3:
+        body = QueryWriter(random).group(2)
+        template = f"SELECT ?a ?b ?c ?d WHERE {{ {body} }} ORDER BY ?a ?b DESC(?c) ?d @SLICE"
+    texts = filled(random, template, windows=random.random() < 0.4)
+    engine = loaded(semantics=PAPER)
+    running: list[tuple[RegisteredQuery, Beside, list[tuple[int, Bag]]]] = []
+
+    def register(at: int) -> None:
+        rows: list[tuple[int, Bag]] = []
+
+        def take(emission: Emission) -> None:
+            rows.append((emission.at, Counter(emission.rows)))
+
+        text = random.choice(texts)
+        running.append((engine.register(text, take), Beside(text, STATIC, at), rows))
+
+    at = 0
+    for _ in range(random.randint(1, 4)):
+        register(at)
+    for stream, pause, triples in random_elements(random, random.randint(3, 16)):
+        if random.random() < 0.4 and len(running) < 6:
+            for _ in range(random.randint(1, 3)):
+                register(at)
+        elif random.random() < 0.2 and running:
+            running.pop(random.randrange(len(running)))[0].close()
+        at += pause
+        for _, beside, _ in running:
+            beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        stops = {each for _, beside, _ in running for each in beside.boundaries(at)}
+        stops |= {when for _, _, rows in running for when, _ in rows if when < at}
+        for query, beside, rows in running:
+            expected = [(when, new) for when, new, _, _ in beside.seen(at, stops) if new]
+            assert rows == expected, (beside.reference.text, query.query)
+            rows.clear()
+
+
+LATE = {
+    "having": "SELECT ?b (COUNT(*) AS ?n) { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b } }"
+    " GROUP BY ?b HAVING(COUNT(*) > %d)",
+    "first ones": "SELECT ?b ?a { STREAM <urn:s1> [TRIPLES 5] { ?a <urn:p> ?b } }"
+    " ORDER BY ?b ?a LIMIT %d",
+    "the same": "SELECT ?a { STREAM <urn:s1> [RANGE 9ms] { ?a <urn:p> ?b }"
+    " FILTER NOT EXISTS { STREAM <urn:s1> [NOW] { ?b <urn:p> ?c } } }",
+    "distinct": "SELECT DISTINCT ?b { STREAM <urn:s1> [RANGE 8ms SLIDE 2ms] { ?a <urn:p> ?b } }",
+}
+
+
+@pytest.mark.parametrize("semantics", [PAPER, CQELS])
+@pytest.mark.parametrize("kind", LATE)
+@pytest.mark.parametrize("between", [False, True])
+def test_queries_that_come_late_share_a_plan(
+    kind: str, semantics: Semantics, between: bool
+) -> None:
+    """At once, or as soon as there is nothing in the windows that some of them did not see."""
+    engine = loaded(semantics=semantics)
+    at = 0
+
+    def pushed() -> None:
+        nonlocal at
+        at += 1
+        engine.push("urn:s1", (NODES[at % 4], "<urn:p>", NODES[at % 3]), at)
+
+    for _ in range(20):
+        pushed()
+    queries = []
+    for number in range(30):
+        text = LATE[kind]
+        queries.append(engine.register(text % number if "%d" in text else text))
+        if between:
+            pushed()
+    # No more than there are elements in a window between the first and the last of them.
+    assert len({each.plan for each in queries}) <= (11 if between else 2)
+    for _ in range(100):
+        pushed()
+    assert len({each.plan for each in queries}) == 1
+    for each in queries:
+        each.close()
+    assert not engine._plans.plans
+    assert not engine._plans._templates
+    assert not len(engine._windows)

@@ -1,0 +1,380 @@
+"""Random queries: against a recomputation, and instances that share a plan against each alone.
+
+More of them by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this file.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyoxigraph as ox
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.continuous_reference import Arrival, Bag, Beside, Clocks, Tick
+from tests.support.random_continuous_queries import (
+    NODES,
+    STATIC,
+    QueryWriter,
+    Triple,
+    random_elements,
+)
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.errors import CallbackError
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM, PAPER_RSTREAM, SEMANTICS
+
+FLAT = (
+    "SELECT ?a ?c { STREAM <urn:s1> [W] { ?a <urn:p> ?b . ?a <urn:q> <urn:n1> }"
+    " STREAM <urn:s2> [W] { ?b <urn:p> ?c } }",
+    "SELECT ?b (COUNT(?a) AS ?k) (MAX(?a) AS ?l)"
+    " { STREAM <urn:s1> [W] { ?a <urn:p> ?b . ?a <urn:q> <urn:n1> . ?a <urn:v> ?v } } GROUP BY ?b",
+    "SELECT DISTINCT ?a ?c"
+    " { STREAM <urn:s1> [W] { ?a <urn:p> ?b } ?b <urn:near> ?c . <urn:n1> <urn:near> ?b }",
+    "SELECT ?a ?b { STREAM <urn:s1> [W] { ?a <urn:p> ?b } STREAM <urn:s1> [W] { ?b <urn:p> ?a }"
+    " FILTER(?a != <urn:n1>) }",
+    "SELECT ?a ?v ?w { STREAM <urn:s1> [W] { ?a <urn:p> <urn:n1> . ?a <urn:v> ?v }"
+    " STREAM <urn:s1> [W] { ?a <urn:v> ?w } FILTER(?v < ?w) }",
+)
+"""Queries of the kind that share plans."""
+EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
+RANDOM = st.integers(0, 2**32).map(Random)
+NEAR: set[Triple] = {
+    (s, p, o) for s, p, o, *_ in (each.split() for each in STATIC.splitlines() if "near" in each)
+}
+
+
+def loaded(**options: object) -> Engine:
+    engine = Engine(**options)  # type: ignore[arg-type]
+    for line in STATIC.strip().splitlines():
+        terms = line.split(" ")[:-1]
+        engine.add([terms[:3]], terms[3] if len(terms) > 3 else None)
+    return engine
+
+
+def emitted(query: RegisteredQuery) -> list[tuple[int, Bag]]:
+    return [(each.at, Counter(each.rows)) for each in query]
+
+
+@settings(max_examples=EXAMPLES or 100, deadline=None)
+@given(RANDOM)
+@example(Random(28841758))
+def test_differences(random: Random) -> None:
+    text = QueryWriter(random).query()
+    elements = random_elements(random, random.randint(1, 10))
+    engine = loaded()
+    policies = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM)
+    queries = [engine.register(text, semantics=policy) for policy in policies]
+    beside = Beside(text, STATIC)
+    at = 0
+    for stream, pause, triples in elements:
+        at += pause
+        beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        ticks = beside.seen(at)
+        came, went, whole = [emitted(query) for query in queries]
+        assert came == [(when, new) for when, new, _, _ in ticks if new], (text, elements)
+        assert went == [(when, old) for when, _, old, _ in ticks if old], (text, elements)
+        # Where nothing changes in the end it may say so, too.
+        changes = [(when, now) for when, _, _, now in ticks]
+        assert whole[-1] == changes[-1], (text, elements)
+        assert all(each in whole for each in changes), (text, elements)
+
+
+@settings(max_examples=EXAMPLES or 100, deadline=None)
+@given(RANDOM)
+@example(Random(2227))
+@example(Random(5101))
+def test_streams_that_are_ahead_and_behind(random: Random) -> None:
+    """Each has its time; clocks say what time it is, are ahead, behind and set back."""
+    text = QueryWriter(random).query()
+    # Many windows are looked after in another way than few.
+    with patch("tpf_server.continuous.engine.windows.expiries._FEW", len(text) % 2 * 16):
+        play_apart(random, text)
+
+
+def play_apart(random: Random, text: str) -> None:
+    """Let elements come to a query as its streams see the time, and look after each."""
+    engine = loaded()
+    came, went = [engine.register(text, semantics=each) for each in (PAPER, PAPER_DSTREAM)]
+    beside = Beside(text, STATIC)
+    clocks = Clocks(("urn:s1", "urn:s2"))
+    for name in clocks.streams:
+        engine.create_stream(name)
+    far = random.choice([0, 2, 20])
+    times = {name: random.randint(0, far) for name in clocks.streams}
+    clock = random.choice([0, far])
+    told = random.random() < 0.5
+    dropped = 0
+    for stream, pause, triples in random_elements(random, random.randint(1, 12)):
+        if random.random() < 0.1:
+            times[stream] = max(0, times[stream] + random.randint(-far, far))
+        if told and random.random() < 0.3:
+            clock = max(0, clock + random.choice([0, 1, 2, 5, -far]))
+            if random.random() < 0.5:
+                engine.present = clocks.present = clock
+            ticks = beside.advance(clock, clocks)
+            engine.advance(clock)
+            check(ticks, came, went)
+        times[stream] += pause
+        late = clocks.late(stream, times[stream])
+        dropped += late
+        arrival = Arrival(stream, times[stream], triples)
+        ticks = [] if late else beside.arrive(arrival, clocks)
+        give(engine, arrival, random.choice(["element", "record", "batch"]))
+        check(ticks, came, went)
+        assert engine.dropped == dropped
+
+
+def check(ticks: list[Tick], came: RegisteredQuery, went: RegisteredQuery) -> None:
+    """What was emitted, beside what a recomputation saw."""
+    assert emitted(came) == [(when, new) for when, new, _, _ in ticks if new], came.query
+    assert emitted(went) == [(when, old) for when, _, old, _ in ticks if old], went.query
+
+
+def give(engine: Engine, arrival: Arrival, way: str) -> None:
+    """Push an element, as a record or a batch where it has the shape of one."""
+    stream, at, triples = arrival.stream, arrival.at, arrival.triples
+    subject = triples[0][0]
+    names = [predicate for _, predicate, _ in triples]
+    if way == "element" or len({s for s, _, _ in triples}) > 1 or len(set(names)) < len(names):
+        engine.push(stream, triples, at)
+        return
+    feed = engine.record_feed(stream, names)
+    values = [value for _, _, value in triples]
+    if way == "record":
+        feed.push(subject, values, at)
+    else:
+        columns = pa.record_batch({name: [each] for name, each in zip(names, values, strict=True)})
+        feed.push_batch(pa.array([subject]), columns, pa.array([at]))
+
+
+TEMPLATE = (("?a", "<urn:made>", "?b"), ("?b", "<urn:by>", "?c"))
+
+
+def constructed(solutions: Bag) -> Bag:
+    """The triples of the template, of solutions over ?a ?b ?c."""
+    found: Bag = Counter()
+    for row, count in solutions.items():
+        values = dict(zip(("?a", "?b", "?c"), row, strict=True))
+        for pattern in TEMPLATE:
+            triple = tuple(values.get(term, term) for term in pattern)
+            if None not in triple and str(triple[0])[0] != '"':
+                found[triple] += count
+    return found
+
+
+@settings(max_examples=EXAMPLES or 50, deadline=None)
+@given(RANDOM)
+def test_triples_are_constructed_of_what_is_new(random: Random) -> None:
+    body = QueryWriter(random).group()
+    engine = loaded()
+    template = " . ".join(map(" ".join, TEMPLATE))
+    query = engine.register(f"CONSTRUCT {{ {template} }} WHERE {{ {body} }}", semantics=PAPER)
+    beside = Beside(f"SELECT ?a ?b ?c WHERE {{ {body} }}", STATIC)
+    at = 0
+    for stream, pause, triples in random_elements(random, random.randint(1, 10)):
+        at += pause
+        beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        expected = [(when, constructed(new)) for when, new, _, _ in beside.seen(at)]
+        found = [each for each in emitted(query) if each[1]]
+        assert found == [each for each in expected if each[1]], body
+
+
+class BrokenError(Exception):
+    """What callbacks raise."""
+
+
+@settings(max_examples=EXAMPLES or 40, deadline=None)
+@given(RANDOM)
+@example(Random(405954586))
+@example(Random(1001440))
+def test_events_between_elements(random: Random) -> None:
+    """Queries come and go, static data change, callbacks raise: the others do not notice."""
+    engine = loaded(share=random.random() < 0.8)
+    writer = QueryWriter(random)
+    texts = [writer.query(2) for _ in range(2)]
+    running: list[tuple[RegisteredQuery, Beside, list[tuple[int, Bag]], list[bool]]] = []
+    present = set(NEAR)
+
+    def register(at: int) -> None:
+        text = random.choice(texts)
+        for name in ("<urn:n0>", "<urn:n1>"):
+            text = text.replace(name, random.choice(NODES))
+        rows: list[tuple[int, Bag]] = []
+        broken: list[bool] = []
+
+        def take(emission: Emission) -> None:
+            if broken:
+                raise BrokenError
+            rows.append((emission.at, Counter(emission.rows)))
+
+        store = ox.Store()
+        store.load(STATIC.encode(), format=ox.RdfFormat.N_QUADS)
+        beside = Beside(text, store, at)
+        for triple in NEAR - present:
+            beside.reference.change(triple, added=False)
+        for triple in present - NEAR:
+            beside.reference.change(triple, added=True)
+        query = engine.register(text, take, semantics=PAPER)
+        running.append((query, beside, rows, broken))
+
+    def check(at: int) -> None:
+        for query, beside, rows, broken in tuple(running):
+            # Boundaries of windows that others have are none of its own. It may be looked at there,
+            # too, and then emits what has changed until then.
+            looks = {when for when, _ in rows if when < at}
+            expected = [(when, new) for when, new, _, _ in beside.seen(at, looks) if new]
+            if broken and expected:
+                assert query.state == "stopped"
+                assert isinstance(query.error, CallbackError)
+                running.remove((query, beside, rows, broken))
+            else:
+                assert query.state == "running"
+                assert rows == expected, query.query
+            rows.clear()
+
+    at = 0
+    register(at)
+    for stream, pause, triples in random_elements(random, random.randint(1, 14)):
+        match random.randrange(8):
+            case 0 | 1 if len(running) < 5:
+                register(at)
+            case 2 if running:
+                running.pop(random.randrange(len(running)))[0].close()
+            case 3:
+                triple = (random.choice(NODES), "<urn:near>", random.choice(NODES))
+                added = triple not in present
+                (engine.add if added else engine.remove)([triple])
+                present ^= {triple}
+                for _, beside, _, _ in running:
+                    beside.reference.change(triple, added=added)
+                check(at)
+            case 4 if running:
+                random.choice(running)[3].append(True)
+            case 5:
+                at += 2
+                engine.advance(at)
+                check(at)
+        at += pause
+        for _, beside, _, _ in running:
+            beside.reference.arrive(Arrival(stream, at, triples))
+        engine.push(stream, triples, at)
+        check(at)
+
+
+def play(random: Random, texts: list[str], *, together: bool) -> tuple[list[list[Emission]], int]:
+    """What queries emit while elements come, static data change, queries come, fail and go.
+
+    Args:
+        random: chooses.
+        texts: the queries; about half of them come before any element, the others between them.
+        together: whether in one engine, or each in one of its own.
+
+    Returns:
+        The emissions of each query, and how many plans were spared.
+    """
+    policy = SEMANTICS[random.choice(list(SEMANTICS))]
+    engines = [loaded(semantics=policy) for _ in range(1 if together else len(texts))]
+    emitted: list[list[Emission]] = [[] for _ in texts]
+    comes = [max(0, random.randrange(-14, 14)) for _ in texts]
+    goes = [random.randrange(40) for _ in texts]
+    fails = [random.randrange(1, 40) for _ in texts]
+    queries: dict[int, RegisteredQuery] = {}
+
+    def taker(number: int) -> Callable[[Emission], None]:
+        def take(emission: Emission) -> None:
+            emitted[number].append(emission)
+            if len(emitted[number]) == fails[number]:
+                raise ArithmeticError(number)
+
+        return take
+
+    elements = random_elements(random, 14)
+    spared = 0
+    at = 0
+    for step, (stream, pause, triples) in enumerate(elements):
+        for number, text in enumerate(texts):
+            if comes[number] == step:
+                engine = engines[0 if together else number]
+                queries[number] = engine.register(text, taker(number))
+            if goes[number] == step and number in queries:
+                queries.pop(number).close()
+        running = [each.plan for each in queries.values() if each.plan is not None]
+        spared = max(spared, len(running) - len(set(running)))
+        change = None
+        if random.random() < 0.2:
+            change = (random.choice(NODES), "<urn:near>", random.choice(NODES))
+        adds, passes = random.random() < 0.5, random.random() < 0.1
+        at += pause
+        for engine in engines:
+            if change is not None:
+                (engine.add if adds else engine.remove)([change])
+            engine.push(stream, triples, at)
+            if passes:
+                engine.advance(at + 2)
+        at += 2 * passes
+    for each in queries.values():
+        each.close()
+    for engine in engines:
+        assert not engine._plans.plans
+        assert not engine._plans._templates
+        assert not engine._plans._alike
+        assert not len(engine._windows)
+    return emitted, spared
+
+
+def compare(random: Random, texts: list[str]) -> int:
+    """Let queries emit together and each alone, the same; how many plans that spared."""
+    seed = random.random()
+    # Many windows and plans are looked after in other ways than few.
+    few = random.choice([0, 2, 16])
+    with (
+        patch("tpf_server.continuous.engine.windows.expiries._FEW", few),
+        patch("tpf_server.continuous.engine.plans.holding_plans._FEW", few),
+        patch("tpf_server.continuous.engine.housekeeping._INTERVAL", 1),
+    ):
+        together, plans = play(Random(seed), texts, together=True)
+    alone, _ = play(Random(seed), texts, together=False)
+    for one, other in zip(together, alone, strict=True):
+        assert [(*each[:2], Counter(each.rows), each.removed) for each in one] == [
+            (*each[:2], Counter(each.rows), each.removed) for each in other
+        ], texts
+    return plans
+
+
+def test_queries_together_emit_as_each_alone() -> None:
+    """Whenever they are registered, and whatever becomes of the others."""
+    spared = 0
+
+    @settings(max_examples=120, deadline=None)
+    @given(RANDOM)
+    def check(random: Random) -> None:
+        nonlocal spared
+        writer = QueryWriter(random)
+        template = writer.query(2)
+        if random.random() < 0.5:
+            first, *parts = random.choice(FLAT).split("[W]")
+            template = first + "".join(f"[{writer.window()}]{part}" for part in parts)
+        texts = [
+            template.replace("<urn:n0>", random.choice(NODES)).replace("<urn:n1>", each)
+            for each in random.choices(NODES, k=5)
+        ]
+        spared += compare(random, texts)
+
+    check()
+    assert spared > 100
+
+
+def test_everything_is_emitted_for_every_instance() -> None:
+    """Also where another instance has rows, and this one has none."""
+    engine = Engine(semantics=PAPER_RSTREAM)
+    text = "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> <urn:n0> } }"
+    queries = [engine.register(text.replace("n0", f"n{number}")) for number in range(3)]
+    engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:n1>"), 1)
+    assert [[len(each.rows) for each in query] for query in queries] == [[0], [1], [0]]

@@ -1,0 +1,357 @@
+"""What an arrival costs, counted: in calls and in indexes, not in seconds."""
+
+import gc
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from annotations.terms import QuadPattern, Term, Variable
+from tpf_client.dataflow.state.row_index import RowBag
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.semantics import CQELS, PAPER, Semantics
+from tpf_server.continuous.engine.static.static_bgp import evaluate
+from tpf_server.continuous.engine.static.static_data import Dataset, MemoryGraph, StaticData
+
+_PREFIX = "PREFIX : <urn:> "
+STATIC = (
+    _PREFIX + "SELECT ?who ?mate { STREAM <urn:s> [TRIPLES 1] { ?who :at ?room }"
+    " STREAM <urn:s> [RANGE 5s] { ?mate :at ?room }"
+    ' ?paper :by ?who . ?paper :by ?mate . ?who :name "NAME" FILTER(?who != ?mate) }'
+)
+"""Its constant is in the static part (as in Q3 of the CQELS paper)."""
+STREAMED = _PREFIX + "SELECT ?room { STREAM <urn:s> [NOW] { <urn:pNAME> :at ?room } }"
+"""Its constant is in the stream."""
+
+
+def _engine(query: str, instances: int, *, between: bool = False) -> Engine:
+    """An engine with queries; `between` them an element comes after each registration."""
+    engine = Engine()
+    graph = engine.static.memory()
+    for number in range(instances):
+        author, paper = Term(f"<urn:p{number}>"), Term(f"<urn:paper{number}>")
+        mates = [Term(f"<urn:m{number + 1000 * each}>") for each in range(4)]
+        graph.add((paper, Term("<urn:by>"), who) for who in (author, *mates))
+        graph.add([(author, Term("<urn:name>"), Term(f'"{number}"'))])
+    for number in range(instances):
+        engine.register(query.replace("NAME", str(number)), _ignore)
+        if between:
+            engine.push("<urn:s>", ("<urn:nobody>", "<urn:at>", "<urn:nowhere>"), 1)
+    return engine
+
+
+def _ignore(_emission: Emission) -> None:
+    pass
+
+
+def _detections(count: int) -> list[tuple[int, tuple[str, str, str]]]:
+    people = [f"<urn:{kind}{number}>" for number in range(5) for kind in "pm"]
+    return [
+        (1000 + 10 * i, (people[i % 10], "<urn:at>", f"<urn:room{i // 2 % 3}>"))
+        for i in range(count)
+    ]
+
+
+def _calls(engine: Engine, events: list[tuple[int, tuple[str, str, str]]]) -> int:
+    """How many functions the arrivals call, those of Python itself included."""
+    return _calls_on(engine, "<urn:s>", events)
+
+
+def _calls_on(engine: Engine, stream: str, events: list[tuple[int, tuple[str, str, str]]]) -> int:
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    # Somebody may have asked to be called by the garbage collector.
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        for at, triple in events:
+            engine.push(stream, triple, at)
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return calls
+
+
+TWO_WINDOWS = (
+    _PREFIX + "SELECT ?mate { STREAM <urn:s> [NOW] { <urn:pNAME> :at ?room }"
+    " STREAM <urn:s> [RANGE 5s] { ?mate :at ?room } }"
+)
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("query", [STATIC, STREAMED, TWO_WINDOWS])
+def test_cost_follows_the_instances_that_match(query: str, between: bool) -> None:
+    """The same five of 20 and of 300 queries have something to say; the others cost nothing.
+
+    It does not matter when they were registered.
+    """
+    found = []
+    for instances in (20, 300):
+        engine = _engine(query, instances, between=between)
+        assert len({each.plan for each in engine.queries.values()}) <= 3
+        events = _detections(1300)
+        # Routes settle first: how often they are looked at follows the arrivals, not the queries.
+        _calls(engine, events[:1100])
+        emitted = {name: each.emitted for name, each in engine.queries.items()}
+        found.append(_calls(engine, events[1100:]))
+        busy = [n for n, each in engine.queries.items() if each.emitted > emitted[n]]
+        assert len(busy) == 5
+    assert found[0] == found[1]
+
+
+def _watched(monkeypatch: pytest.MonkeyPatch) -> list[RowBag]:
+    """The bags that an index was made for, one for each index."""
+    filled: list[RowBag] = []
+    original = RowBag._filled
+
+    def fill(self: RowBag, columns: tuple[int, ...]) -> Any:
+        filled.append(self)
+        return original(self, columns)
+
+    monkeypatch.setattr(RowBag, "_filled", fill)
+    return filled
+
+
+def test_an_index_over_static_data_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Routes change with the density of the stream; the indexes over the cached sub-query stay."""
+    filled = _watched(monkeypatch)
+    engine = _engine(STATIC, 50)
+    at = 0
+    for step in (5, 3000) * 4:
+        for number in range(2100):
+            at += step
+            triple = (f"<urn:p{number % 50}>", "<urn:at>", f"<urn:room{number % 30}>")
+            engine.push("<urn:s>", triple, at)
+    plans = {each.plan for each in engine.queries.values()}
+    caches = [cache for plan in plans if plan is not None for cache, _ in plan.leaves.caches]
+    assert sum(join.rerouted for plan in plans if plan for join in plan.leaves.joins) >= 4
+    for cache in caches:
+        # Over the author, over the co-author and over both.
+        assert 1 <= sum(bag is cache.bag for bag in filled) <= 3
+
+
+def test_windows_that_no_row_asks_have_no_index() -> None:
+    """Rows that arrive ask the static data; these ask back when they change, and only then."""
+    engine = Engine()
+    graph = engine.static.memory()
+    graph.add([(Term("<urn:room0>"), Term("<urn:name>"), Term('"first"'))])
+    query = engine.register(
+        _PREFIX + "SELECT ?who ?name { STREAM <urn:s> [RANGE 1h] { ?who :at ?room }"
+        " ?room :name ?name }"
+    )
+    assert query.plan is not None
+    ((window, _),) = query.plan.leaves.subscriptions
+    for at, triple in _detections(9):
+        engine.push("<urn:s>", triple, at)
+    indexed = [not window.bag.idle]
+    assert [row for each in query for row in each.rows] == [
+        (triple[0], '"first"') for _, triple in _detections(9) if triple[2] == "<urn:room0>"
+    ]
+    graph.add([(Term("<urn:room1>"), Term("<urn:name>"), Term('"second"'))])
+    engine.static.changed(Term(""))
+    indexed.append(not window.bag.idle)
+    for at, triple in _detections(600)[9:]:
+        engine.push("<urn:s>", triple, at)
+    assert [*indexed, not window.bag.idle] == [False, True, False]
+
+
+def test_a_route_goes_where_the_rows_of_a_cache_find_least() -> None:
+    """Of ten friends nine never come; that is less to look at than twelve rooms nearby."""
+    engine = Engine()
+    graph = engine.static.memory()
+    for number in range(5):
+        knows, me = Term("<urn:knows>"), Term(f"<urn:p{number}>")
+        friends = [f"<urn:p{(number + 1) % 5}>", *(f"<urn:x{n + 9 * number}>" for n in range(9))]
+        graph.add((me, knows, Term(friend)) for friend in friends)
+    for room in range(3):
+        near = (Term(f"<urn:near{n}>") for n in range(12))
+        graph.add((Term(f"<urn:room{room}>"), Term("<urn:near>"), each) for each in near)
+    query = engine.register(
+        _PREFIX + "SELECT ?a ?b ?other { STREAM <urn:s> [NOW] { ?a :at ?room } ?a :knows ?b ."
+        " STREAM <urn:s> [RANGE 1h] { ?b :at ?where } ?room :near ?other }"
+    )
+    for at, (who, predicate, room_) in _detections(300):
+        engine.push("<urn:s>", (who.replace("m", "p"), predicate, room_), at)
+    inputs = query.explain()["joins"][0]["inputs"]
+    (route,) = [each["route"] for each in inputs if "NOW" in each["input"]]
+    assert [word for each in route for word in ("knows", "RANGE", "near") if word in each] == [
+        "knows",
+        "RANGE",
+        "near",
+    ]
+
+
+ALIKE = (
+    _PREFIX + "SELECT ?who (COUNT(?mate) AS ?n) { STREAM <urn:s> [NOW] { ?who :at ?room }"
+    " OPTIONAL { STREAM <urn:s> [RANGE 1s] { ?mate :at ?room } }"
+    " MINUS { VALUES ?who { :nobody } } FILTER NOT EXISTS { ?who :not+/^:at ?room } }"
+    " GROUP BY ?who HAVING (?n > 1)"
+)
+
+
+def test_queries_that_say_the_same_are_computed_once() -> None:
+    """Four more of them cost no more than their readers; one that comes later sees less."""
+    found = []
+    for copies in (1, 5):
+        engine = Engine()
+        emissions: list[list[Emission]] = [[] for _ in range(copies)]
+        queries = [engine.register(ALIKE, each.append) for each in emissions]
+        assert len({id(query.plan) for query in queries}) == 1
+        calls = _calls(engine, _detections(200))
+        assert all(each == emissions[0] for each in emissions)
+        found.append((calls, emissions[0]))
+    (once, alone), (five, together) = found
+    assert together == alone
+    assert len(alone) > 100
+    # To be found, to be counted, to be called.
+    assert (five - once) / (4 * len(alone)) <= 10
+
+    late = engine.register(ALIKE)
+    assert late.plan is not queries[0].plan
+    for query in queries[:-1]:
+        query.close()
+    at, triple = _detections(201)[-1]
+    engine.push("<urn:s>", triple, at)
+    assert emissions[0] == alone
+    assert len(emissions[-1]) > len(alone)
+    queries[-1].close()
+    assert len({id(each.plan) for each in engine.queries.values()}) == 1
+
+
+class _CountingGraph(MemoryGraph):
+    """Counts the triples that are read."""
+
+    read = 0
+
+    def match(
+        self, subject: Term | None, predicate: Term | None, object_: Term | None
+    ) -> Iterator[tuple[Term, Term, Term]]:
+        for triple in super().match(subject, predicate, object_):
+            self.read += 1
+            yield triple
+
+
+def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
+    """Nine hundred papers of one author among twenty thousand: each paper is looked up."""
+    papers, others = 900, 20_000
+    by, name = Term("<urn:by>"), Term("<urn:name>")
+    graph = _CountingGraph()
+    graph.add((Term(f"<urn:paper{n}>"), by, Term("<urn:p0>")) for n in range(papers))
+    graph.add((Term(f"<urn:paper{n}>"), by, Term(f"<urn:q{n % 100}>")) for n in range(others))
+    graph.add([(Term("<urn:p0>"), name, Term('"0"'))])
+    data = StaticData()
+    data.attach(graph)
+    paper, author, mate = Variable("?paper"), Variable("?author"), Variable("?mate")
+    _, rows = evaluate(
+        Dataset(data),
+        [
+            QuadPattern(author, name, Term('"0"')),
+            QuadPattern(paper, by, author),
+            QuadPattern(paper, by, mate),
+        ],
+    )
+    assert len(rows) == 2 * papers
+    # The papers, the authors of each, and what was read until it turned out to be too much.
+    assert graph.read < 1 + papers + 2 * papers + 5 * papers
+
+
+@pytest.mark.parametrize("constant", ["FILTER", "RANGE"])
+@pytest.mark.parametrize("between", [False, True])
+def test_who_is_told_the_same_is_told_together(constant: str, between: bool) -> None:
+    """All of them want each row; nothing is done for one of them but to tell it."""
+    text = "SELECT ?who { STREAM <urn:s> [RANGE %dms] { ?who :seen ?n } FILTER(?n > %d) }"
+    found = []
+    for count in (20, 220):
+        engine = Engine()
+        told: list[Emission] = []
+        for number in range(count):
+            constants = (number, 1) if constant == "RANGE" else (9, number)
+            engine.register(_PREFIX + text % constants, told.append)
+            if between:
+                engine.push("<urn:s>", ("<urn:p>", "<urn:seen>", '"0"'), 1)
+        engine.push("<urn:s>", ("<urn:p>", "<urn:seen>", '"0"'), 500)
+        assert len({each.plan for each in engine.queries.values()}) <= 2
+        triple = ("<urn:p>", "<urn:seen>", '"1000"^^<http://www.w3.org/2001/XMLSchema#integer>')
+        told.clear()
+        calls = _calls_on(engine, "<urn:s>", [(1000 + n, triple) for n in range(20)])
+        assert len(told) == 20 * count
+        found.append((calls, len(told)))
+    (few, less), (many, more) = found
+    assert (many - few) / (more - less) <= 1.5
+
+
+FIRST = {
+    "in order": _PREFIX + "SELECT ?who ?room { STREAM <urn:s> [RANGE 90ms] { ?who :at ?room } }"
+    " ORDER BY DESC(?room) ?who LIMIT %d",
+    "groups": _PREFIX + "SELECT ?room (MAX(?who) AS ?last)"
+    " { STREAM <urn:s> [RANGE 90ms] { ?who :at ?room } } GROUP BY ?room"
+    " ORDER BY DESC(?room) LIMIT %d",
+    "by arrival": _PREFIX + "SELECT ?who ?room { STREAM <urn:s> [RANGE 90ms] { ?who :at ?room } }"
+    " LIMIT %d",
+}
+
+
+@pytest.mark.parametrize("kind", FIRST)
+def test_an_order_is_kept_once_for_all_limits(kind: str) -> None:
+    """Of two hundred limits more than twenty have the same news: one order, one row, one word."""
+    found = []
+    for count in (20, 200):
+        engine = Engine(semantics=PAPER)
+        for number in range(count):
+            # More than there are rooms, or rows.
+            engine.register(FIRST[kind] % (number + 20), _ignore)
+        assert len({each.plan for each in engine.queries.values()}) == 2
+        events = _detections(1300)
+        _calls(engine, events[:1100])
+        emitted = sum(each.emitted for each in engine.queries.values())
+        calls = _calls(engine, events[1100:])
+        told = sum(each.emitted for each in engine.queries.values()) - emitted
+        assert told >= 50 * count
+        found.append((calls, told))
+    (few, less), (many, more) = found
+    # To be found among those who listen, to be called.
+    assert (many - few) / (more - less) <= 8
+
+
+def _unlike(number: int, kind: str) -> str:
+    stream = f"STREAM <urn:s{number // 10}> [RANGE 5s] {{ ?who :at ?room }}"
+    name = f"?n{number}"
+    return (
+        _PREFIX
+        + {
+            "plain": f"SELECT ?who ?room ({number} AS {name}) {{ {stream} }}",
+            "groups": f"SELECT ?who (COUNT(*) AS {name}) {{ {stream} }} GROUP BY ?who",
+            "first": f"SELECT ?who ({number} AS {name}) {{ {stream} }} ORDER BY DESC(?who) LIMIT 2",
+            "not there": f"SELECT ?who ({number} AS {name}) {{ {stream}"
+            f" FILTER NOT EXISTS {{ STREAM <urn:s{number // 10}> [NOW] {{ ?who :in ?x }} }} }}",
+        }[kind]
+    )
+
+
+@pytest.mark.parametrize("policy", [PAPER, CQELS])
+@pytest.mark.parametrize("kind", ["plain", "groups", "first", "not there"])
+def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantics) -> None:
+    """Ten queries read it; there are none, or 390, that read others."""
+    found = []
+    for count in (10, 400):
+        engine = Engine(semantics=policy)
+        for number in range(count):
+            engine.register(_unlike(number, kind), _ignore)
+        # The other windows are not empty.
+        for stream in range(count // 10):
+            engine.push(f"<urn:s{stream}>", ("<urn:p0>", "<urn:at>", "<urn:r>"), 1000)
+        events = _detections(1100)
+        while engine._until_housekeeping < 60:
+            engine.push("<urn:s0>", events[0][1], 1000)
+        for at, triple in events[:30]:
+            engine.push("<urn:s0>", triple, at)
+        found.append(_calls_on(engine, "<urn:s0>", events[30:50]))
+    assert found[0] == found[1]

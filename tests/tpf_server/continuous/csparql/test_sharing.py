@@ -1,0 +1,294 @@
+"""Queries that share windows: each answers as if alone; cost follows what is concerned."""
+
+import gc
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.csparql_reference import Clause, solutions
+from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
+from tests.support.random_queries import PREFIX
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError as Unsupported
+from tpf_server.continuous.engine.forgetting import reached
+
+comings = st.lists(
+    st.tuples(
+        queries,
+        st.integers(0, 1),
+        st.integers(0, 7),
+        st.integers(0, 12),
+        st.sampled_from([None, None, 1, 2, 3]),
+    ),
+    min_size=2,
+    max_size=5,
+)
+"""Queries: which windows they take, before which element they come and go, when they raise."""
+
+
+Triple = tuple[str, str, str]
+Change = tuple[bool, Triple]
+
+
+class Beside:
+    """A query in an engine with others, and the same query alone."""
+
+    def __init__(
+        self, shared: CsparqlEngine, text: str, static: str, changes: list[Change], raises: Any
+    ) -> None:
+        self.raises = raises
+        self.found: list[Answer] = []
+        self.expected: list[Answer] = []
+        self.alone = CsparqlEngine()
+        load(self.alone, static)
+        for change in changes:
+            apply(self.alone, change)
+        self.alone.register(text, self.expected.append)
+        self.registered = shared.register(text, self._take)
+
+    def _take(self, answer: Answer) -> None:
+        self.found.append(answer)
+        if len(self.found) == self.raises:
+            raise KeyError(answer.at)
+
+    def check(self) -> None:
+        expected = self.expected[: self.raises]
+        assert [each.at for each in self.found] == [each.at for each in expected]
+        for one, other in zip(self.found, expected, strict=True):
+            assert solutions(one.variables, one.rows) == solutions(other.variables, other.rows)
+        assert isinstance(self.registered.error, CallbackError) == (
+            len(self.expected) >= (self.raises or 1_000)
+        )
+
+
+def apply(engine: CsparqlEngine, change: Change) -> None:
+    adds, triple = change
+    (engine.add if adds else engine.remove)([triple])
+
+
+def load(engine: CsparqlEngine, static: str) -> None:
+    for line in static.splitlines():
+        *terms, _ = line.split()
+        engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    comings,
+    st.tuples(logical, logical),
+    statics,
+    timelines,
+    st.lists(st.tuples(st.integers(0, 10), st.booleans(), triples), max_size=3),
+)
+def test_queries_that_come_and_go_answer_as_each_alone(
+    coming: list[tuple[tuple[str, str], int, int, int, int | None]],
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    static: str,
+    timeline: list[tuple[str, int, Triple]],
+    changes: list[tuple[int, bool, Triple]],
+) -> None:
+    engine = CsparqlEngine()
+    load(engine, static)
+    changed: list[Change] = []
+    running: dict[int, Beside] = {}
+    everybody: list[Beside] = []
+    at = 0
+    for number, (stream, later, triple) in enumerate(timeline):
+        for when, added, changing in changes:
+            if when == number:
+                changed.append((added, changing))
+                for each in (engine, *(beside.alone for beside in running.values())):
+                    apply(each, changed[-1])
+        for which, ((text, _), pair, begin, end, raises) in enumerate(coming):
+            if begin == number:
+                sources = [
+                    Clause(name, *windows[pair]) for name in (STREAMS if pair else STREAMS[:1])
+                ]
+                query = PREFIX + text.format(" ".join(map(str, sources)))
+                try:
+                    beside = Beside(engine, query, static, changed, raises)
+                except (ContinuousSyntaxError, Unsupported):
+                    continue
+                running[which] = beside
+                everybody.append(beside)
+            if end == number and which in running:
+                running.pop(which).registered.close()
+        at += later
+        engine.push(stream, triple, at)
+        for beside in running.values():
+            beside.alone.push(stream, triple, at)
+    engine.advance(at + 4)
+    for beside in running.values():
+        beside.alone.advance(at + 4)
+    for beside in everybody:
+        beside.check()
+        beside.registered.close()
+    assert len(engine._windows) == 0
+
+
+def _calls(engine: CsparqlEngine, at: int, stream: str = "urn:s", predicate: str = "p") -> int:
+    """How many functions an arrival calls, those of Python itself included."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    # Others are called where garbage is collected, which is nobody's push.
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        engine.push(stream, ("<urn:a>", f"<urn:{predicate}>", f"<urn:{at}>"), at)
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return calls
+
+
+def _ignore(_answer: Answer) -> None:
+    pass
+
+
+def _registered(text: Callable[[int], str], count: int) -> CsparqlEngine:
+    engine = CsparqlEngine()
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
+    for number in range(count):
+        engine.register(text(number), _ignore)
+    return engine
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM STREAM <urn:s> [RANGE 1h STEP 1m] { ?a <urn:p> ?b FILTER(?b != <urn:%s>) }",
+        "SELECT * FROM STREAM <urn:s%s> [RANGE 1h STEP 1m] { ?a <urn:p> ?b }",
+        "SELECT * FROM STREAM <urn:s> [RANGE 1h STEP 1m] { ?a <urn:p%s> ?b }",
+    ],
+    ids=["the same window", "other streams", "other predicates"],
+)
+def test_a_push_at_which_nothing_is_due_costs_the_same_for_any_number(text: str) -> None:
+    found = []
+    # The first time what terms are is found out, and remembered.
+    for count in (5, 5, 200):
+        engine = _registered(lambda n: text.replace("%s", str(n)), count)
+        stream = "urn:s1" if "<urn:s%s>" in text else "urn:s"
+        predicate = "p1" if "<urn:p%s>" in text else "p"
+        _calls(engine, 60_001, stream, predicate)
+        found.append([_calls(engine, 60_010 + at, stream, predicate) for at in range(5)])
+    assert found[1] == found[2]
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> None:
+    engine = CsparqlEngine()
+    answers: list[list[Answer]] = [[] for _ in range(30)]
+    text = (
+        "SELECT ?b FROM STREAM <urn:s> [RANGE 1m STEP 1s] { ?a <urn:p> ?b FILTER(?b != <urn:x%s>) }"
+    )
+    for number, found in enumerate(answers):
+        engine.register(text % number, found.append)
+        if between:
+            engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
+    assert len(engine._windows) == 1
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:30>"), 1)
+    engine.advance(1_000)
+    seen = [sorted(str(row[0]) for row in found[0].rows) for found in answers]
+    first = [number if between else 30 for number in range(30)]
+    assert seen == [sorted(f"<urn:{n}>" for n in range(begin, 31)) for begin in first]
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_equal_queries_are_evaluated_once(between: bool) -> None:
+    """At the latest when all is gone that some of them must not see."""
+    engine = CsparqlEngine()
+    text = (
+        "REGISTER QUERY q%s EVERY AS SELECT ?b (COUNT(*) AS ?n)"
+        " FROM STREAM <urn:s> [RANGE 10s STEP 1s] { ?a <urn:p> ?b } GROUP BY ?b"
+    )
+    queries = []
+    for number in range(20):
+        every = "COMPUTED EVERY 2s" if number % 2 else ""
+        queries.append(engine.register(text.replace("EVERY", every) % number))
+        if between:
+            engine.push("urn:s", ("<urn:a>", "<urn:p>", f"<urn:{number}>"), 1)
+    for second in range(1, 16):
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), second * 1_000)
+    evaluations = {each.evaluation for each in queries}
+    assert len(evaluations) == 1
+    (evaluation,) = evaluations
+    before = evaluation.recomputed
+    engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 17_000)
+    assert evaluation.recomputed == before + 1
+    answers = [list(each) for each in queries]
+    assert {each[-1].rows for each in answers} == {answers[0][-1].rows}
+    # Who came later saw less at first.
+    sizes = [len(each[0].rows) for each in answers[::2]]
+    assert sizes == ([*range(21, 1, -2)] if between else [1] * 10)
+    for each in queries[1:]:
+        each.close()
+    assert len(engine._windows) == 1
+    queries[0].close()
+    assert len(engine._windows) == len(engine._evaluations) == 0
+
+
+def test_static_triples_are_kept_once_for_all_queries() -> None:
+    """Whatever they do with them; a query keeps those that it has found partners for."""
+    held = []
+    for count in (1, 20):
+        engine = CsparqlEngine()
+        engine.add([(f"<urn:b{n}>", "<urn:near>", f"<urn:c{n}>") for n in range(500)])
+        queries = [
+            engine.register(
+                "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m]"
+                f" {{ ?a <urn:p> ?b . ?b <urn:near> ?c FILTER(?c != <urn:c{number}>) }}"
+            )
+            for number in range(count)
+        ]
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b7>"), 1)
+        engine.advance(60_000)
+        assert [len(each.rows) for query in queries for each in query] == [
+            int(number != 7) for number in range(count)
+        ]
+        held.append(reached([engine], [])[1])
+        for each in queries:
+            each.close()
+        assert len(engine._tables) == len(engine.dictionary) == 0
+    assert held[1] - held[0] < 20 * 500
+
+
+def test_queries_that_are_due_together_cost_as_many_calls_each() -> None:
+    """Also those that are not due: finding the next one is a matter of the logarithm."""
+    found = []
+    for count in (50, 400):
+        engine = CsparqlEngine()
+        for number in range(count):
+            text = "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> <urn:%s> }"
+            engine.register(text.replace("%s", str(number)), _ignore)
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), 1)
+        _calls(engine, 60_001)
+        found.append(_calls(engine, 120_001) / count)
+    assert found[1] == pytest.approx(found[0], rel=0.15)
+
+
+def test_closed_queries_leave_nothing_behind() -> None:
+    engine = CsparqlEngine()
+    kinds = [
+        "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> ?b }",
+        "REGISTER STREAM made COMPUTED EVERY 1s AS CONSTRUCT { ?a <urn:q> ?b }"
+        " FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> ?b }",
+        "SELECT * FROM STREAM <urn:s> [RANGE TRIPLES 2] { ?a <urn:p> ?b }",
+    ]
+    for at in range(1, 4):
+        queries = [engine.register(text, _ignore) for text in kinds]
+        engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), at * 60_000)
+        for query in queries:
+            query.close()
+    assert (len(engine.queries), len(engine._windows), len(engine._schedule)) == (0, 0, 0)

@@ -1,0 +1,53 @@
+"""The links of the server's pages to a page that watches queries."""
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import rdflib
+import requests
+
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import LiveServer
+from tpf_client.sparql.parser import parse_query
+from tpf_server.errors import SettingsError
+from tpf_server.settings import Settings
+
+EX = "http://example.org/"
+PAGE = "http://query.test/"
+
+
+def _links(server: LiveServer, query: str, url: str | None = None) -> list[str]:
+    session: requests.Session = server.session()
+    url = url or f"{server.url}{query}"
+    text = session.get(url, headers={"Accept": "text/html"}, timeout=30).text
+    return [part.split('"')[0] for part in text.split('href="')[1:] if part.startswith(PAGE)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", f"?subject={EX}a", f"?predicate={EX}says&object=%22%3C%2Fa%3E%3Cb%3E%22", f"?graph={EX}g",
+     f"?subject={EX}a&predicate={EX}says&object=%22x%22", "?subject=?x&object=?x"],
+)  # fmt: skip
+def test_a_page_links_to_a_query_for_what_it_shows(tmp_path: Path, query: str) -> None:
+    data = [Quad(iri(EX + "a"), iri(EX + "says"), literal("</a><b>"))]
+    server = LiveServer(tmp_path, data, live=False, server={"query_page": PAGE})
+    (link,) = _links(server, query)
+    text = parse_qs(urlsplit(link).fragment)["query"][0]
+    parsed = parse_query(text)
+    assert parsed.form == "SELECT"
+    assert parsed.variables
+    if "graph" not in query:
+        graph = rdflib.Graph()
+        graph.add((rdflib.URIRef(EX + "a"), rdflib.URIRef(EX + "says"), rdflib.Literal("</a><b>")))
+        assert len(list(graph.query(text))) == ("%22x%22" not in query and "?x" not in query)
+    assert _links(server, "", "http://server.test/") == [PAGE]
+    server.close()
+
+
+def test_without_the_setting_there_is_no_link(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, live=False)
+    assert _links(server, "") == []
+    server.close()
+    with pytest.raises(SettingsError, match="query_page"):
+        Settings(query_page="javascript:alert(1)")

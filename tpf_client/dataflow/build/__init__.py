@@ -1,0 +1,1 @@
+"""From algebra to a dataflow."""

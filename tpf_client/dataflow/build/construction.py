@@ -1,0 +1,245 @@
+"""What the builders of all kinds of patterns have in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Self
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.build.seeds import passed_on
+from tpf_client.dataflow.changes import Solution, projection
+from tpf_client.dataflow.node import (
+    CountingLeaves,
+    Dataflow,
+    Leaves,
+    Node,
+)
+from tpf_client.dataflow.operators.distinct import Distinct
+from tpf_client.dataflow.operators.each_endpoint import Defer, at_once
+from tpf_client.dataflow.operators.extend import Compute, Extend
+from tpf_client.dataflow.operators.filter import Filter
+from tpf_client.dataflow.operators.group import Group
+from tpf_client.dataflow.operators.matching import Matching
+from tpf_client.dataflow.operators.order import SortKey, TopK
+from tpf_client.dataflow.operators.project import Project
+from tpf_client.dataflow.state.groups import Grouping
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import Expression, Pattern
+from tpf_client.sparql.expressions.compiler import Compiler
+from tpf_client.sparql.expressions.environment import Environment
+
+Services = Callable[[Term], Leaves]
+NO_DATASET = algebra.Dataset()
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a correlated pattern (one in EXISTS that sees the row outside) is evaluated for.
+
+    Args:
+        rows: the rows outside; ``None``: the pattern is evaluated by itself.
+        given: copies of those of their variables that may lack a value.
+    """
+
+    rows: Node | None = None
+    given: Mapping[Variable, Variable] = field(default_factory=dict)
+
+
+class Construction(ABC):
+    """Where nodes for patterns are built: what they are built for, and the small steps.
+
+    Args:
+        leaves: who provides the matches of basic graph patterns.
+        flow: takes in the nodes.
+        environment: what expressions depend on.
+        services: the leaves of the endpoint of SERVICE.
+        defer: see `EachEndpoint`.
+        dataset: what FROM says, for paths over several graphs.
+
+    Attributes:
+        remembers: see `Grouping`.
+    """
+
+    remembers = False
+
+    def __init__(
+        self,
+        leaves: Leaves,
+        flow: Dataflow,
+        environment: Environment,
+        services: Services | None = None,
+        defer: Defer = at_once,
+        dataset: algebra.Dataset = NO_DATASET,
+    ) -> None:
+        self.leaves = leaves
+        self.flow = flow
+        self.environment = environment
+        self.services = services
+        self.defer = defer
+        self.dataset = dataset
+        self._numbers = count(1)
+        self._outside = Outside()
+        self._seeds: dict[tuple[int, tuple[Variable, ...]], Node] = {}
+
+    # ----------------------------------------------------------------------------- helpers
+
+    def fresh(self) -> Variable:
+        """A hidden variable that occurs nowhere else."""
+        return Variable(f"?.x{next(self._numbers)}")
+
+    def compiler(self, node: Node, row: int | None = None) -> Compiler:
+        """A compiler for expressions over the solutions of a node."""
+        return Compiler(self.environment, node.schema, row)
+
+    def project(self, node: Node, names: Sequence[Variable]) -> Node:
+        """A node reduced to some variables, in this order."""
+        return node if node.schema == tuple(names) else self.flow.add(Project(node, names))
+
+    @property
+    def outer(self) -> Node | None:
+        """The rows that what is built is evaluated for; ``None``: it is evaluated by itself."""
+        return self._outside.rows
+
+    def within(self, rows: Node, given: Mapping[Variable, Variable]) -> Self:
+        """A builder, in the same dataflow, of what is evaluated for rows outside: see `Outside`."""
+        return self._with(Outside(rows, given))
+
+    def by_itself(self) -> Self:
+        """A builder, in the same dataflow, of what sees no rows outside."""
+        return self if self.outer is None else self._with(Outside())
+
+    def _with(self, outside: Outside) -> Self:
+        other = copy(self)
+        other._outside = outside
+        return other
+
+    def elsewhere(self, leaves: Leaves) -> Self:
+        """A builder of patterns that other leaves answer, in the same dataflow."""
+        other = copy(self.by_itself())
+        other.leaves, other.dataset = leaves, NO_DATASET
+        return other
+
+    # These make the nodes that follow one another in a chain, of which nobody else uses one: so
+    # rows are asked for where they can be.
+
+    def passing(self, node: Node, condition: Callable[[Solution], bool]) -> Node:
+        """The solutions for which a condition is true."""
+        return self.flow.add(Filter(node, condition, asks=node.askable))
+
+    def extended(
+        self,
+        node: Node,
+        variable: Variable,
+        compute: Compute,
+        *,
+        volatile: bool = False,
+        always: bool = False,
+    ) -> Node:
+        """The solutions with one more variable (see `Extend`)."""
+        asks = node.askable and not volatile
+        return self.flow.add(
+            Extend(node, variable, compute, volatile=volatile, always=always, asks=asks)
+        )
+
+    def copied(self, node: Node, variable: Variable, source: Variable) -> Node:
+        """The solutions with one more variable, which has the value of another."""
+        names = (*node.schema, variable)
+        return self.flow.add(Project(node, names, {variable: source}, asks=node.askable))
+
+    def reduced(self, node: Node, names: Sequence[Variable]) -> Node:
+        """The solutions with these variables only."""
+        if node.schema == tuple(names):
+            return node
+        return self.flow.add(Project(node, names, asks=node.askable))
+
+    def first_ones(self, node: Node, key: SortKey, offset: int, limit: int | None) -> Node:
+        """The first solutions in an order (see `TopK`)."""
+        return self.flow.add(TopK(node, key, offset, limit, asks=node.askable))
+
+    def groups_of(self, node: Node, how: Grouping, pattern: algebra.Group) -> Node:  # noqa: ARG002
+        """The groups of a node's solutions (see `Group`); `pattern` is what they are for."""
+        return self.flow.add(Group(node, how))
+
+    def seed(self, node: Node | None, names: Sequence[Variable]) -> Node | None:
+        """The distinct values of those of these variables that a node binds for certain."""
+        if node is None:
+            return None
+        shared = tuple(name for name in node.schema if name in names and name in node.certain)
+        if not shared:
+            return None
+        key = (id(node), shared)
+        if key not in self._seeds:
+            reduced = self.project(node, shared)
+            self._seeds[key] = (
+                reduced if isinstance(reduced, Distinct) else self.flow.add(Distinct(reduced))
+            )
+        return self._seeds[key]
+
+    def matching(self) -> Callable[[Matching, Node], Matching]:
+        """Takes in a node that looks for partners; to be called before its right side is built.
+
+        What it says of a left solution that is there stands as soon as everything that was built
+        from now on is at rest: then all the right solutions that are compatible with it are there
+        (see `tpf_client.dataflow.build.seeds`). Further ones come with further left solutions only.
+        Or as soon as all has come for it alone, where nothing in between holds anything back.
+        """
+        leaves, nodes, start = self.leaves, self.flow.nodes, len(self.flow.nodes)
+        mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
+
+        def add(node: Matching, left: Node) -> Matching:
+            inside = nodes[start:]
+            if isinstance(leaves, CountingLeaves):
+                at_rest = leaves.at_rest(mark)
+
+                def settled() -> bool:
+                    return at_rest() and not any(
+                        each.pending or each.leads_elsewhere for each in inside
+                    )
+
+                node.settled = settled
+                known = leaves.known(mark)
+                if known is not None and not any(map(_holds_back, inside)):
+                    names, all_came = known
+                    if set(names) <= set(left.schema):
+                        seed_of = projection(left.schema, names)
+                        node.knows_all = lambda solution: all_came(seed_of(solution))
+            return self.flow.add(node)
+
+        return add
+
+    @contextmanager
+    def not_hurried(self) -> Iterator[None]:
+        """What is built meanwhile is used when all of it has come in, not before."""
+        leaves = self.leaves
+        mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
+        yield
+        if isinstance(leaves, CountingLeaves):
+            leaves.not_hurried(mark)
+
+    def sideways(self, node: Node, pattern: Pattern) -> Node | None:
+        """The seed that a node gives to a pattern."""
+        return self.seed(node, algebra.in_scope(pattern))
+
+    def passed_on(self, pattern: Pattern, seed: Node | None) -> Node | None:
+        """The seed of a pattern, as far as its input may have it too."""
+        return None if seed is None else self.seed(seed, passed_on(pattern, seed.schema))
+
+    @abstractmethod
+    def build(self, pattern: Pattern, seed: Node | None) -> Node:
+        """The node of a pattern's solutions.
+
+        Right about those that are compatible with a solution of `seed` (see
+        `tpf_client.dataflow.build.seeds`).
+        """
+
+    @abstractmethod
+    def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
+        """The expression with its EXISTS replaced by variables that the node returned binds."""
+
+
+def _holds_back(node: Node) -> bool:
+    """Whether a node may send something later than it could."""
+    return node.holds or type(node).leads_elsewhere is not Node.leads_elsewhere

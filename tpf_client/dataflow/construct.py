@@ -1,0 +1,176 @@
+"""CONSTRUCT: from solutions to the triples of a template; the code is generated for each template.
+
+A triple that would not be RDF (an unbound variable, a literal as subject, no IRI as predicate) is
+left out. Blank nodes of the template are new ones for each copy of a solution.
+
+Source: SPARQL 1.1 Query Language, section 16.2.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from annotations.terms import Term, Triple, TriplePattern, Variable, is_blank_node, is_iri
+from tpf_client.dataflow.codegen import compiled
+
+Row: TypeAlias = tuple[Term | None, ...]
+"""Terms, one for each variable; ``None`` where it has no value."""
+
+
+def construct_lines(
+    template: Sequence[TriplePattern],
+    values: Mapping[Variable, str],
+    names: dict[str, Any],
+    triple: str = "({})",
+    *,
+    text: str = "{}",
+    term: str = "{}",
+) -> list[str]:
+    """The code that appends the triples of a solution, ``count`` times, to the list ``result``.
+
+    Args:
+        template: of the query.
+        values: the names, in the code, of the variables that there are; each a term or ``None``
+            (or what stands for these).
+        names: gets what the code sees; where the template has blank nodes, it calls ``fresh``, too,
+            for what their names are to begin with.
+        triple: how a triple is made of its terms.
+        text: how the term of a value is found.
+        term: how what stands for a term is found.
+    """
+    return _Template(template, values, names, triple, text, term).lines()
+
+
+def construct(
+    template: Sequence[TriplePattern],
+    variables: Sequence[Variable],
+    rows: Iterable[Row],
+    fresh: Callable[[Row], str] | None = None,
+) -> Iterator[Triple]:
+    """The triples of a template, repetitions included.
+
+    Args:
+        template: of the query.
+        variables: those of the rows.
+        rows: the solutions.
+        fresh: what the labels of a solution's blank nodes begin with; by default ``c`` and the
+            number of the row.
+    """
+    triples = constructor(template, variables)
+    for number, row in enumerate(rows):
+        label = f"c{number}" if fresh is None else fresh(row)
+        yield from triples(row, partial(str, label), 1)
+
+
+def constructor(
+    template: Sequence[TriplePattern], variables: Sequence[Variable]
+) -> Callable[[Row, Callable[[], str], int], list[Triple]]:
+    """Makes the triples of a row, so many times, each with another beginning of blank nodes.
+
+    Args:
+        template: of the query.
+        variables: those of the rows.
+    """
+    values = {name: f"v{place}" for place, name in enumerate(variables)}
+    names: dict[str, Any] = {"Triple": Triple}
+    lines = ["def triples(row, fresh, count):", "    result = []"]
+    if variables:
+        lines.append(f"    {', '.join(values.values())}, = row")
+    lines += indented(construct_lines(template, values, names, "Triple({})"))
+    lines.append("    return result")
+    return compiled("\n".join(lines), "triples", names)
+
+
+class _Template:
+    def __init__(
+        self,
+        template: Sequence[TriplePattern],
+        values: Mapping[Variable, str],
+        names: dict[str, Any],
+        triple: str,
+        text: str,
+        term: str,
+    ) -> None:
+        self._template = template
+        self._values = values
+        self._names = names
+        self._triple = triple
+        self._text = text
+        self._term = term
+
+    def lines(self) -> list[str]:
+        triples: list[tuple[str, str]] = []
+        blanks: dict[str, str] = {}
+        for pattern in self._template:
+            checks: list[str] = []
+            places = [self._place(str(term), at, checks, blanks) for at, term in enumerate(pattern)]
+            if "None" not in places:
+                made = self._triple.format(", ".join(places))
+                triples.append((made, " and ".join(checks) or "True"))
+        if len(triples) == 1 and not blanks:
+            ((triple, check),) = triples
+            return [f"if {check}:", *indented(repeated(triple))]
+        lines = [f"if {check}: made.append({triple})" for triple, check in triples]
+        if not blanks:
+            return ["made = []", *lines, "result += made * count"]
+        labels = {name: self._term.format(f'f"_:{{label}}{name}"') for name in blanks.values()}
+        new = [f"{name} = {label}" for name, label in labels.items()]
+        return [
+            "made = result",
+            "for _ in range(count):",
+            "    label = fresh()",
+            *indented([*new, *lines]),
+        ]
+
+    def _place(self, term: str, at: int, checks: list[str], blanks: dict[str, str]) -> str:
+        """The expression for a term of the template; ``None`` where it is no part of a triple.
+
+        Args:
+            term: a variable, a blank node or a constant.
+            at: 0 for the subject, 1 for the predicate, 2 for the object.
+            checks: gets what must be true of the values.
+            blanks: the names of blank nodes so far.
+        """
+        if term[0] == "?":
+            name = self._values.get(Variable(term), "None")
+            if name != "None":
+                checks.append(name)
+                checks += [condition.format(self._text.format(name)) for condition in _ALLOWED[at]]
+            return name
+        if not _stands(term, at):
+            return "None"
+        if term[0] == "_":
+            return blanks.setdefault(term, f"b{len(blanks)}")
+        name = f"t{len(self._names)}"
+        self._names[name] = Term(term)
+        return self._term.format(name)
+
+
+# A literal is no subject; a triple term, which begins with two angles, is only an object.
+_ALLOWED: Final = (
+    ("{0}[0] != '\"'", "{0}[1] != '<'"),
+    ("{0}[0] == '<'", "{0}[1] != '<'"),
+    (),
+)
+
+
+def _stands(term: str, at: int) -> bool:
+    """Whether a term of the template may stand at this place of a triple."""
+    if at == 0:
+        return is_iri(term) or is_blank_node(term)
+    return at == 2 or is_iri(term)
+
+
+def repeated(row: str) -> list[str]:
+    """The lines that append a row to the list ``result``, ``count`` times."""
+    return [
+        "if count == 1:",
+        f"    result.append({row})",
+        "else:",
+        f"    result += [{row}] * count",
+    ]
+
+
+def indented(lines: Sequence[str]) -> list[str]:
+    """Lines, one level further to the right."""
+    return [f"    {line}" for line in lines]

@@ -1,0 +1,178 @@
+"""Terms as integers: small values inside the integer, everything else through a table.
+
+What is inside is said in `tpf_client.sparql.expressions.inlined`. The table of an engine forgets: a
+stream brings new terms for ever, and those that nothing holds any more are dropped. Positions are
+never given twice.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from itertools import count
+from typing import Final
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import TermId
+from tpf_client.sparql.expressions.inlined import (
+    SERIAL,
+    TAG,
+    TAG_BITS,
+    inlined_literal,
+    text_of_inlined,
+)
+
+_PREFIX_BITS: Final = 8
+_FIRST: Final = 1 << TAG_BITS
+_SERIAL_TEXT = re.compile(r"<(.*?)(0|[1-9]\d{0,14})>")
+
+
+class _Texts(dict[TermId, Term]):
+    """The terms of the table; the texts of inlined values are made when asked for."""
+
+    def __init__(self, prefixes: Sequence[str]) -> None:
+        super().__init__()
+        self._prefixes = prefixes
+
+    def __missing__(self, identifier: TermId) -> Term:
+        if identifier & TAG != SERIAL:
+            return text_of_inlined(identifier)
+        rest = identifier >> TAG_BITS
+        prefix = self._prefixes[rest & ((1 << _PREFIX_BITS) - 1)]
+        return Term(f"<{prefix}{rest >> _PREFIX_BITS}>")
+
+
+class _Lasting(dict[str, TermId]):
+    """The integers of terms that are never forgotten: inlined ones are found faster here, too."""
+
+    __slots__ = ("_next", "_texts")
+
+    def __init__(self, texts: dict[TermId, Term]) -> None:
+        super().__init__()
+        self._texts = texts
+        self._next = count(_FIRST, _FIRST).__next__
+
+    def __missing__(self, term: Term) -> TermId:
+        found = inlined_literal(term) if term[0] == '"' else None
+        if found is None:
+            found = self._next()
+        self[term] = found
+        self._texts[found] = term
+        return found
+
+
+class TermDictionary:
+    """Integers for the terms of a query or an engine.
+
+    Args:
+        keeps: whether all terms stay, as in a query that ends; in an engine only those stay that
+            came while it was `keeping`.
+
+    Attributes:
+        encode: the integer of a term, a new one where it is new.
+        decode: the term of an integer (never of `UNBOUND`).
+        texts: the term of each integer, those of inlined values included (never of `UNBOUND`); only
+            to be read.
+        known: the integer of a term that is in the table, else ``None``.
+    """
+
+    def __init__(self, *, keeps: bool = True) -> None:
+        self._keeps = self._lasts = keeps
+        self._passing: set[TermId] = set()
+        self._next = 1
+        self._prefixes: list[str] = []
+        self.texts: dict[TermId, Term] = _Texts(self._prefixes)
+        self._numbers: dict[str, TermId] = _Lasting(self.texts) if keeps else {}
+        self.known: Callable[[str], TermId | None] = self._numbers.get
+        self.encode: Callable[[Term], TermId] = self._numbers.__getitem__ if keeps else self._encode
+        self.decode: Callable[[TermId], Term] = self.texts.__getitem__
+        self._forgetters: list[Callable[[list[TermId]], None]] = []
+
+    def _encode(self, term: Term) -> TermId:
+        found = self._numbers.get(term)
+        if found is not None:
+            if self._keeps:
+                self._passing.discard(found)
+            return found
+        if term[0] == '"':
+            inlined = inlined_literal(term)
+            if inlined is not None:
+                return inlined
+        elif self._prefixes and term[0] == "<":
+            match = _SERIAL_TEXT.fullmatch(term)
+            if match is not None and match.group(1) in self._prefixes:
+                return self.serial(self._prefixes.index(match.group(1)), int(match.group(2)))
+        found = self._next << TAG_BITS
+        self._next += 1
+        self._numbers[term] = found
+        self.texts[found] = term
+        if not self._keeps:
+            self._passing.add(found)
+        return found
+
+    def register_prefix(self, prefix: str) -> int | None:
+        """Let IRIs that are `prefix` and a number be inlined; returns the code for `serial`.
+
+        ``None`` where some of them are in the table already or all terms stay there, or where too
+        many are registered.
+        """
+        if prefix in self._prefixes:
+            return self._prefixes.index(prefix)
+        beginning = f"<{prefix}"
+        full = self._lasts or len(self._prefixes) == 1 << _PREFIX_BITS
+        if full or any(term.startswith(beginning) for term in self._numbers):
+            return None
+        self._prefixes.append(prefix)
+        return len(self._prefixes) - 1
+
+    def serial(self, prefix: int, number: int) -> TermId:
+        """The integer of the IRI that is a registered prefix and a number."""
+        return ((number << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
+
+    def __len__(self) -> int:
+        """How many terms the table holds."""
+        return len(self.texts)
+
+    @property
+    def passing(self) -> int:
+        """How many terms of the table came with a stream, or were computed."""
+        return len(self._passing)
+
+    @property
+    def lasting(self) -> int:
+        """How many terms of the table are of static data or queries."""
+        return len(self.texts) - len(self._passing)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Terms that are looked up meanwhile are of static data or queries."""
+        before, self._keeps = self._keeps, True
+        try:
+            yield
+        finally:
+            self._keeps = before
+
+    @property
+    def tables(self) -> tuple[object, ...]:
+        """Where its terms are, which therefore hold none."""
+        return self._numbers, self._passing, self.texts
+
+    def forget(self, held: Set[TermId], *, everything: bool = False) -> int:
+        """Drop the terms that are not held; returns how many.
+
+        Args:
+            held: integers of terms, and others.
+            everything: also those of static data and queries.
+        """
+        stale = [each for each in (self.texts if everything else self._passing) if each not in held]
+        for number in stale:
+            del self._numbers[self.texts.pop(number)]
+        self._passing.difference_update(stale)
+        if stale:
+            for forget in self._forgetters:
+                forget(stale)
+        return len(stale)
+
+    def on_forget(self, forget: Callable[[list[TermId]], None]) -> None:
+        """Call `forget` with the integers of terms that are dropped."""
+        if not self._lasts:
+            self._forgetters.append(forget)

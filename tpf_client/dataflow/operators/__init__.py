@@ -1,0 +1,1 @@
+"""The operators: nodes that take changes and give changes."""

@@ -1,0 +1,57 @@
+"""Filter: lets through the solutions for which a condition is true."""
+
+from collections.abc import Callable
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.node import Key, Node
+
+Condition = Callable[[Solution], bool]
+
+
+class Filter(Node):
+    """Solutions for which `condition` is true (an error counts as false).
+
+    The condition must be a function of the solution alone: what came in comes out again when it
+    goes.
+
+    Args:
+        upstream: where the solutions come from.
+        condition: says which ones to let through.
+        certain: variables that are bound in all of these; ``None``: as upstream.
+        asks: whether to ask for the solutions instead of listening (see `Node`).
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        condition: Condition,
+        certain: frozenset[Variable] | None = None,
+        *,
+        asks: bool = False,
+    ) -> None:
+        super().__init__(
+            upstream.schema,
+            upstream.certain if certain is None else certain,
+            monotone=upstream.monotone,
+        )
+
+        def push(solution: Solution, count: int) -> None:
+            if condition(solution):
+                self.emit(solution, count)
+
+        if not asks:
+            upstream.connect(push)
+            return
+        row_of = upstream.row
+
+        def row(key: Key) -> Solution | None:
+            found = row_of(key)
+            return found if found is not None and condition(found) else None
+
+        self.ask(upstream, row, upstream.key)
+
+
+def plain_filter(rows: Multiset, condition: Condition) -> Multiset:
+    """The plain twin."""
+    return Multiset({row: count for row, count in rows.items() if condition(row)})

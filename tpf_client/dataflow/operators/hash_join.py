@@ -1,0 +1,175 @@
+"""Symmetric hash join: whichever side a change comes from, it meets what the other side holds."""
+
+from typing import Any
+
+from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution, places_of, selection
+from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.operators.layout import KeyOf, Layout, key_of, layout
+
+Index = dict[Any, dict[Solution, int]]
+
+
+def put(index: Index, key: Any, solution: Solution, count: int) -> None:
+    """Add to an index of multisets; what becomes zero goes."""
+    bucket = index.get(key)
+    if bucket is None:
+        index[key] = {solution: count}
+        return
+    total = bucket.get(solution, 0) + count
+    if total:
+        bucket[solution] = total
+    else:
+        del bucket[solution]
+        if not bucket:
+            del index[key]
+
+
+class HashJoin(Node):
+    """Compatible solutions of two nodes, merged.
+
+    A change costs one probe and its results. Where a shared variable may be unbound, that is so
+    until the first solution comes that lacks a value. From then on those that lack one are compared
+    pair by pair with those whose certain variables are equal; the others still find each other by
+    all their shared variables.
+
+    Attributes:
+        probes: how many changes met the other side's index, for tests that count work.
+    """
+
+    def __init__(self, left: Node, right: Node) -> None:
+        self._layout = layout(left.schema, left.certain, right.schema, right.certain)
+        super().__init__(
+            self._layout.schema, self._layout.certain, monotone=left.monotone and right.monotone
+        )
+        self.probes = 0
+        self._left: Index = {}
+        self._right: Index = {}
+        shared = self._layout.shared
+        self._left_key = key_of(left.schema, shared)
+        self._right_key = key_of(right.schema, shared)
+        self._rest = self._layout.rest
+        self._left_places = places_of(left.schema, shared)
+        self._right_places = places_of(right.schema, shared)
+        split = (*shared, *self._layout.schema[len(left.schema) :])
+        self._unsplit = selection(places_of(split, right.schema), len(split))
+        self._sides: tuple[_Side, _Side] | None = None
+        if self._layout.loose:
+            left.connect(self._push_left_unsure)
+            right.connect(self._push_right_unsure)
+        else:
+            left.connect(self._push_left)
+            right.connect(self._push_right)
+
+    def _push_left(self, solution: Solution, count: int) -> None:
+        key = self._left_key(solution)
+        put(self._left, key, solution, count)
+        self.probes += 1
+        partners = self._right.get(key)
+        if partners:
+            emit = self.emit
+            for rest, times in partners.items():
+                emit(solution + rest, count * times)
+
+    def _push_right(self, solution: Solution, count: int) -> None:
+        key = self._right_key(solution)
+        rest = self._rest(solution)
+        put(self._right, key, rest, count)
+        self.probes += 1
+        partners = self._left.get(key)
+        if partners:
+            emit = self.emit
+            for partner, times in partners.items():
+                emit(partner + rest, count * times)
+
+    def _push_left_unsure(self, solution: Solution, count: int) -> None:
+        if self._sides is None:
+            if UNBOUND not in solution or self._complete(self._left_key(solution)):
+                self._push_left(solution, count)
+                return
+            self._sides = self._loosened()
+        left, right = self._sides
+        self._push_loose(left, right, solution, count)
+
+    def _push_right_unsure(self, solution: Solution, count: int) -> None:
+        if self._sides is None:
+            if UNBOUND not in solution or self._complete(self._right_key(solution)):
+                self._push_right(solution, count)
+                return
+            self._sides = self._loosened()
+        left, right = self._sides
+        self._push_loose(right, left, solution, count)
+
+    def _complete(self, key: Any) -> bool:
+        """Whether every shared variable has a value in a key."""
+        return UNBOUND not in key if len(self._layout.shared) > 1 else key != UNBOUND
+
+    def _loosened(self) -> "tuple[_Side, _Side]":
+        """Both sides as they are, ready for solutions that lack a value."""
+        how = self._layout
+        left = _Side(how.left_key, self._left_places)
+        right = _Side(how.right_key, self._right_places)
+        for bucket in self._left.values():
+            for solution, count in bucket.items():
+                left.put(how.left_key(solution), solution, count)
+        for key, bucket in self._right.items():
+            whole = key if len(how.shared) > 1 else (key,)
+            for rest, count in bucket.items():
+                solution = self._unsplit(whole + rest)
+                right.put(how.right_key(solution), solution, count)
+        self._left, self._right = {}, {}
+        return left, right
+
+    def _push_loose(self, mine: "_Side", other: "_Side", solution: Solution, count: int) -> None:
+        key = mine.certain_of(solution)
+        full = mine.put(key, solution, count)
+        if full is None:
+            candidates = [other.all.get(key)]
+        else:
+            candidates = [other.full.get(full), other.partial.get(key)]
+        merge = self._layout.merge
+        leads = self._sides is not None and mine is self._sides[0]
+        for bucket in candidates:
+            for partner, times in (bucket or {}).items():
+                self.probes += 1
+                one, two = (solution, partner) if leads else (partner, solution)
+                merged = merge(one, two)
+                if merged is not None:
+                    self.emit(merged, count * times)
+
+
+class _Side:
+    """The solutions of one side, some of which may lack shared variables.
+
+    Args:
+        certain_of: the values of the shared variables that are always bound.
+        shared: the places of all shared variables.
+    """
+
+    def __init__(self, certain_of: KeyOf, shared: tuple[int, ...]) -> None:
+        self.certain_of = certain_of
+        self._shared = shared
+        self.all: Index = {}
+        self.full: Index = {}
+        self.partial: Index = {}
+
+    def put(self, key: Any, solution: Solution, count: int) -> Solution | None:
+        """Store a solution; the values of its shared variables, ``None`` where one is unbound."""
+        values = tuple([solution[place] for place in self._shared])
+        put(self.all, key, solution, count)
+        if UNBOUND in values:
+            put(self.partial, key, solution, count)
+            return None
+        put(self.full, values, solution, count)
+        return values
+
+
+def plain_join(left: Multiset, right: Multiset, how: Layout) -> Multiset:
+    """The plain twin: the whole join of whole inputs, pair by pair."""
+    result: Multiset = Multiset()
+    for one, times in left.items():
+        for other, more in right.items():
+            if how.left_key(one) == how.right_key(other):
+                merged = how.merge(one, other)
+                if merged is not None:
+                    result[merged] += times * more
+    return result

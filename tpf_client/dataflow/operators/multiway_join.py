@@ -1,0 +1,231 @@
+"""The join of windows and static caches: every arriving row finds its own way through the others.
+
+There is no tree of joins and there are no intermediate results. Every input is a bag of rows with
+hash indexes; a row that arrives at one input probes the others one after the other, along a route.
+The route of each input is a generated function of nested loops. Its order is chosen greedily: next
+comes the input with the fewest expected partners for what is bound so far, connected ones first,
+the smaller one where two are equal; conditions are checked as soon as their variables are bound.
+How many partners a row has is measured with the rows that arrived last, where they bind what is
+asked for, or with some rows of the input that does; otherwise taken as rows over distinct keys.
+`adapt` looks at the cardinalities as they are now and makes a new route where another order has
+become better.
+
+Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); paper 001, section 3.2
+(indexed buffers).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Schema, Solution
+from tpf_client.dataflow.codegen import compiled
+from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
+from tpf_client.dataflow.state.route_costs import RouteCosts
+from tpf_client.dataflow.state.row_index import columns_text
+from tpf_client.sparql.rewrite.join_order import greedy_order
+
+# A route is changed only for a clear gain, and only if the next look says the same, because making
+# one costs and what is measured is a sample.
+_GAIN: Final = 1.5
+_LOOPS: Final = 16
+"""Python nests at most 20 loops in a function; then another one begins inside."""
+
+
+class MultiwayJoin(Node):
+    """The joined rows.
+
+    Args:
+        inputs: what is joined, at least one.
+        conditions: on variables of the inputs.
+        needed: the variables that somebody needs of the result, in the order of its schema.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[JoinInput],
+        conditions: Sequence[JoinCondition],
+        needed: Schema,
+    ) -> None:
+        names = {name for each in inputs for name in each.variables}
+        schema = tuple(name for name in needed if name in names)
+        if len(inputs) == 1 and set(schema) == names:
+            # Then rows pass as they are.
+            schema = tuple(inputs[0].variables)
+        super().__init__(schema, frozenset(schema))
+        self.inputs = tuple(inputs)
+        self.rerouted = 0
+        self._conditions = tuple(conditions)
+
+    def start(self) -> None:
+        """Make the first routes; to be called when all sinks are connected."""
+        costs = RouteCosts(self.inputs)
+        for place, each in enumerate(self.inputs):
+            if len(self.inputs) > 1:
+                each.hold()
+            if each.seldom:
+                self._rest(place)
+            else:
+                self._reroute(place, self._best_order(place, costs))
+
+    def stop(self) -> None:
+        """Give the indexes back."""
+        for each in self.inputs:
+            self._release(each)
+
+    def adapt(self) -> bool:
+        """Choose the routes anew; whether any changed."""
+        changed = False
+        for place, each in enumerate(self.inputs):
+            if each.seldom and each.order:
+                self._rest(place)
+        if len(self.inputs) < 3:
+            return changed
+        costs = RouteCosts(self.inputs)
+        for place, each in enumerate(self.inputs):
+            if each.seldom:
+                continue
+            order = self._best_order(place, costs)
+            better = order != each.order and self._clearly_better(place, order, each.order, costs)
+            if better and order == each.candidate:
+                self._reroute(place, order)
+                self.rerouted += 1
+                changed = True
+            each.candidate = order if better else ()
+        return changed
+
+    def explain(self) -> list[dict[str, Any]]:
+        """The inputs with their present cardinalities and routes."""
+        costs = RouteCosts(self.inputs)
+        return [
+            {
+                "input": each.label,
+                "variables": [name for name in each.variables if not name.startswith("?.")],
+                "rows": each.size(),
+                "route": [
+                    self.inputs[other].label
+                    for other in each.order or self._best_order(place, costs)
+                ],
+            }
+            for place, each in enumerate(self.inputs)
+        ]
+
+    # ------------------------------------------------------------------------------- order
+
+    def _best_order(self, start: int, costs: RouteCosts) -> tuple[int, ...]:
+        route = [start]
+        route += greedy_order(
+            (place for place in range(len(self.inputs)) if place != start),
+            lambda place: self.inputs[place].variables,
+            lambda place, _: costs.of(route, place),
+            self.inputs[start].variables,
+        )
+        return tuple(route[1:])
+
+    def _clearly_better(
+        self, start: int, new: tuple[int, ...], old: tuple[int, ...], costs: RouteCosts
+    ) -> bool:
+        for step, (one, other) in enumerate(zip(new, old, strict=True)):
+            if one != other:
+                route = [start, *new[:step]]
+                here, there = costs.of(route, one), costs.of(route, other)
+                if here[0] != there[0] or here[1] * _GAIN < there[1]:
+                    return True
+                return here[1] <= there[1] and here[2] * _GAIN < there[2]
+        return False
+
+    # ------------------------------------------------------------------------------ routes
+
+    def _release(self, each: JoinInput) -> None:
+        for place, columns in each.wanted:
+            self.inputs[place].bag.release(columns)
+        each.wanted = []
+
+    def _rest(self, start: int) -> None:
+        """Give back what the route of a seldom input uses; the next row of it makes a new one."""
+        each = self.inputs[start]
+        others = [other.size for other in self.inputs if other is not each]
+
+        def route(row: Solution, count: int) -> None:
+            if all(size() for size in others):
+                self._reroute(start, self._best_order(start, RouteCosts(self.inputs)))
+                each.route(row, count)
+
+        each.route = route
+        each.order = ()
+        self._release(each)
+
+    def _reroute(self, start: int, order: tuple[int, ...]) -> None:
+        each = self.inputs[start]
+        old = each.wanted
+        each.wanted = []
+        each.order = order
+        each.route = self._generated(start, order)
+        for place, columns in old:
+            self.inputs[place].bag.release(columns)
+
+    def _generated(self, start: int, order: tuple[int, ...]) -> Callable[[Solution, int], None]:
+        each = self.inputs[start]
+        if not order and not self._conditions and each.variables == self.schema:
+            return self.emit
+        names: dict[str, Any] = {"emit": self.emit}
+        numbers: dict[Variable, int] = {}
+        for name in each.variables:
+            numbers[name] = len(numbers)
+        lines = ["def route(row, count):"]
+        if each.variables:
+            lines.append(f"    {', '.join(f'v{n}' for n in range(len(numbers)))}, = row")
+        waiting = list(self._conditions)
+        copies = ["count"]
+        indent = "    "
+        loops = 0
+        inner: list[str] = []
+
+        def check(leave: str) -> None:
+            for condition in list(waiting):
+                if all(name in numbers for name in condition.variables):
+                    waiting.remove(condition)
+                    places = [f"v{numbers[name]}" for name in condition.variables]
+                    test = condition.text.format(*places)
+                    if not test:
+                        function = f"c{len(names)}"
+                        names[function] = condition.check
+                        test = f"{function}(({''.join(f'{place}, ' for place in places)}))"
+                    lines.append(f"{indent}if not {test}:")
+                    lines.append(f"{indent}    {leave}")
+
+        check("return")
+        leave = "return"
+        for step, place in enumerate(order):
+            other = self.inputs[place]
+            columns = other.columns_of(numbers)
+            rest = other.bag.rest(columns)
+            each.wanted.append((place, columns))
+            names[f"get{step}"] = other.bag.want(columns).get
+            key = columns_text((numbers[other.variables[column]] for column in columns), prefix="v")
+            lines.append(f"{indent}found{step} = get{step}({key})")
+            lines.append(f"{indent}if not found{step}:")
+            lines.append(f"{indent}    {leave}")
+            if not rest:
+                copies.append(f"found{step}")
+                continue
+            new = [other.variables[column] for column in rest]
+            for name in new:
+                numbers[name] = len(numbers)
+            targets = columns_text((numbers[name] for name in new), prefix="v")
+            lines.append(f"{indent}for {targets}, times{step} in found{step}.items():")
+            indent += "    "
+            loops += 1
+            copies.append(f"times{step}")
+            leave = "continue"
+            check(leave)
+            if not loops % _LOOPS:
+                inner.append(f"{indent}inner{step}()")
+                lines.append(f"{indent}def inner{step}():")
+                indent += "    "
+                leave = "return"
+        values = "".join(f"v{numbers[name]}, " for name in self.schema)
+        lines.append(f"{indent}emit(({values}), {' * '.join(copies)})")
+        lines += reversed(inner)
+        return compiled("\n".join(lines), "route", names)

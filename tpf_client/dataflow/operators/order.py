@@ -1,0 +1,244 @@
+"""Order: the first solutions in an order (ORDER BY with OFFSET and LIMIT), under deletions too."""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator
+from heapq import nsmallest
+from typing import Any
+
+from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.node import Key, Node
+from tpf_client.dataflow.operators.slice import window
+from tpf_client.sparql.ordering import SortKey as OrderKey
+
+SortKey = Callable[[Solution], Any]
+Entry = tuple[Any, Solution, Key]
+Seen = Callable[[Solution], Solution]
+
+
+class _Rows:
+    """The solutions of a node that cannot be asked: each is its own key.
+
+    Args:
+        upstream: where the solutions come from.
+    """
+
+    def __init__(self, upstream: Node) -> None:
+        self._copies: dict[Solution, int] = {}
+        self._changes: dict[Solution, int] = {}
+        upstream.connect(self._push)
+
+    @property
+    def pending(self) -> bool:
+        """Whether solutions came or went."""
+        return bool(self._changes)
+
+    def _push(self, solution: Solution, count: int) -> None:
+        self._changes[solution] = self._changes.get(solution, 0) + count
+
+    def row(self, key: Key) -> Solution | None:
+        """See `Node`."""
+        return key if self._copies.get(key, 0) > 0 else None
+
+    def copies(self, key: Key) -> int:
+        """How often a solution is there."""
+        return self._copies[key]
+
+    def all_keys(self) -> Collection[Key]:
+        """See `Node`."""
+        return self._copies
+
+    def changed(self) -> Collection[Key]:
+        """See `Node`."""
+        changes, self._changes = self._changes, {}
+        copies = self._copies
+        for solution, count in changes.items():
+            total = copies.get(solution, 0) + count
+            if total:
+                copies[solution] = total
+            else:
+                copies.pop(solution, None)
+        return [solution for solution, count in changes.items() if count]
+
+
+def _once(_key: Key) -> int:
+    return 1
+
+
+class TopK(Node):
+    """The window of a sorted sequence.
+
+    Where there is a limit only the best few are kept in order; when those run out, all others are
+    looked at. A row that is behind them before and after a change costs its first sorting key.
+    Solutions with equal keys stand in the order of their identifiers, which makes the window
+    deterministic.
+
+    Args:
+        upstream: where the solutions come from.
+        key: what to sort by.
+        offset: how many to leave out.
+        limit: how many to let through, ``None`` for all.
+        distinct: where given, of the solutions for which it gives the same only the first counts,
+            once (DISTINCT over fewer variables than the order needs).
+        asks: whether to ask for the solutions instead of keeping them (see `Node`).
+
+    Attributes:
+        upstream: see above.
+        sorts_by: what to sort by.
+        reserve: how many are kept in order when they are chosen anew; not fewer than are shown;
+            ``None``: all.
+        rebuilt: how often the best few were chosen anew, for tests that count work.
+    """
+
+    def __init__(
+        self,
+        upstream: Node,
+        key: SortKey,
+        offset: int = 0,
+        limit: int | None = None,
+        distinct: Seen | None = None,
+        *,
+        asks: bool = False,
+    ) -> None:
+        super().__init__(upstream.schema, upstream.certain, monotone=False)
+        self.rebuilt = 0
+        self.upstream = upstream
+        self.sorts_by = key
+        self._source: Node | _Rows
+        if asks:
+            self._source, self._copies = upstream.claimed(), None
+        else:
+            self._source = rows = _Rows(upstream)
+            self._copies = rows.copies
+        self._whole = key.whole if isinstance(key, OrderKey) else key
+        self._first = key.first if isinstance(key, OrderKey) else key
+        self._offset = offset
+        self._limit = limit
+        self._distinct = distinct
+        self._wanted = None if limit is None or distinct is not None else offset + limit
+        self.reserve = None if self._wanted is None else max(32, 3 * self._wanted)
+        self._sorted: list[Entry] = []
+        self._entries: dict[Key, Entry] = {}
+        self._all = True
+        """Whether `_sorted` has every row."""
+        self._shown: Multiset = Multiset()
+
+    @property
+    def pending(self) -> bool:
+        """Whether something happened to a row."""
+        return self._source.pending
+
+    def flush(self) -> None:
+        """Send what entered and left the window."""
+        changed = self._source.changed()
+        if not changed:
+            return
+        row_of, entries, ordered = self._source.row, self._entries, self._sorted
+        first, whole, copies = self._first, self._whole, self._copies
+        wanted = self._wanted
+        # Rows behind the last one that is kept in order cost no more than to see that.
+        last = None if self._all else ordered[-1]
+        behind = None if last is None else last[0][0] if first is not whole else last[0]
+        # Rows behind the last one that is shown do not matter to the window.
+        last_shown = ordered[wanted - 1] if wanted and len(ordered) >= wanted else None
+        matters = False
+        new: list[Entry] = []
+        gone: list[Entry] = []
+        for key in changed:
+            row = row_of(key)
+            before = entries.get(key)
+            if before is None:
+                if row is None or (last is not None and first(row) > behind):
+                    continue
+            elif before[1] == row:
+                # There may be another number of copies.
+                if copies is not None:
+                    matters = matters or last_shown is None or before <= last_shown
+                continue
+            else:
+                del ordered[bisect_left(ordered, before)]
+                del entries[key]
+                gone.append(before)
+                matters = matters or last_shown is None or before <= last_shown
+            if row is None:
+                continue
+            entry = (whole(row), row, key)
+            if last is None or entry <= last:
+                entries[key] = entry
+                new.append(entry)
+                matters = matters or last_shown is None or entry <= last_shown
+        # Sorting merges runs, so that a first load of many costs n log n; few are put in place.
+        if len(new) * 8 > len(ordered):
+            ordered.extend(new)
+            ordered.sort()
+        else:
+            for entry in new:
+                insort(ordered, entry)
+        size = len(ordered)
+        if wanted is not None and self.reserve is not None:
+            if size > 2 * self.reserve:
+                self._shorten(self.reserve)
+            elif size < (wanted or 1) and not self._all:
+                self._choose_anew()
+        if matters:
+            self._show(new, gone)
+
+    def _shorten(self, reserve: int) -> None:
+        ordered = self._sorted
+        for entry in ordered[reserve:]:
+            del self._entries[entry[2]]
+        del ordered[reserve:]
+        self._all = False
+
+    def _choose_anew(self) -> None:
+        assert self.reserve is not None
+        self.rebuilt += 1
+        ordered, row_of, whole = self._sorted, self._source.row, self._whole
+        rows = [(key, row_of(key)) for key in self._source.all_keys()]
+        entries = [(whole(row), row, key) for key, row in rows if row is not None]
+        ordered[:] = nsmallest(self.reserve, entries)
+        self._all = len(ordered) == len(entries)
+        self._entries = {entry[2]: entry for entry in ordered}
+
+    def _show(self, _new: list[Entry], _gone: list[Entry]) -> None:
+        """Send how the window differs from what was shown.
+
+        Args:
+            _new: rows that were put in order.
+            _gone: rows that were taken out of it.
+        """
+        if self._copies is None and self._wanted is not None:
+            now = Multiset([row for _, row, _ in self._sorted[self._offset : self._wanted]])
+        else:
+            now = window(self._in_order(), self._offset, self._limit)
+        changes = now.copy()
+        changes.subtract(self._shown)
+        self._shown = now
+        for row, count in changes.items():
+            if count:
+                self.emit(row, count)
+
+    def _in_order(self) -> Iterator[tuple[Solution, int]]:
+        copies = self._copies or _once
+        if self._distinct is None:
+            for _, row, key in self._sorted:
+                yield row, copies(key)
+            return
+        seen: set[Solution] = set()
+        for _, row, _ in self._sorted:
+            visible = self._distinct(row)
+            if visible not in seen:
+                seen.add(visible)
+                yield row, 1
+
+
+def plain_top_k(
+    rows: Multiset, key: SortKey, offset: int, limit: int | None, distinct: Seen | None = None
+) -> Multiset:
+    """The plain twin."""
+    copies = [
+        row for row in sorted(rows, key=lambda row: (key(row), row)) for _ in range(rows[row])
+    ]
+    if distinct is not None:
+        first = {distinct(row): row for row in reversed(copies)}
+        copies = [row for row in dict.fromkeys(copies) if first[distinct(row)] == row]
+    return Multiset(copies[offset : None if limit is None else offset + limit])

@@ -1,0 +1,100 @@
+"""Semi join: EXISTS and NOT EXISTS, as a filter or as a value."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Multiset, Solution, TermId
+from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.operators.layout import Layout, layout
+from tpf_client.dataflow.operators.matching import Matching, State
+
+Condition = Callable[[Solution], bool]
+
+
+class Mark(NamedTuple):
+    """Adds a variable that says whether there are partners, instead of filtering by it."""
+
+    variable: Variable
+    true: TermId
+    false: TermId
+
+
+class SemiJoin(Matching):
+    """Left solutions that have a compatible right solution, or that have none.
+
+    Args:
+        left: the solutions to keep or not.
+        right: who may be compatible.
+        negated: keep those without a partner.
+        condition: sees the merged solution (schema: all of the left, then what only the right has);
+            a partner is one for which it is true.
+        mark: keep all, with this variable added (`negated` turns its value around).
+    """
+
+    def __init__(
+        self,
+        left: Node,
+        right: Node,
+        *,
+        negated: bool = False,
+        condition: Condition | None = None,
+        mark: Mark | None = None,
+    ) -> None:
+        how = layout(left.schema, left.certain, right.schema, right.certain)
+        schema, certain = left.schema, left.certain
+        if mark is not None:
+            schema, certain = (*schema, mark.variable), certain | {mark.variable}
+        self._negated = negated
+        self._mark = mark
+
+        rest, exact = how.rest, not how.loose
+
+        def pair(one: Solution, other: Solution) -> bool:
+            merged = one + rest(other) if exact else how.merge(one, other)
+            return merged is not None and (condition is None or condition(merged))
+
+        super().__init__(left, right, how, schema, certain, pair)
+        if not negated and mark is None:
+            self.monotone = left.monotone and right.monotone
+
+    def render(self, left: Solution, has_partners: bool) -> Solution | None:
+        """The left solution with its mark."""
+        assert self._mark is not None
+        holds = has_partners != self._negated
+        return (*left, self._mark.true if holds else self._mark.false)
+
+    def _send(self, touched: Iterable[tuple[Solution, State]]) -> None:
+        if self._mark is not None:
+            super()._send(touched)
+            return
+        emit, negated = self.emit, self._negated
+        for solution, state in touched:
+            count = state.count
+            kept = count if (state.partners > 0) != negated else 0
+            if kept != state.shown:
+                emit(solution, kept - state.shown)
+                state.shown = kept
+            if not count:
+                self._forget(solution, state)
+
+
+def plain_semi_join(
+    left: Multiset,
+    right: Multiset,
+    how: Layout,
+    negated: bool,
+    condition: Condition | None = None,
+) -> Multiset:
+    """The plain twin (without a mark)."""
+    result: Multiset = Multiset()
+    for one, times in left.items():
+        found = any(
+            how.left_key(one) == how.right_key(other)
+            and (merged := how.merge(one, other)) is not None
+            and (condition is None or condition(merged))
+            for other in right
+        )
+        if found != negated:
+            result[one] = times
+    return result

@@ -1,0 +1,1 @@
+"""What operators remember: groups, aggregates, bags of rows with their indexes."""

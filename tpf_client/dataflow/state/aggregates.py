@@ -1,0 +1,208 @@
+"""The set functions of SPARQL, kept up to date under additions and removals.
+
+Every accumulator sees the argument's term (`UNBOUND` where it is an error) with a count, and gives
+the term of its result, `UNBOUND` for an error. Source: SPARQL 1.1 Query Language, section 18.5.1.
+MEDIAN is an extension.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from typing import Protocol
+
+from tpf_client.dataflow.changes import UNBOUND, TermId
+from tpf_client.dataflow.state.ordered_aggregates import Extreme, Median
+from tpf_client.sparql.algebra import Aggregate
+from tpf_client.sparql.expressions import operators
+from tpf_client.sparql.expressions.terms import lexical_form
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_client.sparql.expressions.values import (
+    LONGEST_STRING,
+    EvaluationError,
+    Single,
+    Value,
+)
+
+
+class Accumulator(Protocol):
+    """The state of one aggregate of one group."""
+
+    def add(self, argument: TermId, count: int) -> None:
+        """The argument has this value in `count` more (or fewer) solutions of the group."""
+
+    def result(self) -> TermId:
+        """The value of the aggregate now."""
+
+
+class Distinct:
+    """Passes every argument on once."""
+
+    def __init__(self, inner: Accumulator) -> None:
+        self._inner = inner
+        self._counts: dict[TermId, int] = {}
+        self.result = inner.result
+
+    def add(self, argument: TermId, count: int) -> None:
+        """See `Accumulator`."""
+        before = self._counts.get(argument, 0)
+        after = before + count
+        if after:
+            self._counts[argument] = after
+        else:
+            self._counts.pop(argument, None)
+        if (before > 0) != (after > 0):
+            self._inner.add(argument, 1 if after > 0 else -1)
+
+
+class Count:
+    """COUNT(expression): how often it has a value."""
+
+    def __init__(self, typed: TypedTerms) -> None:
+        self._typed = typed
+        self._count = 0
+
+    def add(self, argument: TermId, count: int) -> None:
+        """See `Accumulator`."""
+        if argument != UNBOUND:
+            self._count += count
+
+    def result(self) -> TermId:
+        """See `Accumulator`."""
+        return self._typed.encode(self._count)
+
+
+class Sum:
+    """SUM and AVG.
+
+    Exact numbers are added and subtracted as they come and go; those with a binary point are added
+    up anew, because what was added to them cannot be taken back exactly.
+    """
+
+    def __init__(self, typed: TypedTerms, *, average: bool = False) -> None:
+        self._typed = typed
+        self._average = average
+        self._count = 0
+        self._integers = 0
+        self._decimals = Decimal(0)
+        self._decimal_count = 0
+        self._floats: dict[TermId, int] = {}
+        self._failures = 0
+
+    def add(self, argument: TermId, count: int) -> None:
+        """See `Accumulator`."""
+        self._count += count
+        value = self._typed[argument] if argument else None
+        if type(value) is int:
+            self._integers += value * count
+        elif isinstance(value, Decimal):
+            self._decimals += value * count
+            self._decimal_count += count
+        elif isinstance(value, float):
+            total = self._floats.get(argument, 0) + count
+            if total:
+                self._floats[argument] = total
+            else:
+                del self._floats[argument]
+        else:
+            self._failures += count
+
+    def result(self) -> TermId:
+        """See `Accumulator`."""
+        if self._failures:
+            return UNBOUND
+        try:
+            total: Value = self._integers
+            if self._decimal_count:
+                total = operators.add(total, self._decimals)
+            for identifier, count in self._floats.items():
+                number = self._typed[identifier]
+                times = Single(count) if isinstance(number, Single) else float(count)
+                total = operators.add(total, operators.multiply(number, times))
+            if self._average and self._count:
+                total = operators.quotient(total, self._count)
+        except EvaluationError:
+            return UNBOUND
+        return self._typed.encode(total)
+
+
+class Sample:
+    """SAMPLE: the value that has been there longest."""
+
+    def __init__(self) -> None:
+        self._counts: dict[TermId, int] = {}
+
+    def add(self, argument: TermId, count: int) -> None:
+        """See `Accumulator`."""
+        total = self._counts.get(argument, 0) + count
+        if total:
+            self._counts[argument] = total
+        else:
+            del self._counts[argument]
+
+    def result(self) -> TermId:
+        """See `Accumulator`."""
+        return next((identifier for identifier in self._counts if identifier), UNBOUND)
+
+
+class GroupConcat:
+    """GROUP_CONCAT: the lexical forms (or IRIs), in the order of their first arrival."""
+
+    def __init__(self, typed: TypedTerms, separator: str) -> None:
+        self._typed = typed
+        self._separator = separator
+        self._counts: dict[TermId, int] = {}
+
+    def add(self, argument: TermId, count: int) -> None:
+        """See `Accumulator`."""
+        total = self._counts.get(argument, 0) + count
+        if total:
+            self._counts[argument] = total
+        else:
+            del self._counts[argument]
+
+    def result(self) -> TermId:
+        """See `Accumulator`."""
+        decode = self._typed.dictionary.decode
+        texts: list[str] = []
+        size = 0
+        try:
+            for identifier, count in self._counts.items():
+                if not identifier:
+                    return UNBOUND
+                text = lexical_form(decode(identifier))
+                size += count * (len(text) + len(self._separator))
+                if size > LONGEST_STRING:
+                    return UNBOUND
+                texts += [text] * count
+        except EvaluationError:
+            return UNBOUND
+        return self._typed.encode(self._separator.join(texts))
+
+
+def accumulator(
+    aggregate: Aggregate,
+    typed: TypedTerms,
+) -> Callable[[], Accumulator]:
+    """A factory of fresh accumulators for an aggregate.
+
+    Args:
+        aggregate: which.
+        typed: the values of terms.
+    """
+    make: Callable[[], Accumulator]
+    match aggregate.name:
+        case "COUNT":
+            make = partial(Count, typed)
+        case "SUM" | "AVG":
+            make = partial(Sum, typed, average=aggregate.name == "AVG")
+        case "MIN" | "MAX":
+            return partial(Extreme, typed, largest=aggregate.name == "MAX")
+        case "SAMPLE":
+            return Sample
+        case "MEDIAN":
+            make = partial(Median, typed)
+        case "GROUP_CONCAT":
+            make = partial(GroupConcat, typed, aggregate.separator)
+        case _:
+            raise ValueError(aggregate.name)
+    return (lambda: Distinct(make())) if aggregate.distinct else make

@@ -1,0 +1,198 @@
+"""The groups of solutions that come and go.
+
+What was computed for a solution when it came may be kept until it goes: then the solution that
+expires finds its group and its arguments again without any expression being evaluated (the link
+from a leaf to what it made, paper 001, section 3.1). Conditions on the keys of a group are decided
+once, when the group comes into being; the solutions of a group that fails them cost nothing
+further.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import UNBOUND, Sink, Solution
+from tpf_client.dataflow.codegen import compiled
+from tpf_client.dataflow.state.aggregates import Accumulator
+from tpf_client.sparql.expressions.inlined import INTEGER, TAG_BITS
+
+
+def _anything(_key: Solution) -> bool:
+    return True
+
+
+class GroupState:
+    """A group; `key` is ``None`` for all groups that fail the conditions on their keys.
+
+    Attributes:
+        key: the values of its keys.
+        accumulators: of its aggregates.
+        total: how many solutions it has.
+        fresh: how many it got in this tick.
+        row: what it looks like, ``None`` where that is not known.
+        untouched: whether nothing happened to it in this tick.
+    """
+
+    __slots__ = ("accumulators", "fresh", "key", "row", "total", "untouched")
+
+    def __init__(self, key: Solution | None, accumulators: list[Accumulator]) -> None:
+        self.key = key
+        self.accumulators = accumulators
+        self.total = 0
+        self.fresh = 0
+        self.row: Solution | None = None
+        self.untouched = True
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What is grouped how.
+
+    Args:
+        keys: variables of the output. Without keys there is exactly one group, even of nothing.
+        aggregates: variables of the output and how they are made; ``None`` counts the solutions.
+        values_of: for a solution, the values of the keys, then what the aggregates with an
+            accumulator see of it.
+        passes: whether the group of a key is wanted.
+        certain: variables of the output that are bound in every solution.
+        remembers: whether what was computed for a solution is kept until it goes. It pays where
+            solutions go as often as they come; it must be where values are volatile.
+    """
+
+    keys: tuple[Variable, ...]
+    aggregates: Sequence[tuple[Variable, Callable[[], Accumulator] | None]]
+    values_of: Callable[[Solution], tuple[Any, ...]]
+    passes: Callable[[Solution], bool] = _anything
+    certain: frozenset[Variable] = frozenset()
+    remembers: bool = True
+
+    @property
+    def schema(self) -> tuple[Variable, ...]:
+        """The variables of the output."""
+        return (*self.keys, *(name for name, _ in self.aggregates))
+
+
+class Groups:
+    """The groups of solutions that come and go.
+
+    Args:
+        how: what is grouped how.
+        counts_fresh: whether `GroupState.fresh` is wanted.
+
+    Attributes:
+        by_key: the groups.
+        touched: those that something happened to in this tick.
+        row: makes the row of a group.
+        keyed: whether there are keys.
+        loose: whether the key of a group ever lacked a value.
+    """
+
+    def __init__(self, how: Grouping, *, counts_fresh: bool = False) -> None:
+        # Counting whole solutions needs no accumulator: a group knows how many it has.
+        self._factories = [factory for _, factory in how.aggregates if factory is not None]
+        self._how = how
+        self._counts_fresh = counts_fresh
+        self._rejected = GroupState(None, [])
+        self._rejected.untouched = False
+        # The group of each solution, what its accumulators saw of it, and how often it is there.
+        self._live: dict[Solution, tuple[GroupState, Any, int]] = {}
+        self.by_key: dict[Solution, GroupState] = {}
+        self.touched: list[GroupState] = []
+        self.loose = False
+        self.row = _row_maker([factory is None for _, factory in how.aggregates])
+        self.keyed = bool(how.keys)
+        if not self.keyed:
+            only = self._new_group(())
+            only.untouched = False
+            self.touched.append(only)
+
+    @property
+    def live(self) -> int:
+        """How many different solutions are remembered."""
+        return len(self._live)
+
+    def _new_group(self, key: Solution) -> GroupState:
+        if not self._how.passes(key):
+            return self._rejected
+        factories = self._factories
+        group = GroupState(key, [make() for make in factories] if factories else [])
+        self.by_key[key] = group
+        if UNBOUND in key:
+            self.loose = True
+        return group
+
+    def sink(self) -> Sink:
+        """Takes the solutions."""
+        live, groups, touched, make_group = self._live, self.by_key, self.touched, self._new_group
+        rejected, counts_fresh = self._rejected, self._counts_fresh
+        keys, values_of = len(self._how.keys), self._how.values_of
+        accumulates, single = bool(self._factories), len(self._factories) == 1
+        remembers = self._how.remembers
+
+        def push(solution: Solution, count: int) -> None:
+            argument: Any = None
+            known = live.pop(solution, None) if remembers else None
+            if known is None:
+                values = values_of(solution)
+                total = count
+                if single:
+                    argument = values[keys]
+                    values = values[:keys]
+                elif accumulates:
+                    argument = values[keys:]
+                    values = values[:keys]
+                group = groups.get(values) or make_group(values)
+            else:
+                group, argument, total = known
+                total += count
+            if remembers and total:
+                live[solution] = (group, argument, total)
+            if group is rejected:
+                return
+            group.total += count
+            if counts_fresh and count > 0:
+                group.fresh += count
+            if single:
+                group.accumulators[0].add(argument, count)
+            elif accumulates:
+                for each, value in zip(group.accumulators, argument):  # noqa: B905 (hot)
+                    each.add(value, count)
+            if group.untouched:
+                group.untouched = False
+                group.row = None
+                touched.append(group)
+
+        return push
+
+    def drained(self) -> list[Solution]:
+        """The keys of what was touched since this was last called; empty groups are forgotten."""
+        keys = []
+        for group in self.touched:
+            key = group.key
+            assert key is not None, "nothing happens to groups that are not wanted"
+            group.untouched = True
+            keys.append(key)
+            # Without keys there is always one group.
+            if not group.total and key:
+                del self.by_key[key]
+        self.touched.clear()
+        return keys
+
+
+def _row_maker(whole: Sequence[bool]) -> Callable[[GroupState], Solution]:
+    """A function that makes the row of a group.
+
+    Args:
+        whole: for each aggregate whether it counts the solutions.
+    """
+    values = []
+    places = itertools.count()
+    for each in whole:
+        if each:
+            values.append(f"group.total << {TAG_BITS} | {INTEGER}, ")
+        else:
+            values.append(f"group.accumulators[{next(places)}].result(), ")
+    text = f"def row(group):\n    return (*group.key, {''.join(values)})"
+    return compiled(text, "row", {})

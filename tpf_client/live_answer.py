@@ -1,0 +1,342 @@
+"""Answers that are kept up to date for many readers: server-sent events, computed once.
+
+The events of a reader, each with a JSON object as data:
+
+===============  ==================================================================================
+``initial``      the whole answer: an update (`Update.to_json`) whose ``added`` is all of it
+``update``       what changed, in the same form
+``up-to-date``   all that is known was told: ``at``, ``valid_until``, ``next_look``, ``dynamic``,
+                 ``rows``, ``pages`` that this query has wanted so far, ``endpoint``: ``requests``,
+                 ``bytes`` and ``cached`` pages of all queries together
+``error``        an evaluation failed; ``next_look`` says when it is tried again, ``null``: never
+===============  ==================================================================================
+
+``initial`` and ``update`` have ids. A reader that says the last one that it saw gets what came
+after it, as far as that is kept, and else ``initial``.
+
+Source: the names are those of the draft SPARQL 1.1 Incremental Protocol (Ghent University);
+``docs/client.md`` says where we differ.
+"""
+
+import json
+import secrets
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+from annotations.clock import Clock
+from annotations.instants import format_instant
+from tpf_client.errors import ClientError, ClosedError, LimitError
+from tpf_client.sparql.tokens import tokenize
+from tpf_client.stream import Stream, TimedSolution, Update
+
+HEARTBEAT = 15.0
+"""Seconds of silence after which a reader is told that the connection lives."""
+LINGER = timedelta(seconds=30)
+"""So long an answer that nobody reads is kept up to date: its readers may come back."""
+KEPT = 2**22
+"""Characters of updates that are kept for readers that come back, or are slow."""
+
+Start: TypeAlias = Callable[[str, float | None], Stream]
+"""Makes the stream of a query that is looked at at least every so many seconds."""
+
+Work: TypeAlias = Callable[[], Mapping[str, int]]
+
+
+def applied(rows: Sequence[TimedSolution], update: Update) -> list[TimedSolution]:
+    """An answer after an update: what a reader does with it."""
+    gone = Counter(each.row for each in update.removed)
+    result = []
+    for each in rows:
+        if gone[each.row]:
+            gone[each.row] -= 1
+        else:
+            result.append(each)
+    for place, each in update.placed():
+        result.insert(len(result) if place is None else place, each)
+    return result
+
+
+class LiveAnswer:
+    """One continuous query and those who follow it. Thread-safe.
+
+    Args:
+        stream: the query, not started yet.
+        most_rows: so many solutions it may have; ``None``: any number.
+        work: tells what was requested for all queries so far.
+        over: called when there will be no more events.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        most_rows: int | None,
+        work: Work,
+        over: "Callable[[LiveAnswer], None]",
+    ) -> None:
+        self._stream = stream
+        self._most_rows = most_rows
+        self._work = work
+        self._on_over = over
+        self._run = secrets.token_hex(4)
+        self._lock = threading.Lock()
+        self._followers: set[Follower] = set()
+        self._rows: list[TimedSolution] = []
+        self._head: dict[str, Any] = {}
+        self._initial = ""
+        self._kept: deque[str] = deque()
+        self._kept_size = 0
+        self._status = ""
+        self._looks = 0
+        self.last = 0
+        self.left_at: datetime | None = None
+        self.error: BaseException | None = None
+        self.is_over = False
+
+    def start(self) -> None:
+        """Begin to evaluate."""
+        self._stream.start(self._take, self._end)
+
+    def close(self) -> None:
+        """Evaluate no more; its followers come to their end."""
+        self._stream.close()
+        self._end(None)
+
+    def follow(self, last_id: str | None) -> "Follower":
+        """A new follower, who saw the event of this id."""
+        follower = Follower(self, last_id)
+        with self._lock:
+            self.left_at = None
+            self._followers.add(follower)
+        return follower
+
+    def leave(self, follower: "Follower", now: datetime) -> None:
+        """A follower is gone."""
+        with self._lock:
+            self._followers.discard(follower)
+            if not self._followers:
+                self.left_at = now
+
+    def is_idle(self, now: datetime) -> bool:
+        """Whether nobody has followed for a while."""
+        return self.left_at is not None and now - self.left_at >= LINGER
+
+    def number_of(self, last_id: str | None) -> int:
+        """The number of an event that was seen; 0: none of ours."""
+        run, _, number = (last_id or "").partition("-")
+        if run != self._run or not (number.isascii() and number.isdecimal()) or len(number) > 18:
+            return 0
+        return int(number) if int(number) <= self.last else 0
+
+    def after(self, number: int, looks: int) -> tuple[list[str], int, int]:
+        """The texts of the events after an event, the number of the last one, and how many looks.
+
+        Args:
+            number: of the last event that was seen; 0: none.
+            looks: as returned before.
+        """
+        with self._lock:
+            texts = []
+            missing = self.last - number
+            if missing:
+                if number == 0 or missing > len(self._kept):
+                    texts.append(self._whole())
+                else:
+                    texts += [self._kept[n] for n in range(-missing, 0)]
+            if self._looks != looks:
+                texts.append(self._status)
+            return texts, self.last, self._looks
+
+    def _whole(self) -> str:
+        if not self._initial:
+            self._initial = self._event("initial", self._head | _listed(self._rows), self.last)
+        return self._initial
+
+    def _event(self, name: str, data: dict[str, Any], number: int | None = None) -> str:
+        marked = "" if number is None else f"id: {self._run}-{number}\n"
+        return f"{marked}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+    def _take(self, update: Update) -> None:
+        """Take in an update, in a thread of the client."""
+        with self._lock:
+            told = update.to_json()
+            if update.error is None and (self.last == 0 or told["added"] or told["removed"]):
+                self._change(update, told)
+            if update.error is not None:
+                failed = {name: told[name] for name in ("at", "error", "next_look")}
+                self._status = self._event("error", failed)
+            else:
+                names = ("at", "valid_until", "next_look", "dynamic", "warnings")
+                status = {name: told[name] for name in names if name in told}
+                status |= {"rows": len(self._rows), "pages": update.pages, "endpoint": self._work()}
+                self._status = self._event("up-to-date", status)
+            self._looks += 1
+            followers = tuple(self._followers)
+        for each in followers:
+            each.wake()
+        if self.is_idle(update.at):
+            self.close()
+
+    def _change(self, update: Update, told: dict[str, Any]) -> None:
+        self._rows = applied(self._rows, update)
+        if self._most_rows is not None and len(self._rows) > self._most_rows:
+            raise LimitError(f"more than {self._most_rows} solutions")
+        self.last += 1
+        self._initial = ""
+        head = ("vars", "at", "valid_until", "next_look", "boolean")
+        self._head = {name: told[name] for name in head if name in told}
+        if self.last == 1:
+            return
+        text = self._event("update", told, self.last)
+        self._kept.append(text)
+        self._kept_size += len(text)
+        while self._kept_size > KEPT:
+            self._kept_size -= len(self._kept.popleft())
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._lock:
+            if self.is_over:
+                return
+            self.error = error
+            if error is not None:
+                reason = str(error) if isinstance(error, ClientError) else "an internal error"
+                self._status = self._event("error", {"error": reason, "next_look": None})
+                self._looks += 1
+            self.is_over = True
+            followers = tuple(self._followers)
+        for each in followers:
+            each.wake()
+        self._on_over(self)
+
+
+def _listed(rows: Sequence[TimedSolution]) -> dict[str, Any]:
+    spans = [(each.valid_from, each.valid_until) for each in rows]
+    return {
+        "added": [each.to_json() for each in rows],
+        "valid": [[None if t is None else format_instant(t) for t in span] for span in spans],
+        "removed": [],
+    }
+
+
+class Follower:
+    """Somebody who follows an answer; iterate over the texts to send.
+
+    Args:
+        answer: what is followed.
+        last_id: the id of the last event that was seen.
+    """
+
+    def __init__(self, answer: LiveAnswer, last_id: str | None) -> None:
+        self.answer = answer
+        self._last_id = last_id
+        self._changed = threading.Event()
+        self._gone = False
+
+    def wake(self) -> None:
+        """There is something new."""
+        self._changed.set()
+
+    def end(self) -> None:
+        """Its reader has gone, or shall go."""
+        self._gone = True
+        self.wake()
+
+    def begin(self) -> None:
+        """Wait for the first evaluation.
+
+        Raises:
+            ClientError: it failed.
+        """
+        while not (self.answer.last or self.answer.is_over or self._gone):
+            self._changed.wait()
+            self._changed.clear()
+        if not self.answer.last:
+            error = self.answer.error
+            raise error if isinstance(error, ClientError) else ClosedError("the query was closed")
+
+    def __iter__(self) -> Iterator[str]:
+        """What to send, as it comes; a comment where nothing comes for a while."""
+        number, looks = self.answer.number_of(self._last_id), 0
+        while not self._gone:
+            self._changed.clear()
+            over = self.answer.is_over
+            texts, number, looks = self.answer.after(number, looks)
+            yield from texts
+            if over:
+                return
+            if not texts and not self._changed.wait(HEARTBEAT):
+                yield ": still here\n\n"
+
+
+class LiveAnswers:
+    """The answers that are followed: one for all who ask the same. Thread-safe.
+
+    Args:
+        start: makes streams.
+        clock: our clock.
+        most_rows: so many solutions each may have.
+        work: tells what was requested for all queries so far.
+    """
+
+    def __init__(self, start: Start, clock: Clock, most_rows: int | None, work: Work) -> None:
+        self._start = start
+        self._clock = clock
+        self._most_rows = most_rows
+        self._work = work
+        self._lock = threading.Lock()
+        self._answers: dict[tuple[tuple[str, ...], float | None], LiveAnswer] = {}
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many different queries are evaluated."""
+        return len(self._answers)
+
+    def follow(self, text: str, max_interval: float | None, last_id: str | None) -> Follower:
+        """Follow a query, together with others who ask the same.
+
+        Raises:
+            QueryError: it cannot be kept up to date.
+        """
+        key = (tuple([token.text for token in tokenize(text)]), max_interval)
+        self.sweep()
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the endpoint was closed")
+            answer = self._answers.get(key)
+            if answer is not None and not answer.is_over:
+                return answer.follow(last_id)
+            stream = self._start(text, max_interval)
+            answer = LiveAnswer(stream, self._most_rows, self._work, self._forget)
+            self._answers[key] = answer
+            follower = answer.follow(last_id)
+        answer.start()
+        return follower
+
+    def leave(self, follower: Follower) -> None:
+        """A follower has gone."""
+        follower.end()
+        follower.answer.leave(follower, self._clock.now())
+
+    def sweep(self) -> None:
+        """End what nobody has followed for a while."""
+        now = self._clock.now()
+        with self._lock:
+            idle = [each for each in self._answers.values() if each.is_idle(now)]
+        for each in idle:
+            each.close()
+
+    def close(self) -> None:
+        """End all."""
+        with self._lock:
+            self._closed = True
+            answers = tuple(self._answers.values())
+        for each in answers:
+            each.close()
+
+    def _forget(self, answer: LiveAnswer) -> None:
+        with self._lock:
+            for key, each in tuple(self._answers.items()):
+                if each is answer:
+                    del self._answers[key]

@@ -1,0 +1,39 @@
+// Builds the page: `npm ci && node build.mjs [FOLDER]` (default: built). Same input, same bytes.
+import { createHash } from "node:crypto";
+import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { build } from "esbuild";
+
+const out = process.argv[2] ?? "built";
+await mkdir(out, { recursive: true });
+const options = { bundle: true, minify: true, charset: "utf8", legalComments: "none", metafile: true };
+const script = await build({
+  ...options,
+  entryPoints: ["src/main.js"],
+  outfile: `${out}/page.js`,
+  format: "esm",
+  target: "es2022",
+});
+await build({ ...options, entryPoints: ["src/page.css"], outfile: `${out}/page.css` });
+await writeFile(`${out}/index.html`, await readFile("src/index.html"));
+
+// Every package of which something is in the script, with its licence.
+const folders = new Set();
+for (const input of Object.keys(script.metafile.inputs)) {
+  const found = input.match(/^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//);
+  if (found) folders.add(found[1]);
+}
+const licences = [];
+for (const folder of [...folders].sort()) {
+  const { name, version, license } = JSON.parse(await readFile(`${folder}/package.json`, "utf8"));
+  const file = (await readdir(folder)).find((each) => /^licen[cs]e/i.test(each));
+  const text = file ? await readFile(`${folder}/${file}`, "utf8") : "";
+  licences.push(`${name} ${version} (${license})\n\n${text.trim()}\n`);
+}
+await writeFile(`${out}/licences.txt`, licences.join(`\n${"-".repeat(80)}\n\n`));
+
+// What it was built from: so that a forgotten build is noticed where there is no npm.
+const sources = {};
+for (const file of ["build.mjs", "package-lock.json", ...(await readdir("src")).map((n) => `src/${n}`)].sort()) {
+  sources[file] = createHash("sha256").update(await readFile(file)).digest("hex");
+}
+await writeFile(`${out}/sources.json`, `${JSON.stringify(sources, null, 1)}\n`);

@@ -1,0 +1,177 @@
+// The answer as it is shown: rows keep their place, and know what just happened to them.
+const SHOWN = 2500; // milliseconds for which a change is marked
+const MOST_PAIRS = 250_000;
+
+let numbers = 0;
+
+class Row {
+  constructor(cells, key, span) {
+    this.id = ++numbers;
+    this.set(cells, key, span);
+  }
+
+  set(cells, key, span) {
+    this.cells = cells;
+    this.key = key;
+    this.anchor = null;
+    [this.from, this.until] = (span ?? [null, null]).map((each) => (each ? Date.parse(each) : null));
+    this.version = (this.version ?? 0) + 1;
+  }
+
+  happened(kind, columns = null) {
+    this.kind = kind;
+    this.columns = columns;
+    this.when = performance.now();
+    this.version += 1;
+  }
+}
+
+export class Answer {
+  constructor() {
+    this.vars = [];
+    this.live = [];
+    this.ghosts = [];
+  }
+
+  keyOf(cells) {
+    return JSON.stringify(this.vars.map((name) => cells[name] ?? null));
+  }
+
+  /** The whole answer, in place of what was known; tells how it differs, as `update` does. */
+  begin(told) {
+    if (told.vars.join(" ") !== this.vars.join(" ")) {
+      this.vars = told.vars;
+      this.live = [];
+      this.ghosts = [];
+    }
+    if (!this.live.length) {
+      this.live = told.added.map((cells, n) => new Row(cells, this.keyOf(cells), told.valid[n]));
+      return { added: this.live.length, changed: 0, removed: 0 };
+    }
+    // After an interruption: what is still there is no news.
+    const known = new Map();
+    for (const row of this.live) known.set(row.key, [...(known.get(row.key) ?? []), row]);
+    const added = [], valid = [], places = [], kept = [];
+    told.added.forEach((cells, place) => {
+      const row = known.get(this.keyOf(cells))?.pop();
+      if (row) {
+        row.set(cells, row.key, told.valid[place]);
+        kept.push(row);
+      } else {
+        added.push(cells);
+        valid.push(told.valid[place]);
+        places.push(place);
+      }
+    });
+    const removed = [...known.values()].flat().map((row) => row.cells);
+    return this.update({ added, valid, removed, places: told.places && places });
+  }
+
+  /** What changed; returns how many rows were added, changed and removed. */
+  update(told) {
+    const taken = new Map();
+    for (const cells of told.removed) {
+      const key = this.keyOf(cells);
+      taken.set(key, (taken.get(key) ?? 0) + 1);
+    }
+    const gone = [];
+    let before = null;
+    const anchors = new Map();
+    const live = [];
+    for (const row of this.live) {
+      const count = taken.get(row.key) ?? 0;
+      if (count) {
+        taken.set(row.key, count - 1);
+        gone.push(row);
+        anchors.set(row, before);
+        if (!told.places) live.push(row);
+      } else {
+        live.push(row);
+      }
+      before = row;
+    }
+    const pairs = this.pairs(told.added, gone);
+    const fresh = [];
+    const replaced = new Set();
+    told.added.forEach((cells, n) => {
+      const old = pairs.get(n);
+      let row = old;
+      if (old) {
+        replaced.add(old);
+        const columns = new Set(this.vars.filter((name) => JSON.stringify(cells[name]) !== JSON.stringify(old.cells[name])));
+        old.set(cells, this.keyOf(cells), told.valid[n]);
+        old.happened("changed", columns);
+      } else {
+        row = new Row(cells, this.keyOf(cells), told.valid[n]);
+        row.happened("new");
+      }
+      if (told.places) live.splice(told.places[n], 0, row);
+      else if (!old) fresh.push(row);
+    });
+    const over = new Set(gone.filter((row) => !replaced.has(row)));
+    for (const row of over) {
+      row.happened("gone");
+      row.anchor = anchors.get(row);
+      this.ghosts.push(row);
+    }
+    this.live = [...(told.places ? live : live.filter((row) => !over.has(row))), ...fresh];
+    return { added: told.added.length - replaced.size, changed: replaced.size, removed: over.size };
+  }
+
+  /** Which added row is which removed one, changed: those that agree in most cells, the left ones first. */
+  pairs(added, gone) {
+    const result = new Map();
+    if (added.length * gone.length > MOST_PAIRS) return result;
+    const found = [];
+    added.forEach((cells, n) => {
+      for (const row of gone) {
+        const same = this.vars.map((name) => +(JSON.stringify(cells[name]) === JSON.stringify(row.cells[name])));
+        const sum = same.reduce((a, b) => a + b, 0);
+        if (2 * sum >= this.vars.length) found.push([sum, same.join(""), n, row]);
+      }
+    });
+    found.sort((a, b) => b[0] - a[0] || (a[1] < b[1] ? 1 : a[1] > b[1] ? -1 : 0));
+    const used = new Set();
+    for (const [, , n, row] of found) {
+      if (result.has(n) || used.has(row)) continue;
+      result.set(n, row);
+      used.add(row);
+    }
+    return result;
+  }
+
+  /** Forget marks that were shown for long enough; whether any were. */
+  settle() {
+    const now = performance.now();
+    let some = false;
+    this.ghosts = this.ghosts.filter((row) => {
+      const stays = now - row.when < SHOWN;
+      some ||= !stays;
+      return stays;
+    });
+    for (const row of this.live) {
+      if (row.kind && now - row.when >= SHOWN) {
+        row.kind = null;
+        row.version += 1;
+        some = true;
+      }
+    }
+    return some;
+  }
+
+  /** The rows to show, those that are gone after what they followed. */
+  rows(wanted) {
+    const after = new Map();
+    const live = new Set(this.ghosts.length ? this.live : []);
+    for (const row of this.ghosts) {
+      let place = row.anchor;
+      while (place && !live.has(place)) place = place.anchor ?? null;
+      after.set(place, [...(after.get(place) ?? []), row]);
+    }
+    const all = [...(after.get(null) ?? [])];
+    for (const row of this.live) all.push(row, ...(after.get(row) ?? []));
+    if (!wanted) return all;
+    const low = wanted.toLowerCase();
+    return all.filter((row) => this.vars.some((name) => row.cells[name] && row.cells[name].value.toString().toLowerCase().includes(low)));
+  }
+}

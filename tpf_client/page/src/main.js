@@ -1,0 +1,250 @@
+// The page: an editor, an answer that keeps itself true, and how long it is.
+import { Answer } from "./answer.js";
+import { makeEditor } from "./editor.js";
+import { follow } from "./events.js";
+import { commandOf, csvOf, curlOf, endpointOf, jsonOf, linkOf, pythonOf, save } from "./sharing.js";
+import { Table } from "./table.js";
+import { prefixesOf } from "./terms.js";
+
+const at = (id) => document.getElementById(id);
+const FIRST = "SELECT * WHERE {\n  ?subject ?predicate ?object\n}\nLIMIT 100";
+const SAID = 5000;
+
+const editor = makeEditor(at("editor"), () => watch(), () => editor.mark());
+const table = new Table(at("scroll"), at("table"));
+let answer = new Answer();
+let datasets = [];
+let query = "";
+let stop = null;
+let clock = 0; // the server's, less ours
+let least = null; // until when all holds at least
+let next = null;
+let lastSaid = 0;
+let unsaid = null;
+
+function state(kind, text) {
+  const shown = at("state");
+  if (shown.textContent === text && shown.dataset.kind === kind) return;
+  shown.dataset.kind = kind;
+  shown.textContent = text;
+  at("table").classList.toggle("late", kind === "late" || kind === "bad");
+}
+
+function problem(text) {
+  at("problem").textContent = text;
+  const place = /^line (\d+), column (\d+): (.*)/.exec(text);
+  if (place) editor.mark(place[3], Number(place[1]), Number(place[2]));
+  else editor.mark();
+}
+
+const time = (instant) =>
+  instant === null ? "always" : new Date(instant).toISOString().replace(/^(\d+-\d+-\d+)T(.*?)(\.\d+)?Z$/, (_, day, hour) =>
+    day === new Date().toISOString().slice(0, 10) ? `${hour} UTC` : `${day} ${hour} UTC`);
+
+function show() {
+  table.show(answer.vars, answer.rows(at("filter").value), prefixesOf(query));
+  tick();
+}
+
+function tick() {
+  const now = Date.now() + clock;
+  if (answer.settle()) table.show(answer.vars, answer.rows(at("filter").value), prefixesOf(query));
+  if (table.vars) table.run(now, least);
+  if (stop && next !== null) at("next").textContent = `in ${Math.max(0, Math.ceil((next - now) / 1000))} s`;
+  if (unsaid && performance.now() - lastSaid > SAID) {
+    const { added, changed, removed } = unsaid;
+    at("said").textContent = `${added} rows added, ${changed} changed, ${removed} removed; ${answer.live.length} in all`;
+    lastSaid = performance.now();
+    unsaid = null;
+  }
+}
+
+function say(counts) {
+  unsaid ??= { added: 0, changed: 0, removed: 0 };
+  for (const name of Object.keys(counts)) unsaid[name] += counts[name];
+}
+
+/** The answer of ASK as a row. */
+function tabled(told) {
+  if (told.boolean === undefined) return told;
+  const added = [{ answer: { type: "literal", value: String(told.boolean) } }];
+  return { ...told, vars: ["answer"], added, valid: [[null, null]], removed: answer.live.map((row) => row.cells) };
+}
+
+function heard(name, told) {
+  if (told.at) clock = Date.parse(told.at) - Date.now();
+  if (name === "initial") say(answer.begin(tabled(told)));
+  else if (name === "update") say(answer.update(tabled(told)));
+  else if (name === "up-to-date") {
+    least = told.valid_until && Date.parse(told.valid_until);
+    next = told.next_look && Date.parse(told.next_look);
+    at("valid").textContent = told.dynamic ? time(least) : "nothing here is labelled";
+    at("pages").textContent = told.pages;
+    at("requests").textContent = told.endpoint.requests;
+    at("bytes").textContent = told.endpoint.bytes.toLocaleString("en");
+    at("cached").textContent = told.endpoint.cached;
+    for (const text of told.warnings ?? []) {
+      const line = document.createElement("li");
+      line.textContent = text;
+      at("warnings").append(line);
+    }
+    state("live", "up to date");
+  } else if (name === "error") {
+    next = told.next_look && Date.parse(told.next_look);
+    if (told.next_look) state("late", `late: ${told.error}; trying again`);
+    else {
+      halt();
+      state("bad", `ended: ${told.error}`);
+    }
+  }
+  at("rows").textContent = answer.live.length.toLocaleString("en");
+  show();
+}
+
+function halt() {
+  stop?.();
+  stop = null;
+  at("next").textContent = "–";
+  at("pause").hidden = true;
+}
+
+function connect() {
+  state("idle", "asking…");
+  at("pause").hidden = false;
+  at("pause").textContent = "Pause";
+  stop = follow(endpointOf(query, at("interval").value), {
+    event: heard,
+    refused(status, text) {
+      halt();
+      problem(text);
+      state("bad", status === 400 ? "this query was refused" : `refused (${status})`);
+    },
+    lost(seconds, why) {
+      next = null;
+      at("next").textContent = "–";
+      state("late", `${why}; asking again in ${seconds} s`);
+    },
+  });
+}
+
+function ready() {
+  halt();
+  problem("");
+  query = editor.text;
+  answer = new Answer();
+  least = next = null;
+  for (const id of ["rows", "valid", "next", "pages"]) at(id).textContent = "–";
+  at("warnings").replaceChildren();
+  history.replaceState(null, "", linkOf(query, at("interval").value));
+}
+
+function watch() {
+  ready();
+  connect();
+}
+
+async function once() {
+  ready();
+  state("idle", "asking…");
+  try {
+    const headers = { Accept: "application/sparql-results+json, text/turtle;q=0.5" };
+    const response = await fetch(endpointOf(query), { headers });
+    const text = await response.text();
+    if (!response.ok) {
+      problem(text);
+      state("bad", response.status === 400 ? "this query was refused" : `failed (${response.status})`);
+      return;
+    }
+    const told = response.headers.get("Content-Type").startsWith("text/turtle")
+      ? { head: { vars: ["turtle"] }, results: { bindings: text.split("\n").filter(Boolean).map((line) => ({ turtle: { type: "literal", value: line } })) } }
+      : JSON.parse(text);
+    const vars = told.head.vars ?? ["answer"];
+    const rows = told.results?.bindings ?? [{ answer: { type: "literal", value: String(told.boolean) } }];
+    answer.begin({ vars, added: rows, valid: rows.map(() => [null, null]) });
+    at("rows").textContent = rows.length.toLocaleString("en");
+    state("idle", "answered once");
+    show();
+  } catch (error) {
+    state("bad", `no answer: ${error.message}`);
+  }
+}
+
+at("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  watch();
+});
+at("once").addEventListener("click", once);
+at("filter").addEventListener("input", show);
+at("pause").addEventListener("click", () => {
+  if (stop) {
+    stop();
+    stop = null;
+    at("next").textContent = "–";
+    state("idle", "paused");
+    at("pause").textContent = "Go on";
+  } else connect();
+});
+at("examples").addEventListener("change", (event) => {
+  if (event.target.value) editor.text = event.target.value;
+  editor.focus();
+});
+at("share").addEventListener("click", async ({ target }) => {
+  const [text, interval] = [editor.text, at("interval").value];
+  const copies = {
+    link: () => linkOf(text, interval),
+    curl: () => curlOf(text, interval),
+    python: () => pythonOf(text, interval, datasets),
+    command: () => commandOf(text, interval, datasets),
+  };
+  if (target.dataset.copy) {
+    const copied = copies[target.dataset.copy]();
+    target.dataset.copied = copied;
+    try {
+      await navigator.clipboard.writeText(copied);
+      at("said").textContent = "copied";
+    } catch {
+      window.prompt("Copy this:", copied);
+    }
+  } else if (target.dataset.save) {
+    const rows = answer.live.map((row) => row.cells);
+    if (target.dataset.save === "csv") save("answer.csv", "text/csv", csvOf(answer.vars, rows));
+    else save("answer.json", "application/sparql-results+json", jsonOf(answer.vars, rows));
+  } else return;
+  at("share").open = false;
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") at("share").open = false;
+});
+
+function fromLink() {
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  at("interval").value = parameters.get("max-interval") ?? "";
+  return parameters.get("query");
+}
+
+async function begin() {
+  let asked = fromLink();
+  editor.text = asked ?? FIRST;
+  try {
+    const settings = await (await fetch("page.json")).json();
+    datasets = settings.datasets;
+    at("datasets").textContent = `over ${datasets.join(", ")}`;
+    at("examples-label").hidden = !settings.examples.length;
+    at("examples").append(new Option("choose…", ""), ...settings.examples.map((each) => new Option(each.title, each.query)));
+    const wanted = new URLSearchParams(location.hash.slice(1)).get("example");
+    asked ??= settings.examples[wanted - 1]?.query ?? null;
+    editor.text = asked ?? settings.examples[0]?.query ?? FIRST;
+  } catch (error) {
+    state("bad", `the endpoint does not answer: ${error.message}`);
+  }
+  setInterval(tick, 250);
+  if (asked !== null) watch();
+}
+addEventListener("hashchange", () => {
+  const asked = fromLink();
+  if (asked !== null && asked !== query) {
+    editor.text = asked;
+    watch();
+  }
+});
+begin();

@@ -1,0 +1,57 @@
+// The query for elsewhere: links, commands, programs, files.
+import { textOf } from "./terms.js";
+
+const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+export function endpointOf(query, interval) {
+  const parameters = new URLSearchParams({ query });
+  if (interval) parameters.set("max-interval", interval);
+  return `${new URL("sparql", location.href.split("#")[0])}?${parameters}`;
+}
+
+export function linkOf(query, interval) {
+  const parameters = new URLSearchParams({ query });
+  if (interval) parameters.set("max-interval", interval);
+  return `${location.href.split("#")[0]}#${parameters}`;
+}
+
+export function curlOf(query, interval) {
+  const url = new URL("sparql", location.href.split("#")[0]);
+  const more = interval ? ` \\\n  --data-urlencode max-interval=${interval}` : "";
+  return `curl -N -G -H 'Accept: text/event-stream' ${quoted(url.href)}${more} \\\n  --data-urlencode ${quoted(`query=${query}`)}`;
+}
+
+export function pythonOf(query, interval, datasets) {
+  const more = interval ? `, max_interval=${Number(interval)}` : "";
+  return [
+    "from tpf_client import Client",
+    "",
+    `with Client(${datasets.map((each) => JSON.stringify(each)).join(", ")}) as client:`,
+    `    for update in client.stream(${JSON.stringify(query)}${more}):`,
+    "        print(update.at, update.added, update.removed, update.valid_until)",
+  ].join("\n");
+}
+
+export function commandOf(query, interval, datasets) {
+  const more = interval ? ` --max-interval ${interval}` : "";
+  return `tpf-query ${datasets.map(quoted).join(" ")} --watch${more} -q ${quoted(query)}`;
+}
+
+export function csvOf(vars, rows) {
+  const cell = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const lines = [vars, ...rows.map((cells) => vars.map((name) => textOf(cells[name])))];
+  return lines.map((line) => line.map(cell).join(",") + "\r\n").join("");
+}
+
+export function jsonOf(vars, rows) {
+  return JSON.stringify({ head: { vars }, results: { bindings: rows } }, null, 1);
+}
+
+export function save(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}

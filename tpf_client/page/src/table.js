@@ -1,0 +1,148 @@
+// The table: draws the rows that are in sight, and changes only what changed.
+import { fullTextOf, isNumber, nodeOf } from "./terms.js";
+
+const BEYOND = 10; // rows drawn above and below what is in sight
+
+export class Table {
+  constructor(scroll, table) {
+    this.scroll = scroll;
+    this.table = table;
+    this.head = table.tHead;
+    this.body = table.tBodies[0];
+    this.drawn = new Map();
+    this.rows = [];
+    this.vars = null;
+    this.above = space();
+    this.below = space();
+    scroll.addEventListener("scroll", () => this.draw(), { passive: true });
+    new ResizeObserver(() => this.draw()).observe(scroll);
+  }
+
+  show(vars, rows, prefixes) {
+    this.rows = rows;
+    const columns = vars.join(" ");
+    const names = prefixes.map((each) => each.join()).join(" ");
+    if (columns !== this.columns || names !== this.names) {
+      this.columns = columns;
+      this.names = names;
+      this.vars = vars;
+      this.prefixes = prefixes;
+      this.drawn.clear();
+      this.body.replaceChildren();
+      const line = document.createElement("tr");
+      for (const name of vars) line.append(headCell(name));
+      const until = headCell("valid");
+      until.className = "until";
+      line.append(until);
+      this.head.replaceChildren(line);
+      this.table.style.minWidth = `${vars.length * 7 + 6}rem`;
+    }
+    this.table.setAttribute("aria-rowcount", String(rows.length + 1));
+    this.draw();
+  }
+
+  draw() {
+    if (!this.vars) return;
+    const height = this.rowHeight();
+    const first = Math.max(0, Math.floor(this.scroll.scrollTop / height) - BEYOND);
+    const last = Math.min(this.rows.length, Math.ceil((this.scroll.scrollTop + this.scroll.clientHeight) / height) + BEYOND);
+    const wanted = [];
+    for (let n = first; n < last; n++) {
+      const row = this.rows[n];
+      let line = this.drawn.get(row);
+      if (!line) this.drawn.set(row, (line = this.makeLine()));
+      if (line.version !== row.version) this.fill(line, row);
+      line.setAttribute("aria-rowindex", String(n + 2));
+      wanted.push(line);
+    }
+    const keep = new Set(wanted);
+    for (const [row, line] of this.drawn) {
+      if (!keep.has(line)) this.drawn.delete(row);
+    }
+    size(this.above, first * height);
+    size(this.below, (this.rows.length - last) * height);
+    place(this.body, [this.above, ...wanted, this.below]);
+  }
+
+  rowHeight() {
+    return parseFloat(getComputedStyle(document.documentElement).fontSize) * 2;
+  }
+
+  makeLine() {
+    const line = document.createElement("tr");
+    for (const _ of this.vars) line.append(document.createElement("td"));
+    const until = document.createElement("td");
+    until.className = "until";
+    const bar = document.createElement("div");
+    bar.className = "bar";
+    bar.append(document.createElement("span"));
+    until.append(bar);
+    line.append(until);
+    return line;
+  }
+
+  fill(line, row) {
+    line.version = row.version;
+    line.className = `row ${row.kind && row.kind !== "changed" ? row.kind : ""}`.trim();
+    this.vars.forEach((name, n) => {
+      const term = row.cells[name];
+      const cell = line.cells[n];
+      const full = fullTextOf(term);
+      if (cell.full !== full) {
+        cell.full = full;
+        cell.title = full;
+        cell.replaceChildren(nodeOf(term, this.prefixes));
+      }
+      const changed = row.kind === "changed" && row.columns.has(name);
+      cell.className = [isNumber(term) && "number", changed && "changed"].filter(Boolean).join(" ");
+    });
+  }
+
+  /** Runs the bars down: `now` on the server's clock, `least` until when all rows hold at least. */
+  run(now, least) {
+    for (const [row, line] of this.drawn) {
+      const bar = line.cells[this.vars.length].firstChild;
+      const until = row.until === null && least === null ? null : Math.max(row.until ?? 0, row.until === null ? 0 : least ?? 0);
+      bar.hidden = until === null || until === 0 || row.kind === "gone";
+      if (bar.hidden) continue;
+      if (row.whole === undefined || row.barOf !== until) {
+        row.barOf = until;
+        row.whole = Math.max(until - now, 1);
+      }
+      const left = Math.max(until - now, 0);
+      bar.firstChild.style.transform = `scaleX(${Math.min(left / row.whole, 1)})`;
+      bar.title = `at least ${Math.ceil(left / 1000)} s more`;
+    }
+  }
+}
+
+function headCell(name) {
+  const cell = document.createElement("th");
+  cell.scope = "col";
+  cell.textContent = name;
+  return cell;
+}
+
+function space() {
+  const line = document.createElement("tr");
+  line.className = "space";
+  line.setAttribute("aria-hidden", "true");
+  line.append(document.createElement("td"));
+  return line;
+}
+
+function size(line, pixels) {
+  line.hidden = pixels <= 0;
+  line.firstChild.style.height = `${pixels}px`;
+}
+
+/** Makes these the children, moving as few as possible. */
+function place(parent, wanted) {
+  const keep = new Set(wanted);
+  for (const child of [...parent.children]) if (!keep.has(child)) child.remove();
+  let next = parent.firstChild;
+  for (const child of wanted) {
+    if (child === next) next = next.nextSibling;
+    else parent.insertBefore(child, next);
+  }
+}

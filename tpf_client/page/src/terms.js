@@ -1,0 +1,50 @@
+// Terms for people. Nothing here makes markup: texts stay texts.
+const NUMBER = /#(integer|decimal|double|float|int|long|short|byte|nonNegativeInteger|positiveInteger)$/;
+const COMMON = {
+  rdf: "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+  rdfs: "http://www.w3.org/2000/01/rdf-schema#",
+  xsd: "http://www.w3.org/2001/XMLSchema#",
+};
+
+/** The prefixes that a query declares, and the most common ones. */
+export function prefixesOf(query) {
+  const found = { ...COMMON };
+  for (const [, name, iri] of query.matchAll(/\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>/gi)) found[name] = iri;
+  return Object.entries(found).filter(([, iri]) => iri).sort((a, b) => b[1].length - a[1].length);
+}
+
+export function textOf(term, prefixes = []) {
+  if (!term) return "";
+  if (term.type === "triple") {
+    const { subject, predicate, object } = term.value;
+    return `<<( ${[subject, predicate, object].map((each) => textOf(each, prefixes)).join(" ")} )>>`;
+  }
+  if (term.type === "bnode") return `_:${term.value}`;
+  if (term.type !== "uri") return term.value;
+  for (const [name, iri] of prefixes) {
+    if (term.value.startsWith(iri) && /^[\w./-]*$/.test(term.value.slice(iri.length))) return `${name}:${term.value.slice(iri.length)}`;
+  }
+  return term.value;
+}
+
+export function isNumber(term) {
+  return NUMBER.test(term?.datatype ?? "");
+}
+
+/** What a cell says: an element for a link, else a text. */
+export function nodeOf(term, prefixes) {
+  const text = textOf(term, prefixes);
+  if (term?.type !== "uri" || !/^https?:\/\//i.test(term.value)) return document.createTextNode(text);
+  const link = document.createElement("a");
+  link.href = term.value;
+  link.target = "_blank";
+  link.rel = "noopener noreferrer";
+  link.textContent = text;
+  return link;
+}
+
+export function fullTextOf(term) {
+  if (!term || typeof term.value !== "string") return textOf(term);
+  if (term["xml:lang"]) return `${term.value} @${term["xml:lang"]}`;
+  return term.datatype ? `${term.value} (${term.datatype})` : term.value;
+}

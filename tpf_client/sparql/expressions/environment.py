@@ -1,0 +1,60 @@
+"""What closures of expressions are made from: the environment, and who compiles their arguments."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
+from typing import Any, Protocol, TypeAlias
+
+from tpf_client.sparql.algebra import Expression
+from tpf_client.sparql.expressions.dates import DateTime
+from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
+from tpf_client.sparql.expressions.values import Value
+
+Solution: TypeAlias = tuple[int, ...]
+ValueOf: TypeAlias = Callable[[Solution], Value]
+TermOf: TypeAlias = Callable[[Solution], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What expressions depend on beside the solution.
+
+    Args:
+        typed: the values of term identifiers.
+        now: what NOW() gives.
+        random: where RAND, UUID and STRUUID come from.
+    """
+
+    typed: TypedTerms
+    now: DateTime
+    random: Random = field(default_factory=SystemRandom)
+    nodes: Remembered[tuple[Any, ...], int] = field(default_factory=Remembered)
+    """Blank nodes that BNODE(label) has made, by the row and the label."""
+    strict: bool = True
+    """Whether a function that is not known is refused; else a call of it is an error, which leaves
+    its variable unbound (section 17.6)."""
+
+    def forget(self, identifiers: Collection[int]) -> None:
+        """These terms are there no more: neither are the blank nodes among them."""
+        gone = set(identifiers)
+        for key in [key for key, node in self.nodes.items() if node in gone]:
+            del self.nodes[key]
+
+
+class ArgumentCompiler(Protocol):
+    """Compiles the arguments of a function: `tpf_client.sparql.expressions.compiler.Compiler`."""
+
+    environment: Environment
+    typed: TypedTerms
+
+    def term(self, expression: Expression) -> TermOf:
+        """A closure that gives a term identifier, never 0."""
+
+    def value(self, expression: Expression) -> ValueOf:
+        """A closure that gives a typed value."""
+
+    def test(self, expression: Expression) -> Callable[[Solution], bool]:
+        """A closure that gives the effective boolean value."""
+
+    def row(self, solution: Solution) -> Solution:
+        """The part of a solution that tells rows apart."""

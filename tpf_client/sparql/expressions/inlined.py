@@ -1,0 +1,186 @@
+"""Values inside the identifiers of terms: what fits into an integer needs no table.
+
+The three lowest bits of an identifier are a tag:
+
+===  =======================  ==============================================================
+0    a number of a table      the rest is its position
+1    ``xsd:integer``          the rest is the value
+2    ``xsd:decimal``          five bits of scale, the rest is the unscaled value
+3    ``xsd:dateTime``         the rest is microseconds since 1970 (with ``Z``, whole seconds)
+4    ``xsd:boolean``          the rest is 0 or 1
+5    an IRI that ends in a    eight bits say which registered beginning, the rest is the number
+     number
+===  =======================  ==============================================================
+
+A term is inlined only where its text can be had back exactly (``"042"`` goes through the table),
+and where the integer fits into 64 bits; decimals may take 104, because quotients have 18 digits
+behind the point, and a longer integer costs far less than an entry of the table. The same term
+always has the same integer, so equality of terms is equality of integers. Source: paper 000,
+section 4.2.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+from annotations.terms import Term
+
+_XSD: Final = "http://www.w3.org/2001/XMLSchema#"
+_INTEGER: Final = f'"^^<{_XSD}integer>'
+_DECIMAL: Final = f'"^^<{_XSD}decimal>'
+_DATE_TIME: Final = f'"^^<{_XSD}dateTime>'
+_BOOLEAN: Final = f'"^^<{_XSD}boolean>'
+
+TAG_BITS: Final = 3
+TAG: Final = 0b111
+INTEGER: Final = 1
+DECIMAL: Final = 2
+DATE_TIME: Final = 3
+BOOLEAN: Final = 4
+SERIAL: Final = 5
+SCALE_BITS: Final = 5
+_SCALE: Final = 0b11111
+MOST_INTEGER: Final = 1 << 60
+MOST_UNSCALED: Final = 1 << 96
+MOST_SERIAL: Final = 10**15
+MOST_SCALE: Final = 31
+TRUE: Final = 1 << TAG_BITS | BOOLEAN
+FALSE: Final = BOOLEAN
+
+_INTEGER_TEXT = re.compile(r"0|-?[1-9]\d{0,18}")
+_DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,28})(?:\.(\d{1,31}))?")
+_DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def inline_integer(value: int) -> int | None:
+    """The integer of an ``xsd:integer``; ``None`` where it does not fit."""
+    return value << TAG_BITS | INTEGER if -MOST_INTEGER < value < MOST_INTEGER else None
+
+
+def inline_decimal(value: Decimal) -> int | None:
+    """The integer of a computed ``xsd:decimal``; ``None`` where it does not fit.
+
+    Its text is canonical: no exponent and no trailing zeros.
+    """
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or len(digits) + max(exponent, 0) > 40:
+        return None
+    unscaled = 0
+    for digit in digits:
+        unscaled = unscaled * 10 + digit
+    while exponent < 0 and not unscaled % 10:
+        unscaled //= 10
+        exponent += 1
+    if exponent > 0:
+        unscaled *= 10**exponent
+        exponent = 0
+    if unscaled >= MOST_UNSCALED or exponent < -MOST_SCALE:
+        return None
+    return (((-unscaled if sign else unscaled) << SCALE_BITS | -exponent) << TAG_BITS) | DECIMAL
+
+
+def written_decimal(text: str) -> int | None:
+    """The integer of an ``xsd:decimal`` with exactly this text; ``None`` where it does not fit."""
+    whole, _, fraction = text.partition(".")
+    # What most are: no sign, a digit at both ends, nothing that is longer than it need be.
+    if (whole + fraction).isdigit() and len(text) < 20 and fraction and text.isascii():
+        if whole and (whole[0] != "0" or whole == "0"):
+            unscaled = int(whole + fraction)
+            return ((unscaled << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
+        return None
+    match = _DECIMAL_TEXT.fullmatch(text)
+    if match is None:
+        return None
+    minus, whole, fraction = match.groups(default="")
+    unscaled = int(whole + fraction)
+    if unscaled >= MOST_UNSCALED or (minus and not unscaled):
+        return None
+    signed = -unscaled if minus else unscaled
+    return ((signed << SCALE_BITS | len(fraction)) << TAG_BITS) | DECIMAL
+
+
+def inline_instant(instant: datetime) -> int | None:
+    """The integer of an ``xsd:dateTime`` in UTC; ``None`` where it has fractions of a second."""
+    if instant.microsecond:
+        return None
+    return ((instant - _EPOCH) // _MICROSECOND) << TAG_BITS | DATE_TIME
+
+
+def _integer(text: str) -> int | None:
+    if len(text) < 19 and text.isdigit() and text.isascii() and (text[0] != "0" or text == "0"):
+        return int(text) << TAG_BITS | INTEGER
+    return inline_integer(int(text)) if _INTEGER_TEXT.fullmatch(text) else None
+
+
+def _instant(text: str) -> int | None:
+    if not _DATE_TEXT.fullmatch(text):
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return inline_instant(instant)
+
+
+def _boolean(text: str) -> int | None:
+    return {"true": TRUE, "false": FALSE}.get(text)
+
+
+_LITERALS: Final[dict[str, tuple[str, Callable[[str], int | None]]]] = {
+    end[-9:]: (end, make)
+    for end, make in (
+        (_INTEGER, _integer),
+        (_DECIMAL, written_decimal),
+        (_DATE_TIME, _instant),
+        (_BOOLEAN, _boolean),
+    )
+}
+"""By how they end: few other terms end so."""
+
+
+def inlined_literal(term: str) -> int | None:
+    """The integer that holds this literal; ``None`` where it must go through the table."""
+    found = _LITERALS.get(term[-9:])
+    if found is None:
+        return None
+    end, make = found
+    return make(term[1 : -len(end)]) if term.endswith(end) else None
+
+
+def decimal_of(identifier: int) -> Decimal:
+    """The value of an inlined ``xsd:decimal``."""
+    rest = identifier >> TAG_BITS
+    return Decimal(rest >> SCALE_BITS).scaleb(-(rest & _SCALE))
+
+
+def _text_of_decimal(identifier: int) -> str:
+    rest = identifier >> TAG_BITS
+    unscaled, scale = rest >> SCALE_BITS, rest & _SCALE
+    if not scale:
+        return str(unscaled)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def text_of_inlined(identifier: int) -> Term:
+    """The literal that an identifier holds.
+
+    Raises:
+        KeyError: it holds none.
+    """
+    tag = identifier & TAG
+    if tag == INTEGER:
+        return Term(f'"{identifier >> TAG_BITS}{_INTEGER}')
+    if tag == DECIMAL:
+        return Term(f'"{_text_of_decimal(identifier)}{_DECIMAL}')
+    if tag == DATE_TIME:
+        instant = _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
+        return Term(f'"{instant.replace(tzinfo=None).isoformat()}Z{_DATE_TIME}')
+    if tag == BOOLEAN:
+        text = "true" if identifier == TRUE else "false"
+        return Term(f'"{text}{_BOOLEAN}')
+    raise KeyError(identifier)

@@ -1,0 +1,176 @@
+"""The engine for CQELS-QL: streams in, results out."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from tpf_client.errors import UnsupportedQueryError
+from tpf_server.continuous.cqels.parser import BASE, parse
+from tpf_server.continuous.engine.delivery import Callback
+from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
+from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.records.records import RecordFeed
+from tpf_server.continuous.engine.semantics import CQELS, Semantics
+from tpf_server.continuous.engine.tick_engine import TickEngine
+
+__all__ = ["Engine", "Limits", "RegisteredQuery"]
+
+
+class Engine(TickEngine):
+    """Continuous queries over streams and static data.
+
+    Args:
+        semantics: what queries emit, where registration says nothing else.
+        lateness: how late an element may come, in milliseconds. Elements wait that long, so that
+            those that come out of order are put in order; later ones are dropped and counted.
+        base: what relative IRIs in queries are relative to.
+        limits: what is allowed.
+        create_streams: whether a stream comes into being when it is first pushed to or asked for.
+        require_graphs: whether a query may only name static graphs that are loaded.
+        share: whether queries that differ in constants only share a plan.
+        now: what NOW() gives in queries.
+
+    Attributes:
+        semantics: see above.
+    """
+
+    def __init__(
+        self,
+        *,
+        semantics: Semantics = CQELS,
+        lateness: int = 0,
+        base: str = BASE,
+        limits: Limits | None = None,
+        create_streams: bool = True,
+        require_graphs: bool = False,
+        share: bool = True,
+        now: datetime = EPOCH,
+    ) -> None:
+        super().__init__(
+            base,
+            limits,
+            lateness=lateness,
+            create_streams=create_streams,
+            require_graphs=require_graphs,
+            share=share,
+            now=now,
+        )
+        self.semantics = semantics
+
+    # ----------------------------------------------------------------------------- queries
+
+    def register(
+        self,
+        text: str,
+        callback: Callback | None = None,
+        *,
+        name: str | None = None,
+        semantics: Semantics | None = None,
+        into: str | None = None,
+    ) -> RegisteredQuery:
+        """Start a query; it sees what arrives from now on.
+
+        Args:
+            text: CQELS-QL.
+            callback: is called with each `Emission`; without one they wait in the result.
+            name: what to call it; a new name where it is ``None``.
+            semantics: what it emits.
+            into: for CONSTRUCT: the stream that its triples are pushed to, as one element for each
+                emission.
+
+        Raises:
+            ContinuousSyntaxError: the text is no query.
+            UnsupportedContinuousQueryError: it cannot be run.
+            UnknownStreamError, UnknownGraphError: by setting, it names one that does not exist.
+            LimitError: there are as many queries as allowed.
+        """
+        self._check_open()
+        query = parse(text, self.base)
+        name = self._free_name(name)
+        for clause in query.windows:
+            self.stream(clause.stream)
+        self._check_graphs(query.query.dataset)
+        registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._close_query)
+        policy = semantics or self.semantics
+        if into is not None:
+            if policy.relation == "rstream":
+                # Each element that it makes would be an arrival at which it emits everything.
+                raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")
+            self._feeds.add(registered, self.stream(into).name, self.queries)
+            registered.feeds = True
+        try:
+            with self.dictionary.keeping():
+                self._plans.add(registered, policy)
+        except (UnsupportedQueryError, RecursionError) as error:
+            self._give_up(name)
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise UnsupportedContinuousQueryError(reason) from error
+        except ContinuousError:
+            self._give_up(name)
+            raise
+        self.forgetting.opened()
+        self._until_housekeeping = 1
+        if registered.plan is not None:
+            self._housekeeping.added(registered.plan)
+        self.queries[name] = registered
+        return registered
+
+    def _give_up(self, name: str) -> None:
+        """Let go of what a query took that could not be registered."""
+        self._feeds.remove(name)
+        self._plans.drop_idle()
+
+    def _close_query(self, registered: RegisteredQuery) -> None:
+        if self.queries.pop(registered.name, None) is None:
+            return
+        self._feeds.remove(registered.name)
+        self._plans.remove(registered)
+        if registered.state == "running":
+            registered.state = "closed"
+        self.forgetting.closed()
+
+    # ----------------------------------------------------------------------------- elements
+
+    def push(self, stream: str, element: Sequence[Any], timestamp: int | datetime) -> None:
+        """An element arrives.
+
+        Args:
+            stream: the IRI of the stream.
+            element: a triple of N-Triples texts, or several: a graph.
+            timestamp: milliseconds since 1970, or an instant.
+
+        Raises:
+            ElementError: a term that is none.
+            TimestampError: no instant.
+            UnknownStreamError: see `stream`.
+        """
+        if self._closed:
+            self._check_open()
+        found = self.streams.get(stream) or self.stream(stream)  # type: ignore[call-overload]
+        at = timestamp if type(timestamp) is int else milliseconds(timestamp)
+        # What most elements come to, without the steps in between.
+        known = (
+            self._known_triple(*element) if type(element) is tuple and len(element) == 3 else None
+        )
+        triples = self.encoded(element) if known is None else [known]
+        if self.reorders:
+            self.arrive(found, triples, at)
+        else:
+            self._tick(found, triples, at)
+
+    def record_feed(
+        self, stream: str, predicates: Sequence[str], subjects: str | None = None
+    ) -> RecordFeed:
+        """A way in for elements with one subject and one value for each of these predicates.
+
+        Args:
+            stream: the IRI of the stream.
+            predicates: IRIs.
+            subjects: what the IRIs of subjects begin with, where they end in a number.
+        """
+        terms = [self.name(each) for each in predicates]
+        feed = RecordFeed(self, self.encode, self.stream(stream), terms, subjects)
+        self._records.add(feed)
+        return feed

@@ -1,0 +1,240 @@
+"""CQELS-QL: SPARQL 1.1 with windows over streams.
+
+``STREAM <iri> [window] { … }`` stands where ``GRAPH`` may stand; the papers write the window also
+before the IRI. What is inside sees the content of the window as its graph: the quad patterns get a
+reserved graph name, and `ContinuousQuery.windows` says which window it stands for.
+
+Beside that the language of the papers differs from SPARQL 1.1 in this, and so does this parser:
+
+- ``GROUP BY ?v`` where ``?v`` names an expression of the SELECT clause groups by that expression;
+  HAVING may use the names of the SELECT clause (DEBS queries, paper 001).
+- An aggregate in the SELECT clause needs no brackets around it: ``COUNT(?x) AS ?n`` (Q5 of paper
+  000).
+- MEDIAN is an aggregate.
+- FROM NAMED leaves the default graph as it is.
+- Relative IRIs are relative to `BASE` where the query has no BASE of its own.
+
+Source: paper 000, section 4.1; paper 001, section 2.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NoReturn
+
+from annotations.terms import Term, Variable
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.sparql.algebra import (
+    Aggregate,
+    Call,
+    Expression,
+    Pattern,
+    Project,
+    VariableRef,
+)
+from tpf_client.sparql.expression_parser import AGGREGATES
+from tpf_client.sparql.parser import QueryParser
+from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.tokens import Token
+from tpf_server.continuous.engine.delivery import wanted_variables
+from tpf_server.continuous.engine.errors import (
+    ContinuousSyntaxError,
+    UnsupportedContinuousQueryError,
+)
+from tpf_server.continuous.engine.windows.continuous_query import (
+    MARK,
+    ContinuousQuery,
+    WindowClause,
+)
+from tpf_server.continuous.engine.windows.specification import (
+    Window,
+    WindowSyntaxError,
+    parse_window,
+)
+
+BASE = "http://localhost/"
+
+
+@lru_cache(maxsize=512)
+def parse(text: str, base: str = BASE) -> ContinuousQuery:
+    """Read a CQELS-QL query.
+
+    Raises:
+        ContinuousSyntaxError: the text is no query; it knows line and column.
+        UnsupportedContinuousQueryError: a query that the algebra cannot say, or one without a
+            result that changes bit by bit (DESCRIBE).
+    """
+    try:
+        parser = CqelsParser(text, base)
+        query = parser.query()
+    except QuerySyntaxError as error:
+        raise ContinuousSyntaxError(error) from error
+    except UnsupportedQueryError as error:
+        raise UnsupportedContinuousQueryError(str(error)) from error
+    except RecursionError:
+        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
+    if query.form == "DESCRIBE":
+        raise UnsupportedContinuousQueryError("DESCRIBE cannot be evaluated continuously")
+    if query.form == "CONSTRUCT" and isinstance(query.pattern, Project):
+        # A variable that the template lacks is one that nobody needs.
+        query = replace(query, pattern=replace(query.pattern, variables=wanted_variables(query)))
+    return ContinuousQuery(query, tuple(parser.windows), text)
+
+
+class CqelsParser(QueryParser):
+    """Reads CQELS-QL; `windows` holds the STREAM clauses that were met."""
+
+    def __init__(self, text: str, base: str | None = BASE) -> None:
+        super().__init__(text, base)
+        self.windows: list[WindowClause] = []
+        self._in_stream = False
+        self._selected: list[tuple[Variable, Expression | None]] = []
+        self._tokens = _with_brackets(self._tokens)
+
+    # ---------------------------------------------------------------------------- streams
+
+    def element(self, before: Pattern) -> Pattern:
+        """One element of a group: a STREAM clause, or what SPARQL has."""
+        if self._in_stream and self.at_word("STREAM", "GRAPH"):
+            self.fail(f"{self.token.text} cannot stand inside STREAM")
+        if not self.at_word("STREAM"):
+            return super().element(before)
+        self.advance()
+        if self.at("["):
+            window = self._window()
+            stream = self._stream()
+        else:
+            stream = self._stream()
+            if not self.at("["):
+                self.expected("a window in square brackets")
+            window = self._window()
+        graph = Term(f"<{MARK}{len(self.windows)}>")
+        self.windows.append(WindowClause(stream, window, graph))
+        if not self.at("{"):
+            self.expected("'{'")
+        self._in_stream = True
+        with self._inside(graph):
+            pattern = join(before, self.group_graph_pattern())
+        self._in_stream = False
+        return pattern
+
+    def _stream(self) -> Term:
+        if self.token.kind == "variable":
+            self.fail("a stream must be named by an IRI")
+        return self.iri()
+
+    def _window(self) -> Window:
+        opening = self.expect("[")
+        while not self.at("]"):
+            if self.token.kind == "end":
+                self.fail("this window is never closed", opening.position)
+            self.advance()
+        closing = self.advance()
+        try:
+            return parse_window(self.text[opening.end : closing.position])
+        except WindowSyntaxError as error:
+            self._fail_at(error.reason, opening.end + error.offset)
+
+    def _fail_at(self, reason: str, position: int) -> NoReturn:
+        raise QuerySyntaxError(reason, self.text, position)
+
+    # ----------------------------------------------------------------------------- SELECT
+
+    def _modified(
+        self,
+        pattern: Pattern,
+        items: list[tuple[Variable, Expression | None]],
+        *,
+        star: bool,
+        distinct: bool = False,
+        reduced: bool = False,
+    ) -> tuple[Pattern, tuple[Variable, ...]]:
+        outer, self._selected = self._selected, items
+        result = super()._modified(pattern, items, star=star, distinct=distinct, reduced=reduced)
+        self._selected = outer
+        return result
+
+    def _group_by(self) -> list[tuple[Variable, Expression]] | None:
+        keys = super()._group_by()
+        if keys is None:
+            return None
+        places = {name: place for place, (name, _) in enumerate(self._selected)}
+        for at, (name, expression) in enumerate(keys):
+            if expression != VariableRef(name) or name not in places:
+                continue
+            selected = self._selected[places[name]][1]
+            if selected is not None and not _aggregated(selected):
+                keys[at] = (name, selected)
+                self._selected[places[name]] = (name, None)
+        return keys
+
+    def _having(self) -> list[Expression]:
+        named = {
+            name: expression
+            for name, expression in self._selected
+            if expression is not None and _aggregated(expression)
+        }
+        return [_replaced(condition, named) for condition in super()._having()]
+
+
+def _aggregated(expression: Expression) -> bool:
+    match expression:
+        case Aggregate():
+            return True
+        case Call(_, arguments):
+            return any(_aggregated(each) for each in arguments)
+        case _:
+            return False
+
+
+def _replaced(expression: Expression, named: dict[Variable, Expression]) -> Expression:
+    match expression:
+        case VariableRef(variable):
+            return named.get(variable, expression)
+        case Call(_, arguments):
+            return replace(
+                expression, arguments=tuple(_replaced(each, named) for each in arguments)
+            )
+        case _:
+            return expression
+
+
+def _with_brackets(tokens: list[Token]) -> list[Token]:
+    """Put brackets around ``COUNT(?x) AS ?n`` where a SELECT clause has none."""
+    result: list[Token] = []
+    selecting = False
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        word = token.text.upper() if token.kind == "word" else ""
+        if word == "SELECT":
+            selecting = True
+        elif word in ("WHERE", "FROM") or token.text == "{":
+            selecting = False
+        elif selecting and token.text == "(" and token.kind == "sign":
+            end = _closing(tokens, place)
+            result.extend(tokens[place : end + 1])
+            place = end + 1
+            continue
+        elif selecting and word in AGGREGATES and tokens[place + 1].text == "(":
+            end = _closing(tokens, place + 1) + 2
+            if end < len(tokens) and tokens[end - 1].text.upper() == "AS":
+                inner = tokens[place : end + 1]
+                result.append(Token("sign", "(", token.position))
+                result.extend(inner)
+                result.append(Token("sign", ")", inner[-1].end))
+                place = end + 1
+                continue
+        result.append(token)
+        place += 1
+    return result
+
+
+def _closing(tokens: list[Token], opening: int) -> int:
+    """The place of the bracket that closes this one (the last token where none does)."""
+    depth = 0
+    for place in range(opening, len(tokens)):
+        if tokens[place].kind == "sign" and tokens[place].text in "()":
+            depth += 1 if tokens[place].text == "(" else -1
+            if not depth:
+                return place
+    return len(tokens) - 1

@@ -1,0 +1,64 @@
+"""What comes out of a query at an instant."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.construct import construct
+from tpf_client.sparql.algebra import Query
+
+Row = tuple[Term | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The whole result at an instant (RStream).
+
+    Args:
+        query: the name of the query.
+        at: the instant, in milliseconds since 1970.
+        form: SELECT, ASK, CONSTRUCT or DESCRIBE.
+        variables: of the rows; those of a triple are ``?s``, ``?p`` and ``?o``.
+        rows: solutions in their order, with repetitions; the triples of a graph, each once; for
+            ASK one empty row where the answer is yes.
+    """
+
+    query: str
+    at: int
+    form: str
+    variables: tuple[Variable, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def boolean(self) -> bool:
+        """The answer of ASK."""
+        return bool(self.rows)
+
+
+_TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))
+
+
+def answer_of(
+    name: str, at: int, query: Query, variables: Sequence[Variable], rows: Iterable[Row]
+) -> Answer:
+    """The answer that solutions make.
+
+    Args:
+        name: of the query.
+        at: the instant.
+        query: what makes solutions into an answer.
+        variables: of the solutions.
+        rows: the solutions (for DESCRIBE: the triples).
+    """
+    match query.form:
+        case "CONSTRUCT":
+            numbers = count()
+            triples = construct(query.template, variables, rows, lambda _: f"c{at}x{next(numbers)}")
+            return Answer(name, at, "CONSTRUCT", _TRIPLE, tuple(dict.fromkeys(triples)))
+        case "DESCRIBE":
+            return Answer(name, at, "DESCRIBE", _TRIPLE, tuple(dict.fromkeys(rows)))
+        case "ASK":
+            return Answer(name, at, "ASK", (), ((),) if any(True for _ in rows) else ())
+        case _:
+            return Answer(name, at, "SELECT", tuple(variables), tuple(rows))

@@ -1,0 +1,105 @@
+"""What ``tpf-continuous run --semantics csparql`` does."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TextIO
+
+from tpf_server.continuous.csparql.denotation import denotational_graph
+from tpf_server.continuous.csparql.drawing import as_graphviz, as_mermaid, as_text
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.files import Played, play, play_on_spark
+from tpf_server.continuous.engine.static.static_files import load
+
+
+class EngineName(StrEnum):
+    """What executes a query."""
+
+    NATIVE = "native"
+    SPARK = "spark"
+
+
+class Drawing(StrEnum):
+    """How graphs are shown."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    GRAPHVIZ = "graphviz"
+
+
+def explain(engine: CsparqlEngine, text: str, drawing: Drawing = Drawing.TEXT) -> str:
+    """The operator graph of a query as it is written and as it runs, and its denotational graph.
+
+    Args:
+        engine: has the static data, which decide what is static.
+        text: C-SPARQL.
+        drawing: as text, as Markdown with Mermaid flowcharts, or as three graphs in DOT.
+
+    Raises:
+        ContinuousQueryError: the text is no query.
+    """
+    initial, final = engine.explain(text)
+    denotation = denotational_graph(final)
+    titles = ("Operators as written", "Operators as they run", "Static and streaming")
+    match drawing:
+        case Drawing.MERMAID:
+            bodies = (as_mermaid(initial), as_mermaid(final), denotation.as_mermaid())
+            pieces = [
+                f"### {t}\n\n```mermaid\n{b}```\n" for t, b in zip(titles, bodies, strict=True)
+            ]
+        case Drawing.GRAPHVIZ:
+            bodies = (as_graphviz(initial), as_graphviz(final), denotation.as_graphviz())
+            pieces = [f"// {t}\n{b}" for t, b in zip(titles, bodies, strict=True)]
+        case Drawing.TEXT:
+            bodies = (as_text(initial), as_text(final), denotation.as_text())
+            pieces = [f"{t}\n\n{b}" for t, b in zip(titles, bodies, strict=True)]
+    return "\n".join(pieces)
+
+
+def run(
+    queries: Sequence[str],
+    static: Sequence[Path],
+    graphs: Sequence[tuple[str, Path]],
+    streams: Sequence[tuple[str, Path]],
+    output: TextIO,
+    *,
+    engine: EngineName = EngineName.NATIVE,
+    lateness: int = 0,
+    skip_malformed: bool = False,
+    master: str = "local[*]",
+    work: Path | None = None,
+) -> Played:
+    """Play streams through C-SPARQL queries; lines of answers go to `output`.
+
+    Args:
+        queries: texts.
+        static: files or stores of the default graph.
+        graphs: IRI and file (or store) of each named graph.
+        streams: IRI and file of each stream.
+        output: see `tpf_server.continuous.csparql.files`.
+        engine: what executes them.
+        lateness: how late elements may be, in milliseconds.
+        skip_malformed: whether malformed lines are left out.
+        master: of Spark.
+        work: for Spark: where results and checkpoints are kept; needed there.
+
+    Raises:
+        ContinuousError: a query or a line is wrong.
+    """
+    made = CsparqlEngine(lateness=lateness, strict=not skip_malformed)
+    load(made, static, graphs)
+    named = {str(made.name(iri))[1:-1]: path for iri, path in streams}
+    if engine is EngineName.NATIVE:
+        return play(made, queries, named, output, skip_malformed=skip_malformed)
+    if work is None:
+        raise ValueError("Spark needs a directory to work in")
+    return play_on_spark(
+        made.static,
+        queries,
+        named,
+        output,
+        work,
+        master=master,
+        skip_malformed=skip_malformed,
+        lateness=lateness,
+    )

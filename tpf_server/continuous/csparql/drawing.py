@@ -1,0 +1,217 @@
+"""Operator graphs for readers: as text, as Mermaid flowcharts, and for Graphviz.
+
+An operator graph is drawn as in the paper's figure 1: sources below, results above. Graph pattern
+operators stand on the sources that they are matched in: static graphs, and windows over streams.
+"""
+
+from dataclasses import dataclass
+
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregate,
+    Aggregated,
+    Call,
+    Constant,
+    Exists,
+    Expression,
+    Pattern,
+    VariableRef,
+    children,
+)
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+
+_INFIX = ("=", "!=", "<", ">", "<=", ">=", "&&", "||", "+", "-", "*", "/")
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnOperator:
+    """An operator as it is shown: a line, a kind, and what it consumes."""
+
+    label: str
+    kind: str
+    inputs: tuple["DrawnOperator", ...]
+
+
+def drawn(graph: OperatorGraph) -> DrawnOperator:
+    """The operators of a query, from its result down to its sources."""
+    query = graph.query
+    return DrawnOperator(
+        f"{query.form} result" + (f" {' '.join(query.variables)}" if query.variables else ""),
+        "result",
+        (_operator(graph, graph.pattern),),
+    )
+
+
+def as_text(graph: OperatorGraph) -> str:
+    """One line for each operator, indented under the one that consumes it."""
+    lines: list[str] = []
+
+    def write(operator: DrawnOperator, depth: int) -> None:
+        lines.append("  " * depth + operator.label)
+        for each in operator.inputs:
+            write(each, depth + 1)
+
+    write(drawn(graph), 0)
+    return "\n".join(lines) + "\n"
+
+
+def as_mermaid(graph: OperatorGraph) -> str:
+    """A Mermaid flowchart; sources that several operators read stand there once."""
+    nodes, edges = _nodes_and_edges(graph)
+    lines = ["flowchart BT"]
+    for name, operator in nodes:
+        opening, closing = _SHAPES.get(operator.kind, ("[", "]"))
+        lines.append(f'  {name}{opening}"{escaped(operator.label)}"{closing}')
+    lines += [f"  {start} --> {end}" for start, end in edges]
+    return "\n".join(lines) + "\n"
+
+
+def as_graphviz(graph: OperatorGraph) -> str:
+    """A graph in the DOT language; sources that several operators read stand there once."""
+    nodes, edges = _nodes_and_edges(graph)
+    lines = ["digraph operators {", "  rankdir=BT;", "  node [shape=box];"]
+    for name, operator in nodes:
+        shape = _DOT_SHAPES.get(operator.kind)
+        extra = f", shape={shape}" if shape else ""
+        lines.append(f"  {name} [label={quoted(operator.label)}{extra}];")
+    lines += [f"  {start} -> {end};" for start, end in edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _nodes_and_edges(
+    graph: OperatorGraph,
+) -> tuple[list[tuple[str, DrawnOperator]], list[tuple[str, str]]]:
+    nodes: list[tuple[str, DrawnOperator]] = []
+    edges: list[tuple[str, str]] = []
+    known: dict[DrawnOperator, str] = {}
+
+    def node(operator: DrawnOperator) -> str:
+        shared = operator.kind in ("stream", "window", "graph")
+        if shared and operator in known:
+            return known[operator]
+        name = f"n{len(nodes)}"
+        if shared:
+            known[operator] = name
+        nodes.append((name, operator))
+        for each in operator.inputs:
+            start = node(each)
+            edges.append((start, name))
+        return name
+
+    node(drawn(graph))
+    return nodes, edges
+
+
+_SHAPES = {"stream": ("[/", "/]"), "window": ("[[", "]]"), "graph": ("[(", ")]"),
+           "pattern": ("(", ")")}  # fmt: skip
+_DOT_SHAPES = {
+    "stream": "parallelogram", "window": "box3d", "graph": "cylinder", "pattern": "ellipse",
+}  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """A text as a label in the DOT language."""
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
+
+
+def escaped(text: str) -> str:
+    """A text as a label of Mermaid."""
+    for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(character, entity)
+    return text.replace("\n", "<br/>")
+
+
+def _operator(graph: OperatorGraph, pattern: Pattern) -> DrawnOperator:
+    if isinstance(pattern, BGP):
+        return _graph_pattern(graph, pattern)
+    if isinstance(pattern, algebra.Path):
+        quad = QuadPattern(pattern.subject, Variable("?.path"), pattern.object,
+                           pattern.graph)  # fmt: skip
+        label = f"path {pattern.subject} {pattern.path} {pattern.object}"
+        return DrawnOperator(label, "pattern", tuple(_sources(graph, quad, "mixed")))
+    inputs = tuple(_operator(graph, each) for each in children(pattern))
+    return DrawnOperator(_label(pattern), "operator", inputs)
+
+
+def _graph_pattern(graph: OperatorGraph, bgp: BGP) -> DrawnOperator:
+    inputs: dict[DrawnOperator, None] = {}
+    kinds: dict[str, None] = {}
+    for quad in bgp.patterns:
+        part = graph.part_of(quad)
+        kinds[part] = None
+        inputs.update(dict.fromkeys(_sources(graph, quad, part)))
+    patterns = " . ".join(_quad(graph, quad) for quad in bgp.patterns)
+    label = f"graph pattern ({', '.join(kinds)}) {{ {patterns} }}" if bgp.patterns else "one row"
+    return DrawnOperator(label, "pattern", tuple(inputs))
+
+
+def _quad(graph: OperatorGraph, quad: QuadPattern) -> str:
+    text = " ".join(quad[:3])
+    where = graph.graph_of(quad)
+    if where != DEFAULT_GRAPH:
+        text = f"GRAPH {where} {{ {text} }}"
+    return f"{text} @ {quad.graph}" if quad.graph in graph.stamps else text
+
+
+def _sources(graph: OperatorGraph, quad: QuadPattern, part: str) -> list[DrawnOperator]:
+    source = graph.sources.of(graph.graph_of(quad)) if part != "one" else None
+    if source is None:
+        return []
+    result = []
+    if part != "streaming":
+        for name in source.static:
+            label = "graph " + (name if name != DEFAULT_GRAPH else "of the repository")
+            result.append(DrawnOperator(label, "graph", ()))
+    if part != "static":
+        for stream in source.streams:
+            clause = graph.clause_of(stream)
+            below = DrawnOperator(f"stream {stream}", "stream", ())
+            result.append(DrawnOperator(f"window {clause.window}", "window", (below,)))
+    return result
+
+
+def _label(pattern: Pattern) -> str:
+    match pattern:
+        case Aggregated(_, variable, expression, keys):
+            return f"aggregation {variable} = {expression_text(expression)} by {' '.join(keys)}"
+        case algebra.Filter(_, condition):
+            return f"filter {expression_text(condition)}"
+        case algebra.Extend(_, variable, expression):
+            return f"extend {variable} = {expression_text(expression)}"
+        case algebra.LeftJoin(_, _, condition):
+            return "left join" + (f" on {expression_text(condition)}" if condition else "")
+        case algebra.Project(_, variables):
+            return f"project {' '.join(variables)}"
+        case algebra.Group(_, keys, aggregates):
+            found = [f"{name} = {expression_text(each)}" for name, each in aggregates]
+            by = [expression_text(each) for _, each in keys]
+            return f"group by {' '.join(by) or 'nothing'}: {', '.join(found)}"
+        case algebra.OrderBy(_, conditions):
+            return "order by " + ", ".join(expression_text(each.expression) for each in conditions)
+        case algebra.Slice(_, offset, limit):
+            return f"slice from {offset}" + ("" if limit is None else f", at most {limit}")
+        case algebra.Values(variables, rows):
+            return f"values {' '.join(variables)}: {len(rows)} row(s)"
+        case _:
+            return type(pattern).__name__.lower()
+
+
+def expression_text(expression: Expression) -> str:
+    """An expression about as a query writes it."""
+    match expression:
+        case Constant(term):
+            return str(term)
+        case VariableRef(variable):
+            return str(variable)
+        case Exists(_, negated):
+            return "NOT EXISTS {…}" if negated else "EXISTS {…}"
+        case Aggregate(name, argument, distinct):
+            inner = "*" if argument is None else expression_text(argument)
+            return f"{name}({'DISTINCT ' if distinct else ''}{inner})"
+        case Call(name, (left, right)) if name in _INFIX:
+            return f"({expression_text(left)} {name} {expression_text(right)})"
+        case Call(name, arguments):
+            return f"{name}({', '.join(map(expression_text, arguments))})"

@@ -1,0 +1,523 @@
+"""The engine: streams in, an answer of each query at each of its instants out.
+
+An evaluation at instant t sees every element with a timestamp up to t, so it happens when the first
+later element arrives, or when `advance` says that t has passed. Queries are evaluated in the order
+of time, and at the same instant a registered stream before those that read it.
+
+The engine has one thread and no clock: time is what elements say, and what `advance` says.
+"""
+
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from annotations.terms import QuadPattern, Term
+from tpf_client.errors import UnsupportedQueryError
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.feeding import Feeding
+from tpf_server.continuous.csparql.native.contents import Occurrence
+from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
+from tpf_server.continuous.csparql.native.leaves import has_static
+from tpf_server.continuous.csparql.native.registry import WindowRegistry
+from tpf_server.continuous.csparql.native.static_tables import StaticTables
+from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
+from tpf_server.continuous.csparql.parser import BASE, CsparqlQuery, parse
+from tpf_server.continuous.csparql.registered_query import Callback, RegisteredQuery
+from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
+from tpf_server.continuous.csparql.schedule import Schedule
+from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
+from tpf_server.continuous.engine.errors import (
+    ContinuousError,
+    ElementError,
+    LimitError,
+    UnsupportedContinuousQueryError,
+    WindowLimitError,
+)
+from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.query_engine import QueryEngine
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+
+class CsparqlEngine(QueryEngine[RegisteredQuery]):
+    """C-SPARQL queries over streams and static data, on the native engine.
+
+    Args:
+        base: what relative IRIs and names of registered streams are relative to.
+        limits: what is allowed.
+        lateness: how long evaluations wait for late elements, in milliseconds of stream time.
+        skip_idle: whether instants are left out at which nothing is in the windows of a query.
+        eager: whether queries over streams are evaluated from the first `advance` on, which says
+            what time it is, and not only from their first element on.
+        require_graphs: whether a query may only name static graphs that are there.
+        strict: whether a malformed element is an error; otherwise it is counted in `refused`.
+        rules: that rewrite the operators of a query.
+        now: what NOW() gives in queries.
+        beside: another engine of this process, whose terms and static graphs it uses.
+
+    Attributes:
+        time: the stream time, in milliseconds since 1970; ``None`` before the first element.
+        present: what time it is, where somebody knows: an element of a later instant lets only
+            those queries be evaluated that read its stream alone. ``None``: nobody does.
+        late: how many elements came after an evaluation that should have seen them.
+        refused: how many elements were malformed.
+    """
+
+    def __init__(
+        self,
+        *,
+        base: str = BASE,
+        limits: Limits | None = None,
+        lateness: int = 0,
+        skip_idle: bool = False,
+        eager: bool = False,
+        require_graphs: bool = False,
+        strict: bool = True,
+        rules: tuple[Rule, ...] = RULES,
+        now: datetime = EPOCH,
+        beside: QueryEngine[Any] | None = None,
+    ) -> None:
+        super().__init__(base, limits, require_graphs=require_graphs, now=now, beside=beside)
+        self.time: int | None = None
+        self.present: int | None = None
+        self.late = 0
+        self.refused = 0
+        self._lateness = lateness
+        self._skip_idle = skip_idle
+        self._eager = eager
+        self._strict = strict
+        self._rules = rules
+        self._predicates: dict[Term, frozenset[Term]] = {}
+        self._readers: dict[Term, dict[RegisteredQuery, None]] = {}
+        self._counting: dict[Term, dict[RegisteredQuery, None]] = {}
+        self._windows = WindowRegistry()
+        self._evaluations = EvaluationRegistry()
+        self._tables = StaticTables(self.static, self.dictionary)
+        self._schedule = Schedule()
+        self._feeding = Feeding()
+        self._arrivals = 0
+        self._registrations = itertools.count(1)
+        self._most_windows = 1
+        self._done: int | None = None
+        self._newest: int | None = None
+        self._of_one_stream: dict[Term, list[RegisteredQuery]] | None = None
+        self._last: int | None = None
+        self.static.on_change(self._refresh)
+
+    def _refresh(self, name: Term) -> None:
+        with self.dictionary.keeping():
+            self._tables.refresh(name)
+        for each in self.queries.values():
+            each.evaluation.refreshed()
+        self.forgetting.sweep_where_due()
+
+    # ----------------------------------------------------------------------------- queries
+
+    def declare(self, stream: str, predicates: Iterable[str]) -> None:
+        """Say which predicates a stream has; elements with others are refused from now on.
+
+        Patterns with other predicates are then known to be static.
+
+        Raises:
+            LimitError: a query reads the stream already.
+        """
+        name = self.name(stream)
+        if self._readers.get(name) or self._counting.get(name):
+            raise LimitError(f"{name} is read already: declare a stream before its queries")
+        self._predicates[name] = frozenset(self.name(each) for each in predicates)
+
+    def register(
+        self, text: str, callback: Callback | None = None, *, name: str | None = None
+    ) -> RegisteredQuery:
+        """Start a query; it sees what arrives from now on.
+
+        Args:
+            text: C-SPARQL.
+            callback: is called with each `Answer`; without one they wait in the result.
+            name: what to call it where the text does not say.
+
+        Raises:
+            ContinuousSyntaxError: the text is no query.
+            UnsupportedContinuousQueryError: it cannot be run: nothing says when to evaluate it, or
+                it would feed itself.
+            UnknownGraphError: by setting, it names a static graph that is not there.
+            LimitError: there are as many queries as allowed, or there is one of this name.
+        """
+        self._check_open()
+        query = parse(text, self.base)
+        if not query.continuous:
+            raise UnsupportedContinuousQueryError(
+                "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
+            )
+        name = self._free_name(name if query.registration is None else query.registration.name)
+        registered = RegisteredQuery(
+            name,
+            query,
+            self._evaluation(query),
+            callback,
+            self.limits.backlog,
+            next(self._registrations),
+            self._drop,
+        )
+        self._feeding.add(registered)
+        try:
+            # Only who makes a stream can stand before others.
+            self._rank(
+                [registered] if registered.stream is None else [*self.queries.values(), registered]
+            )
+        except UnsupportedContinuousQueryError:
+            self._feeding.remove(registered)
+            if not registered.evaluation.owners:
+                registered.evaluation.close()
+            raise
+        self.queries[name] = registered
+        self._of_one_stream = None
+        self._listen(registered)
+        self.forgetting.opened()
+        return registered
+
+    def _listen(self, registered: RegisteredQuery) -> None:
+        evaluation = registered.evaluation
+        self._evaluations.add(evaluation, self._arrivals)
+        self._most_windows = max(self._most_windows, len(evaluation.windows))
+        readers = self._counting if registered.counts else self._readers
+        for stream, view in evaluation.windows.items():
+            readers.setdefault(stream, {})[registered] = None
+            if not registered.counts and evaluation.owners == 1:
+                self._windows.attach(stream, view, evaluation.predicates)
+        if registered.query.instants.periods:
+            self._schedule.rest(registered)
+
+    def ask(self, text: str) -> Answer:
+        """The answer of a query without streams, once."""
+        self._check_open()
+        query = parse(text, self.base)
+        evaluation = self._evaluation(query)
+        answer = evaluation.at(0 if self.time is None else self.time, "")
+        if not evaluation.owners:
+            evaluation.close()
+        return answer
+
+    def explain(self, text: str) -> tuple[OperatorGraph, OperatorGraph]:
+        """The operators of a query: as it is written, and after the rules."""
+        initial = operator_graph(parse(text, self.base), self.static.names, self._knowledge())
+        return initial, optimised(initial, self._rules)
+
+    def _evaluation(self, query: CsparqlQuery) -> Evaluation:
+        self._check_graphs(query.query.dataset)
+        try:
+            graph = optimised(
+                operator_graph(query, self.static.names, self._knowledge()), self._rules
+            )
+            found = self._evaluations.fresh(graph, self._arrivals)
+            if found is not None:
+                return found
+            with self.dictionary.keeping():
+                return Evaluation(
+                    graph, self._tables, self.dictionary, self._environment, self._arrivals
+                )
+        except UnsupportedQueryError as error:
+            self._tables.drop_idle()
+            raise UnsupportedContinuousQueryError(str(error)) from error
+        except RecursionError:
+            raise UnsupportedContinuousQueryError("it is nested too deeply") from None
+
+    def _knowledge(self) -> Knowledge:
+        def static(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+            return has_static(self.static, pattern, graphs)
+
+        return Knowledge(dict(self._predicates), static)
+
+    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
+        """Say that somebody else makes a stream from others, so that order and cycles are known.
+
+        Args:
+            name: of who makes it, for `unlink`.
+            made: the IRI of the stream.
+            reads: the IRIs of the streams that it is made from.
+
+        Raises:
+            UnsupportedContinuousQueryError: a query would feed itself.
+        """
+        self._feeding.link(name, made, reads)
+        self._of_one_stream = None
+        try:
+            self._rank(self.queries.values())
+        except UnsupportedContinuousQueryError:
+            self.unlink(name)
+            raise
+
+    def unlink(self, name: str) -> None:
+        """Forget what `link` said; nothing happens where it said nothing."""
+        self._feeding.unlink(name)
+        self._of_one_stream = None
+
+    def _rank(self, queries: Iterable[RegisteredQuery]) -> None:
+        """Put the makers of streams before their readers."""
+        moved = False
+        for registered, rank in self._feeding.ranks(queries).items():
+            moved = moved or (registered.rank != rank and registered.next is not None)
+            registered.rank = rank
+        if moved:
+            self._schedule.rearrange(self.queries.values())
+
+    def unregister(self, name: str) -> None:
+        """Stop the query of this name; those that read its stream go on and get nothing more.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
+        self.query(name).close()
+
+    def _drop(self, registered: RegisteredQuery) -> None:
+        if self.queries.get(registered.name) is not registered:
+            return
+        del self.queries[registered.name]
+        self._feeding.remove(registered)
+        self._of_one_stream = None
+        self._schedule.drop(registered)
+        readers = self._counting if registered.counts else self._readers
+        for stream in registered.reads:
+            del readers[stream][registered]
+        self._let_go(registered)
+        if registered.state == "running":
+            registered.state = "closed"
+        self.forgetting.closed()
+
+    def _let_go(self, registered: RegisteredQuery) -> None:
+        """Of the evaluation of a query."""
+        evaluation = registered.evaluation
+        if not self._evaluations.remove(evaluation):
+            return
+        evaluation.close()
+        if not registered.counts:
+            for stream, view in evaluation.windows.items():
+                self._windows.detach(stream, view, evaluation.predicates)
+
+    # ----------------------------------------------------------------------------- streams
+
+    def push(self, stream: str, element: Sequence[Any], timestamp: int | datetime) -> None:
+        """An element arrives.
+
+        Args:
+            stream: the IRI of the stream.
+            element: a triple of N-Triples texts, or several: a graph.
+            timestamp: milliseconds since 1970, or an instant.
+
+        Raises:
+            ElementError: a term that is none, or a predicate that the stream does not declare
+                (where the engine is not strict it is counted).
+            TimestampError: no instant.
+        """
+        self._check_open()
+        name = self.name(stream)
+        at = milliseconds(timestamp)
+        try:
+            triples = self.encoded(element)
+            self._check_declared(name, triples)
+        except ElementError:
+            if self._strict:
+                raise
+            self.refused += 1
+            return
+        self.arrive(name, triples, at)
+
+    def _check_declared(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
+        declared = self._predicates.get(stream)
+        if declared is not None:
+            for _, predicate, _ in triples:
+                term = self.dictionary.decode(predicate)
+                if term not in declared:
+                    raise ElementError(f"{stream} does not declare the predicate {term}")
+
+    def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
+        """An encoded element arrives."""
+        front = at if self.present is None else min(at, self.present)
+        if self.time is None or front > self.time or at > front:
+            # Evaluations may let go of terms, and of queries.
+            self.arriving.append(triples)
+            try:
+                if self.time is None or front > self.time:
+                    self._evaluate(front - 1 - self._lateness)
+                if at > front:
+                    self._evaluate_ahead(stream, at - 1 - self._lateness)
+            finally:
+                self.arriving.pop()
+            self.time = front if self.time is None else max(self.time, front)
+            self._newest = at if self._newest is None else max(self._newest, at)
+        self._enter(stream, triples, at)
+
+    def _enter(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
+        """An element comes into the windows of its stream."""
+        readers, counting = self._readers.get(stream), self._counting.get(stream)
+        if not readers and not counting:
+            return
+        self._arrivals += 1
+        number = self._arrivals
+        occurrences = [Occurrence(at, number, triple) for triple in triples]
+        self.arriving.append(triples)
+        try:
+            if readers:
+                self._enter_in_time(stream, readers, occurrences, at)
+            for registered in tuple(counting or ()):
+                for each in occurrences:
+                    # Its callback may have closed it, or that of another query.
+                    if registered.state != "running":
+                        break
+                    registered.evaluation.windows[stream].contents.add(each)
+                    if registered.arrived():
+                        self._answer(registered, at)
+        finally:
+            self.arriving.pop()
+
+    def _enter_in_time(
+        self,
+        stream: Term,
+        readers: Iterable[RegisteredQuery],
+        occurrences: Sequence[Occurrence],
+        at: int,
+    ) -> None:
+        """Triples come into the windows over time; what they mean for when queries are due."""
+        if self._last is not None and at <= self._last:
+            passed = [each for each in readers if each.last is not None and at <= each.last]
+            for registered in passed:
+                registered.late += 1
+            self.late += bool(passed)
+        for registered in self._schedule.idle(stream):
+            first, last = registered.query.instants.first(self._not_passed(at)), registered.last
+            self._begin(
+                registered,
+                first if last is None or first > last else registered.query.instants.after(last),
+            )
+        allowed = self.limits.window_rows
+        full = False
+        for window in self._windows.arrive(stream, occurrences):
+            full = full or window.held() * self._most_windows > allowed
+        if full:
+            for registered in tuple(readers):
+                if registered.evaluation.held > allowed:
+                    error = f"the windows of {registered.name} hold more than {allowed} elements"
+                    self._stop(registered, WindowLimitError(error))
+
+    def _begin(self, registered: RegisteredQuery, at: int) -> None:
+        """A query that has waited is to be evaluated."""
+        self._schedule.wake(registered)
+        self._schedule.plan(registered, at)
+
+    def advance(self, timestamp: int | datetime) -> None:
+        """Everything with a timestamp up to this has come: evaluate what is due until then."""
+        self._check_open()
+        at = milliseconds(timestamp)
+        if self.time is None:
+            self.time = at
+        for registered in self._schedule.idle():
+            if self._eager or not registered.query.streams:
+                begin = self._not_passed(at - self._lateness)
+                self._begin(registered, registered.query.instants.first(begin))
+        self._evaluate(at - self._lateness)
+        self.time = max(self.time, at)
+
+    def _not_passed(self, at: int) -> int:
+        """An instant, or the first one that was not evaluated yet.
+
+        So an element that is much too late does not make a query count from its time on.
+        """
+        return at if self._done is None else max(at, self._done + 1)
+
+    def finish(self) -> None:
+        """No more elements will come: evaluate until every query has seen the last one."""
+        times = [each for each in (self.time, self._newest) if each is not None]
+        due = [
+            each.query.instants.first(max(times))
+            for each in self.queries.values()
+            if times and each.query.instants.periods
+        ]
+        if due:
+            self._evaluate(max(due), end=max(times))
+
+    # ------------------------------------------------------------------------- evaluation
+
+    def _evaluate(self, until: int, end: int | None = None) -> None:
+        """Evaluate every query at all of its instants up to `until`, in the order of time.
+
+        Args:
+            until: an instant.
+            end: where given, the last element: no query is evaluated more than once after it.
+        """
+        ended = []
+        for at, registered in self._schedule.due(until):
+            if end is not None and at > registered.query.instants.first(end):
+                ended.append(registered)
+                continue
+            self._done = at - 1 if self._done is None else max(self._done, at - 1)
+            self._evaluate_at(at, registered)
+        for registered in ended:
+            if registered.next is not None:
+                self._schedule.plan(registered, registered.next)
+        if end is None:
+            self._done = until if self._done is None else max(self._done, until)
+        self.forgetting.sweep_where_due()
+
+    def _evaluate_ahead(self, stream: Term, until: int) -> None:
+        """Evaluate those queries whose time no other stream shares, up to `until`."""
+        if self._of_one_stream is None:
+            self._of_one_stream = self._feeding.of_one_stream(self.queries.values())
+        queries = self._of_one_stream.get(stream, ())
+        while due := [
+            (each.next, each.rank, each.number, each)
+            for each in queries
+            if each.next is not None and each.next <= until and each.state == "running"
+        ]:
+            heapq.heapify(due)
+            while due:
+                at, rank, number, registered = heapq.heappop(due)
+                if registered.next != at or registered.state != "running":
+                    continue
+                self._evaluate_at(at, registered)
+                if registered.stream is not None:
+                    break  # it may have readers that waited for what it made
+                if registered.next is not None and registered.next <= until:
+                    heapq.heappush(due, (registered.next, rank, number, registered))
+
+    def _evaluate_at(self, at: int, registered: RegisteredQuery) -> None:
+        registered.last = at
+        self._last = at if self._last is None else max(self._last, at)
+        self._schedule.plan(registered, registered.query.instants.after(at))
+        self._answer(registered, at)
+        idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
+        if idle and registered.state == "running":
+            self._schedule.rest(registered)
+
+    def _answer(self, registered: RegisteredQuery, at: int) -> None:
+        answer = registered.evaluation.at(at, registered.name)
+        found = self._evaluations.equal(registered.evaluation)
+        if found is not None:
+            self._let_go(registered)
+            registered.evaluation = found
+            self._evaluations.add(found)
+        registered.emitted += 1
+        try:
+            registered.take(answer)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+            self._stop(registered, registered.failed(error))
+            return
+        if registered.stream is not None and answer.form != "SELECT" and answer.rows:
+            encode = self.dictionary.encode
+            triples = [(encode(s), encode(p), encode(o)) for s, p, o in answer.rows]  # type: ignore[arg-type]
+            self._enter(registered.stream, triples, at)
+
+    def _stop(self, registered: RegisteredQuery, error: ContinuousError) -> None:
+        registered.stop(error)
+        self._drop(registered)
+
+    def holders(self) -> Iterable[object]:
+        """Queries, windows, and what comes into them."""
+        evaluations = [each.evaluation for each in self.queries.values()]
+        return evaluations, self._windows, self._tables, self.arriving
+
+    def static_holders(self) -> Iterable[object]:
+        """The tables of static triples."""
+        for table in self._tables:
+            yield from table.holders

@@ -1,0 +1,306 @@
+"""What is in the windows of queries, and in the graphs that they make up.
+
+A window holds the elements that can match some pattern of its queries (a physical one all of them,
+because it counts). When it moves it tells its graphs which triples came, went, or have a later
+timestamp now. A graph is a set: a triple that is in two of its windows is in it once.
+
+Queries share a window. Each element has a number, and each query sees those that came after it was
+registered (`WindowView.since`); so it does not matter when that was.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
+
+from tpf_client.dataflow.changes import TermId
+from tpf_server.continuous.csparql.native.static_tables import StaticTable
+from tpf_server.continuous.csparql.windows import LogicalWindow, PhysicalWindow, Window
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
+"""Called with a triple and its latest timestamp in the window, before and after."""
+
+
+class Occurrence(NamedTuple):
+    """A triple of an element: when it is from, its number in the engine, and what it says."""
+
+    at: int
+    number: int
+    triple: EncodedTriple
+
+
+_AT = itemgetter(0)
+
+
+class WindowContents:
+    """The content of a window, moved on by `move`.
+
+    Attributes:
+        views: what queries see of it.
+        newest: the latest timestamp of all elements that came.
+    """
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.views: list[WindowView] = []
+        self.newest: int | None = None
+        self._partial: list[WindowView] = []
+        self._coming: list[Occurrence] = []
+        self._inside: deque[Occurrence] = deque()
+        self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
+        self._boundary: int | None = None
+
+    def held(self, since: int = 0) -> int:
+        """How many elements with a later number it holds, those to come into it included."""
+        held = len(self._coming) + len(self._inside)
+        if not since or not held:
+            return held
+        return sum(each.number > since for part in (self._inside, self._coming) for each in part)
+
+    def latest(self, triple: EncodedTriple, since: int) -> int | None:
+        """The latest timestamp of a triple in the window, of elements with a later number."""
+        return _latest(self._occurrences.get(triple, ()), since)
+
+    def add(self, occurrence: Occurrence) -> None:
+        """An element comes; it enters the window when that moves."""
+        if self.newest is None or occurrence.at > self.newest:
+            self.newest = occurrence.at
+        if self._coming and occurrence.at < self._coming[-1].at:
+            insort(self._coming, occurrence, key=_AT)
+        else:
+            self._coming.append(occurrence)
+
+    def show(self, view: "WindowView") -> None:
+        """A query sees the window from now on: what came before stays hidden until it is gone."""
+        self.views.append(view)
+        view.contents = self
+        if self.newest is None:
+            view.since = 0
+        elif isinstance(self.window, LogicalWindow):
+            view.hidden = self.newest
+            self._partial.append(view)
+
+    def hide(self, view: "WindowView") -> None:
+        """A query does not see it any more."""
+        self.views.remove(view)
+        if view in self._partial:
+            self._partial.remove(view)
+
+    def move(self, at: int) -> None:
+        """Move the window to an instant, and tell what changed."""
+        window = self.window
+        if isinstance(window, PhysicalWindow):
+            self._move(at, lambda: len(self._inside) > window.count)
+            return
+        boundary = window.boundary(at)
+        if boundary == self._boundary and not (self._coming and self._coming[0].at <= boundary):
+            return
+        self._boundary = boundary
+        start = boundary - window.range
+        self._move(boundary, lambda: self._inside[0].at <= start)
+        if self._partial:
+            for view in self._partial:
+                if view.hidden <= start:
+                    view.since = 0
+            self._partial = [view for view in self._partial if view.since]
+
+    def _move(self, until: int, too_old: Callable[[], bool]) -> None:
+        before: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
+        occurrences, inside = self._occurrences, self._inside
+        entering = 0
+        for each in self._coming:
+            if each.at > until:
+                break
+            entering += 1
+            present = occurrences.get(each.triple, ())
+            before.setdefault(each.triple, present)
+            occurrences[each.triple] = (*present, each)
+        if entering:
+            arrived = self._coming[:entering]
+            del self._coming[:entering]
+            if inside and arrived[0].at < inside[-1].at and isinstance(self.window, LogicalWindow):
+                # Late elements take their place among those that are there.
+                self._inside = inside = deque(sorted([*inside, *arrived], key=_AT))
+            else:
+                inside.extend(arrived)
+        while inside and too_old():
+            gone = inside.popleft()
+            present = occurrences[gone.triple]
+            before.setdefault(gone.triple, present)
+            if len(present) == 1:
+                del occurrences[gone.triple]
+            else:
+                occurrences[gone.triple] = tuple([each for each in present if each is not gone])
+        for triple, old in before.items():
+            new = occurrences.get(triple, ())
+            first = min([each.number for each in (*old, *new)], default=0)
+            whole = _latest(old, 0), _latest(new, 0)
+            for view in self.views:
+                since = view.since
+                then, now = whole if since < first else (_latest(old, since), _latest(new, since))
+                if then != now:
+                    view.changed = True
+                    for listener in view.listeners:
+                        listener(triple, then, now)
+
+
+def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
+    found = [each.at for each in occurrences if each.number > since]
+    return max(found) if found else None
+
+
+class WindowView:
+    """What one query sees of a window.
+
+    Args:
+        window: what the query says.
+        since: the number of the last element before the query was registered.
+
+    Attributes:
+        contents: the window, when it is known which one.
+        hidden: the latest timestamp of what came before the query was registered.
+        listeners: who is told of every change.
+        changed: whether anything did since this was last set to false.
+    """
+
+    contents: WindowContents
+
+    def __init__(self, window: Window, since: int) -> None:
+        self.window = window
+        self.hidden = 0
+        WindowContents(window).show(self)
+        self.since = since
+        self.listeners: list[OnChange] = []
+        self.changed = False
+
+    @property
+    def held(self) -> int:
+        """How many elements it holds."""
+        return self.contents.held(self.since)
+
+    def latest(self, triple: EncodedTriple) -> int | None:
+        """The latest timestamp of a triple in the window; ``None`` where it is not there."""
+        return self.contents.latest(triple, self.since)
+
+
+class PatternInput:
+    """The matches of a triple pattern in a graph: static ones and those in windows.
+
+    Args:
+        row_of: the row that a triple gives, its timestamp left out; ``None`` where it matches not.
+        table: the static ones.
+        windows: of the streams that the graph is merged from.
+        stamped: the windows whose timestamps are wanted; ``None``: no timestamp.
+        push: where changes go.
+    """
+
+    def __init__(
+        self,
+        row_of: Callable[[EncodedTriple], tuple[TermId, ...] | None],
+        table: StaticTable,
+        windows: Sequence[WindowView],
+        stamped: Sequence[WindowView] | None,
+        encode_stamp: Callable[[int], TermId],
+        push: Callable[[tuple[TermId, ...], int], None],
+    ) -> None:
+        self._row_of = row_of
+        self._table = table
+        self._windows = list(windows)
+        self._stamped = None if stamped is None else list(stamped)
+        self._encode_stamp = encode_stamp
+        self._push = push
+        self._joined: Callable[[tuple[TermId, ...], int], None] | None = None
+        for window in self._windows:
+            window.listeners.append(self._listener(window))
+
+    def open(self, joined: Callable[[tuple[TermId, ...], int], None] | None) -> None:
+        """Begin to follow the static triples.
+
+        Args:
+            joined: takes rows of static triples that come and go, where a join looks them up in
+                the table by itself, so that they are not pushed; ``None`` where they are.
+        """
+        self._joined = joined
+        self._table.users[self] = None
+        if joined is None:
+            for triple in self._table.triples:
+                self.push(triple, 1)
+
+    def close(self) -> None:
+        """Follow them no more."""
+        self._table.leave(self)
+
+    def look(self, triple: EncodedTriple, count: int) -> None:
+        """See `StaticTable`."""
+        if self._joined is not None:
+            row = self._row_of(triple)
+            assert row is not None
+            self._joined(row, count)
+            if self._rows(triple, static=False)[0]:
+                # It is beside the table as long as it is not in it.
+                self._push(row, -count)
+
+    def push(self, triple: EncodedTriple, count: int) -> None:
+        """See `StaticTable`."""
+        if self._joined is None:
+            rows = self._rows(triple, static=count < 0), self._rows(triple, static=count > 0)
+            self._change(triple, *rows)
+
+    def _rows(self, triple: EncodedTriple, *, static: bool) -> tuple[bool, int | None]:
+        present = static or any(window.latest(triple) is not None for window in self._windows)
+        if self._stamped is None:
+            return present, None
+        return present, _newest(self._stamped, triple)
+
+    def _change(
+        self, triple: EncodedTriple, old: tuple[bool, int | None], new: tuple[bool, int | None]
+    ) -> None:
+        if old == new:
+            return
+        row = self._row_of(triple)
+        if row is None:
+            return
+        for (present, stamp), count in ((old, -1), (new, 1)):
+            if present:
+                if self._stamped is None:
+                    self._push(row, count)
+                else:
+                    encoded = 0 if stamp is None else self._encode_stamp(stamp)
+                    self._push((*row, encoded), count)
+
+    def _listener(self, window: WindowView) -> OnChange:
+        others = [each for each in self._windows if each is not window]
+        stamped = self._stamped
+        own = stamped is not None and window in stamped
+        other_stamped = [each for each in stamped or () if each is not window]
+
+        def changed(triple: EncodedTriple, old: int | None, new: int | None) -> None:
+            always = triple in self._table.triples or any(
+                each.latest(triple) is not None for each in others
+            )
+            if stamped is None:
+                if not always and (old is None) != (new is None):
+                    self._change(triple, (old is not None, None), (new is not None, None))
+                return
+            elsewhere = _newest(other_stamped, triple)
+
+            def stamp(mine: int | None) -> int | None:
+                if not own or mine is None:
+                    return elsewhere
+                return mine if elsewhere is None else max(elsewhere, mine)
+
+            self._change(
+                triple,
+                (always or old is not None, stamp(old)),
+                (always or new is not None, stamp(new)),
+            )
+
+        return changed
+
+
+def _newest(windows: Iterable[WindowView], triple: EncodedTriple) -> int | None:
+    """The latest timestamp of a triple in any of these windows."""
+    found = [at for each in windows if (at := each.latest(triple)) is not None]
+    return max(found) if found else None

@@ -1,0 +1,95 @@
+"""Equal queries on the native engine: their windows, dataflow, and answer at an instant."""
+
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Dataflow
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_server.continuous.csparql.answers import Answer, Row, answer_of
+from tpf_server.continuous.csparql.native.builder import build
+from tpf_server.continuous.csparql.native.contents import WindowView
+from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves
+from tpf_server.continuous.csparql.native.static_tables import StaticTables
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+
+
+class Evaluation:
+    """A query that is kept up to date from instant to instant.
+
+    Args:
+        graph: its operators.
+        tables: of the static data.
+        dictionary: the integers of terms.
+        environment: for expressions.
+        since: the number of the last element that it does not see.
+
+    Attributes:
+        owners: how many queries it is of.
+        joined: whether it was asked if an equal one is there already.
+        windows: what it sees of windows, by the IRI of the stream.
+        predicates: of the triples of streams that it needs; ``None``: of any.
+        evaluations: how often it was asked.
+        recomputed: how often something had changed.
+    """
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        tables: StaticTables,
+        dictionary: TermDictionary,
+        environment: Environment,
+        since: int = 0,
+    ) -> None:
+        self.graph = graph
+        self.owners = 0
+        self.joined = False
+        self.evaluations = 0
+        self.recomputed = 0
+        self._dictionary = dictionary
+        self._flow = Dataflow(dictionary)
+        self.windows = {clause.stream: WindowView(clause.window, since) for clause in graph.clauses}
+        self._leaves = CsparqlLeaves(graph, self.windows, tables, self._flow, dictionary)
+        self._output = build(graph.query, self._leaves, self._flow, environment)
+        found = self._leaves.predicates
+        self.predicates = None if found is None else frozenset(found)
+        self._stale = True
+        self._rows: tuple[Row, ...] = ()
+        self._leaves.open()
+
+    @property
+    def held(self) -> int:
+        """How many elements its windows hold."""
+        return sum(window.held for window in self.windows.values())
+
+    @property
+    def whole(self) -> bool:
+        """Whether it sees all that is in its windows, and not only what came after it."""
+        return not any(window.since for window in self.windows.values())
+
+    def refreshed(self) -> None:
+        """The static data have changed."""
+        self._stale = True
+
+    def close(self) -> None:
+        """Let go of what others hold for it."""
+        self._leaves.close()
+
+    def at(self, instant: int, name: str) -> Answer:
+        """The answer of a query at an instant; instants never go back."""
+        self.evaluations += 1
+        for window in self.windows.values():
+            window.contents.move(instant)
+            if window.changed:
+                window.changed = False
+                self._stale = True
+        if self._stale:
+            self._stale = False
+            self.recomputed += 1
+            self._flow.flush()
+            # What nobody asks for: the answer is read as a whole.
+            self._output.take_changes()
+            decode = self._dictionary.decode
+            self._rows = tuple(
+                tuple([decode(each) if each else None for each in row])
+                for row in self._output.rows()
+            )
+        query = self.graph.query
+        return answer_of(name, instant, query, self._output.variables, self._rows)

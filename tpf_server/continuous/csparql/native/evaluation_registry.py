@@ -1,0 +1,78 @@
+"""The evaluations of an engine: one for all equal queries that see the same."""
+
+from annotations.terms import Term
+from tpf_client.sparql.algebra import Query
+from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.windows import LogicalWindow, Window
+
+_Key = tuple[Query, tuple[tuple[Term, Window, bool], ...], tuple[Term, ...]]
+
+
+class EvaluationRegistry:
+    """Finds evaluations that can take the place of others.
+
+    What a query sees begins when it is registered. So one that comes when elements have come since
+    begins by itself, and joins its equals when its windows hold nothing any more that it must not
+    see. Those that count triples stay by themselves.
+    """
+
+    def __init__(self) -> None:
+        self._fresh: dict[_Key, tuple[Evaluation, int]] = {}
+        self._whole: dict[_Key, Evaluation] = {}
+
+    def fresh(self, graph: OperatorGraph, arrivals: int) -> Evaluation | None:
+        """The evaluation of an equal query, if no element has come since that was registered.
+
+        Args:
+            graph: of a new query.
+            arrivals: how many elements have come.
+        """
+        evaluation, since = self._fresh.get(_key(graph), (None, 0))
+        return evaluation if since == arrivals else None
+
+    def add(self, evaluation: Evaluation, arrivals: int | None = None) -> None:
+        """It is of one query more.
+
+        Args:
+            evaluation: any.
+            arrivals: how many elements had come, where that query is new.
+        """
+        evaluation.owners += 1
+        if arrivals is not None and _over_time(evaluation.graph):
+            self._fresh[_key(evaluation.graph)] = evaluation, arrivals
+
+    def remove(self, evaluation: Evaluation) -> bool:
+        """It is of one query less; whether of none now."""
+        evaluation.owners -= 1
+        if evaluation.owners:
+            return False
+        key = _key(evaluation.graph)
+        if self._whole.get(key) is evaluation:
+            del self._whole[key]
+        if self._fresh.get(key, (None, 0))[0] is evaluation:
+            del self._fresh[key]
+        return True
+
+    def equal(self, evaluation: Evaluation) -> Evaluation | None:
+        """Another one, which gives the same from now on."""
+        if evaluation.joined or not evaluation.whole:
+            return None
+        evaluation.joined = True
+        if not _over_time(evaluation.graph):
+            return None
+        found = self._whole.setdefault(_key(evaluation.graph), evaluation)
+        return None if found is evaluation else found
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._whole) + len(self._fresh)
+
+
+def _key(graph: OperatorGraph) -> _Key:
+    clauses = tuple((each.stream, each.window, each.named) for each in graph.clauses)
+    return graph.query, clauses, graph.sources.names
+
+
+def _over_time(graph: OperatorGraph) -> bool:
+    return all(isinstance(each.window, LogicalWindow) for each in graph.clauses)

@@ -1,0 +1,165 @@
+"""The leaves of a query: joins of triple patterns, each matched in its graph."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
+from tpf_client.dataflow.changes import TermId
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Dataflow, Input, Node
+from tpf_client.dataflow.operators.hash_join import HashJoin
+from tpf_client.dataflow.operators.project import Project
+from tpf_client.sparql.algebra import variables_of_bgp, variables_of_quad
+from tpf_client.sparql.expressions.inlined import inline_integer
+from tpf_client.sparql.rewrite.join_order import greedy_order
+from tpf_server.continuous.csparql.native.contents import PatternInput, WindowView
+from tpf_server.continuous.csparql.native.static_tables import StaticJoin, StaticTables
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+_WINDOW_ESTIMATE = 100
+"""How many triples a window is taken to hold that match a pattern."""
+
+
+class CsparqlLeaves:
+    """Makes the leaves of one query.
+
+    Args:
+        graph: the query.
+        windows: the windows of its streams.
+        tables: of the static data.
+        flow: takes in the nodes.
+        dictionary: the integers of terms.
+
+    Attributes:
+        predicates: of the triples that may match a pattern at all; ``None``: any.
+    """
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        windows: Mapping[Term, WindowView],
+        tables: StaticTables,
+        flow: Dataflow,
+        dictionary: TermDictionary,
+    ) -> None:
+        self._graph = graph
+        self._windows = windows
+        self._static = tables.static
+        self._tables = tables
+        self._flow = flow
+        self._dictionary = dictionary
+        self._inputs: list[tuple[PatternInput, StaticJoin | None]] = []
+        self.predicates: set[TermId] | None = set()
+
+    def open(self) -> None:
+        """Begin to follow the static data."""
+        for entry, join in self._inputs:
+            entry.open(None if join is None else join.static_change)
+
+    def close(self) -> None:
+        """Follow them no more."""
+        for entry, _ in self._inputs:
+            entry.close()
+
+    def has_static(self, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+        """See `Knowledge.has_static`."""
+        return has_static(self._static, pattern, graphs)
+
+    def bgp(self, patterns: Sequence[QuadPattern], seed: Node | None) -> Node:  # noqa: ARG002
+        """A node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
+
+        A seed is not used: everything is in memory, and a join follows.
+        """
+        estimates = {each: self._estimate(each) for each in patterns}
+        node: Node | None = None
+        for pattern in greedy_order(estimates, variables_of_quad, lambda each, _: estimates[each]):
+            node = self._joined(node, pattern)
+        assert node is not None
+        wanted = variables_of_bgp(tuple(patterns))
+        return node if node.schema == wanted else self._flow.add(Project(node, wanted))
+
+    def _estimate(self, pattern: QuadPattern) -> int:
+        source = self._graph.source_of(pattern)
+        count = 0
+        if source.static:
+            plain = pattern._replace(graph=DEFAULT_GRAPH)
+            count = Dataset(self._static, source.static).count(plain)
+        if self._graph.part_of(pattern) != "static":
+            free = sum(is_variable(term) for term in pattern[:3])
+            count += _WINDOW_ESTIMATE * free
+        return count
+
+    def _joined(self, node: Node | None, pattern: QuadPattern) -> Node:
+        """A node joined with the matches of one pattern more."""
+        source = self._graph.source_of(pattern)
+        schema = variables_of_bgp((pattern,))
+        stamped: list[WindowView] | None = None
+        certain = frozenset(schema)
+        if is_variable(pattern.graph):
+            stamp = self._graph.stamps[Variable(pattern.graph)]
+            stamped = [self._windows[stream] for stream in stamp.streams]
+            certain -= {Variable(pattern.graph)}
+        leaf = self._flow.add(Input(schema, certain, monotone=False))
+        carrying = self._graph.part_of(pattern) != "static"
+        windows = [self._windows[stream] for stream in source.streams] if carrying else []
+        row_of = self._row_of(pattern)
+        table = self._tables.table(pattern, source.static, row_of)
+        entry = PatternInput(row_of, table, windows, stamped, _encode_stamp, leaf.push)
+        join: StaticJoin | None = None
+        if windows and self.predicates is not None:
+            if is_variable(pattern.predicate):
+                self.predicates = None
+            else:
+                self.predicates.add(self._dictionary.encode(Term(pattern.predicate)))
+        if node is None:
+            joined: Node = leaf
+        elif stamped is None and source.static and _meets(node, schema):
+            joined = join = self._flow.add(StaticJoin(node, leaf, table))
+        else:
+            joined = self._flow.add(HashJoin(node, leaf))
+        self._inputs.append((entry, join))
+        return joined
+
+    def _row_of(self, pattern: QuadPattern) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
+        """A function from triples to rows of the pattern's variables, the timestamp left out."""
+        places: dict[str, int] = {}
+        same: list[tuple[int, int]] = []
+        constants: list[tuple[int, int]] = []
+        for place, term in enumerate(pattern[:3]):
+            if not is_variable(term):
+                constants.append((place, self._dictionary.encode(Term(term))))
+            elif term in places:
+                same.append((places[term], place))
+            else:
+                places[term] = place
+        wanted = tuple(places.values())
+
+        def row(triple: EncodedTriple) -> tuple[int, ...] | None:
+            for place, constant in constants:
+                if triple[place] != constant:
+                    return None
+            for one, other in same:
+                if triple[one] != triple[other]:
+                    return None
+            return tuple([triple[place] for place in wanted])
+
+        return row
+
+
+def _meets(node: Node, schema: Sequence[Variable]) -> bool:
+    """Whether there are shared variables, which a node always binds."""
+    shared = set(schema) & set(node.schema)
+    return bool(shared) and shared <= node.certain
+
+
+def has_static(static: StaticData, pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
+    """Whether a triple of these static graphs matches a pattern."""
+    dataset = Dataset(static, graphs)
+    return next(dataset.match(pattern._replace(graph=DEFAULT_GRAPH)), None) is not None
+
+
+def _encode_stamp(at: int) -> int:
+    encoded = inline_integer(at)
+    assert encoded is not None
+    return encoded

@@ -1,0 +1,93 @@
+"""A C-SPARQL query that runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from annotations.terms import Term
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.drawing import as_text
+from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.parser import CsparqlQuery
+from tpf_server.continuous.csparql.windows import PhysicalWindow
+from tpf_server.continuous.engine.running_query import RunningQuery
+
+Callback = Callable[[Answer], None]
+
+
+class RegisteredQuery(RunningQuery[Answer]):
+    """A query that answers at instants.
+
+    Attributes:
+        query: what was parsed.
+        evaluation: what answers.
+        stream: the IRI of the stream that it makes, if it makes one.
+        late: how many elements came after an evaluation that should have seen them.
+        number: in the order of registration.
+        next: the instant at which it is to be evaluated next, if that is known.
+        last: the instant at which it was evaluated last.
+        rank: higher than those of all queries whose triples it reads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        query: CsparqlQuery,
+        evaluation: Evaluation,
+        callback: Callback | None,
+        backlog: int,
+        number: int,
+        close: Callable[["RegisteredQuery"], None],
+    ) -> None:
+        super().__init__(name, callback, backlog, close)
+        self.query = query
+        self.evaluation = evaluation
+        self.late = 0
+        self.number = number
+        self.next: int | None = None
+        self.last: int | None = None
+        self.rank = 0
+        self._arrived = 0
+        registration = query.registration
+        self.stream = None if registration is None else registration.stream
+        self.counts = bool(query.streams) and not query.instants.periods
+
+    @property
+    def graph(self) -> OperatorGraph:
+        """Its operators, as they run."""
+        return self.evaluation.graph
+
+    @property
+    def reads(self) -> frozenset[Term]:
+        """The streams that it reads."""
+        return frozenset(self.evaluation.windows)
+
+    def explain(self) -> dict[str, Any]:
+        """Its state, when it is evaluated, what its windows hold, and its operators."""
+        found = {
+            **super().explain(),
+            "late": self.late,
+            "every_ms": list(self.query.instants.periods),
+            "windows": [
+                {
+                    "stream": clause.stream[1:-1],
+                    "window": str(clause.window),
+                    "elements": self.evaluation.windows[clause.stream].held,
+                }
+                for clause in self.query.streams
+            ],
+            "operators": as_text(self.graph).splitlines(),
+        }
+        if self.stream is not None:
+            found["stream"] = self.stream[1:-1]
+        return found
+
+    def arrived(self) -> bool:
+        """One more triple came; whether a query over counted windows must be evaluated now."""
+        self._arrived += 1
+        steps = [
+            clause.window.step
+            for clause in self.query.streams
+            if isinstance(clause.window, PhysicalWindow)
+        ]
+        return any(self._arrived % step == 0 for step in steps)

@@ -1,0 +1,95 @@
+"""Answers as files: for each micro-batch one, that is there as a whole or not at all.
+
+``results/<batch>.ndjson`` has a line for each instant that the micro-batch closed, answers of
+nothing included: ``{"at": …, "form": …, "variables": […], "rows": [[…], …]}``. When Spark repeats a
+micro-batch after a failure the file is written again with the same content, so nothing is lost and
+nothing is there twice. For a registered stream ``elements/<batch>.tsv`` has its triples with their
+timestamps and, at its end, the timestamp up to which everything has come, so that another query can
+read it as its stream.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from annotations.terms import Term, Variable
+from tpf_server.continuous.csparql.answers import Answer
+
+
+class ResultFiles:
+    """The answers of one query.
+
+    Args:
+        directory: where the files are.
+        stream: whether elements of a stream are written too.
+    """
+
+    def __init__(self, directory: Path, *, stream: bool = False) -> None:
+        self._results = directory / "results"
+        self._elements = directory / "elements" if stream else None
+        self._results.mkdir(parents=True, exist_ok=True)
+        if self._elements is not None:
+            self._elements.mkdir(exist_ok=True)
+
+    def write(self, batch: int, answers: Iterable[Answer]) -> None:
+        """Write the answers of a micro-batch; when this returns they are on the disk."""
+        written = list(answers)
+        if self._elements is not None:
+            lines = [
+                f"{answer.at}\t" + "\t".join(str(term) for term in row) + "\n"
+                for answer in written
+                for row in answer.rows
+            ]
+            lines += [f"{answer.at}\n" for answer in written[-1:]]
+            _replace(self._elements / f"{batch:09d}.tsv", lines)
+        _replace(self._results / f"{batch:09d}.ndjson", map(_line, written))
+
+    def last_before(self, batch: int) -> int | None:
+        """The last instant that earlier micro-batches answered."""
+        for path in reversed(self._files()):
+            if int(path.stem) < batch:
+                lines = path.read_text(encoding="utf-8").splitlines()
+                if lines:
+                    return int(json.loads(lines[-1])["at"])
+        return None
+
+    def read(self, query: str = "") -> Iterator[Answer]:
+        """All answers, in the order of their instants."""
+        for path in self._files():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                value = json.loads(line)
+                yield Answer(
+                    query,
+                    value["at"],
+                    value["form"],
+                    tuple(Variable(name) for name in value["variables"]),
+                    tuple(
+                        tuple(None if each is None else Term(each) for each in row)
+                        for row in value["rows"]
+                    ),
+                )
+
+    def _files(self) -> list[Path]:
+        return sorted(self._results.glob("*.ndjson"))
+
+
+def _line(answer: Answer) -> str:
+    value = {
+        "at": answer.at,
+        "form": answer.form,
+        "variables": answer.variables,
+        "rows": answer.rows,
+    }
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def _replace(path: Path, lines: Iterable[str]) -> None:
+    """Write a file so that a reader sees the whole of it or the one before."""
+    # Sources of Spark take no notice of names that begin with a dot.
+    new = path.with_name(f".{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)

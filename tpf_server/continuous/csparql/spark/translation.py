@@ -1,0 +1,464 @@
+"""Operators to data frames.
+
+Static graph patterns are evaluated once by our own SPARQL engine. A pattern that may match static
+and streaming triples is joined in two parts, so that static rows are not repeated for each instant.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import count
+from operator import and_
+
+import pyarrow
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sql
+
+from annotations.terms import QuadPattern, Term, Variable, is_variable
+from tpf_client.sparql import algebra
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregated,
+    Call,
+    Exists,
+    Expression,
+    Filter,
+    Group,
+    Path,
+    Pattern,
+    VariableRef,
+    always_bound,
+    in_scope,
+    mentioned,
+    variables_of_bgp,
+    variables_of_quad,
+    walk,
+)
+from tpf_client.sparql.expressions.values import FALSE, TRUE
+from tpf_client.sparql.rewrite.components import components
+from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists
+from tpf_client.sparql.rewrite.join_order import greedy_order
+from tpf_client.sparql.rewrite.operands import operands
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.spark import terms
+from tpf_server.continuous.csparql.spark.aggregates import empty_value, grouped
+from tpf_server.continuous.csparql.spark.expressions import Expressions
+from tpf_server.continuous.csparql.spark.frames import (
+    AT,
+    Frame,
+    column,
+    join,
+    join_untimed_too,
+    left_join,
+    semi_join,
+    union,
+)
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+
+RANK = "rank"
+"""The column of the place in the order of the answer."""
+
+Row = tuple[Term | None, ...]
+StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
+"""The solutions of a pattern over static data alone, with its variables in scope as columns."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Makes the answer of a query at several instants.
+
+    Args:
+        session: Spark.
+        graph: the operators.
+        static: evaluates what is static.
+        content: what is in the windows: `AT`, ``stream``, ``s``, ``p``, ``o`` and ``ts``, the
+            latest timestamp of the triple in milliseconds; a triple of a stream is there once.
+        steps: the instants, in a column `AT`.
+        cache: static frames, kept from one use to the next.
+        outer: where a pattern in EXISTS is translated: the rows that it is evaluated for.
+        fresh: numbers of hidden variables.
+    """
+
+    session: SparkSession
+    graph: OperatorGraph
+    static: StaticAnswers
+    content: DataFrame
+    steps: DataFrame
+    cache: dict[object, DataFrame]
+    outer: Frame | None = None
+    fresh: Iterator[int] = field(default_factory=count)
+
+    def answer(self) -> DataFrame:
+        """`AT`, a column for each variable of the query, and `RANK`."""
+        pattern = self.graph.pattern
+        if self.graph.query.form == "ASK":
+            pattern = algebra.Distinct(algebra.Project(pattern, ()))
+        frame = self.frame(pattern).at_all(self.steps)
+        if RANK not in frame.data.columns:
+            return frame.data.withColumn(RANK, sql.lit(0).cast("int"))
+        return frame.data
+
+    # ---------------------------------------------------------------------------- patterns
+
+    def frame(self, pattern: Pattern) -> Frame:
+        """The solutions of a pattern."""
+        match pattern:
+            case BGP(patterns):
+                return self._correlated(self._bgp(patterns))
+            case Path():
+                return self._correlated(self._static_frame(pattern))
+            case algebra.Values(variables, rows):
+                data = [tuple(row) for row in rows]
+                return self._correlated(self._rows(variables, data, always_bound(pattern)))
+            case algebra.Join():
+                return self._join(pattern)
+            case algebra.LeftJoin(left, right, condition):
+                return self._left_join(self.frame(left), self.frame(right), condition)
+            case algebra.Union(left, right):
+                return union(*self._alike(self.frame(left), self.frame(right)))
+            case algebra.Minus(left, right, apart):
+                return self._minus(self.frame(left), self.frame(right), apart)
+            case Filter(inner, condition):
+                return self._filter(self.frame(inner), condition)
+            case Aggregated():
+                return self._aggregated(pattern)
+            case algebra.Extend(inner, variable, expression):
+                frame = self.frame(inner)
+                schema = frame.schema
+                frame, plain = self.without_exists(frame, expression)
+                extended = frame.extend(variable, Expressions(frame.columns()).binding(plain))
+                return extended if frame.schema == schema else extended.project((*schema, variable))
+            case Group():
+                return self._group(pattern)
+            case _ if self.outer is not None:
+                # A nested SELECT is evaluated by itself, also inside EXISTS.
+                frame = replace(self, outer=None).frame(pattern)
+                return self._correlated(frame)
+            case algebra.Project(algebra.OrderBy(inner, conditions), variables):
+                return self._ordered(self.frame(inner), conditions, variables)
+            case algebra.Project(inner, variables):
+                return self.frame(inner).project(variables)
+            case algebra.Distinct(inner):
+                return self._distinct(self.frame(inner))
+            case algebra.Reduced(inner) | algebra.OrderBy(inner):
+                return self.frame(inner)
+            case algebra.Slice(inner, offset, limit, ()):
+                return self._slice(self.frame(inner), offset, limit)
+            case _:
+                raise UnsupportedContinuousQueryError(
+                    f"{type(pattern).__name__} cannot be run on Spark"
+                )
+
+    def _alike(self, left: Frame, right: Frame) -> tuple[Frame, Frame]:
+        if left.timed == right.timed:
+            return left, right
+        return left.at_all(self.steps), right.at_all(self.steps)
+
+    def _join(self, pattern: algebra.Join) -> Frame:
+        frames = [self.frame(each) for each in operands(pattern)]
+        return reduce(join, greedy_order(frames, lambda each: each.schema, lambda *_: 0))
+
+    def _left_join(self, left: Frame, right: Frame, condition: Expression | None) -> Frame:
+        if right.timed:
+            left = left.at_all(self.steps)
+        test: Column | None = None
+        if condition is not None and first_exists(condition) is not None:
+            return self._left_join_exists(left, right, condition)
+        if condition is not None:
+            columns = {name: sql.col(column(name)) for name in (*left.schema, *right.schema)}
+            shared = [n for n in left.schema if n in right.schema and n not in left.certain]
+            for name in shared:
+                own = sql.col(column(name))
+                columns[name] = sql.coalesce(own, sql.col("r_" + column(name)))
+            test = Expressions(columns).condition(condition)
+        return left_join(left, right, test)
+
+    def _left_join_exists(self, left: Frame, right: Frame, condition: Expression) -> Frame:
+        """The pairs first, for distinct rows of the left; then they come back to each of these."""
+        keyed, key = self._keyed(left, left.schema)
+        pairs = self._filter(
+            join(replace(keyed, data=keyed.data.dropDuplicates()), right), condition
+        )
+        loose = [name for name in left.schema if name not in left.certain]
+        added = [name for name in right.schema if name not in left.schema]
+        joined = left_join(keyed, pairs.project((key, *loose, *added)), None)
+        return joined.project((*left.schema, *added))
+
+    def _minus(self, left: Frame, right: Frame, apart: tuple[Variable, ...]) -> Frame:
+        shared = [name for name in left.schema if name in right.schema and name not in apart]
+        if not shared:
+            return left
+        if self.outer is not None:
+            # What both sides have from outside is no reason to take away.
+            apart = (*apart, *self.outer.schema)
+        if right.timed:
+            left = left.at_all(self.steps)
+        # A pair that shares no bound variable does not remove; the hidden name only says so.
+        return semi_join(left, right, anti=True, apart=(*apart, Variable("?.none")))
+
+    def _filter(self, frame: Frame, condition: Expression) -> Frame:
+        for each in conjuncts(condition):
+            if not isinstance(each, Exists):
+                schema = frame.schema
+                frame, plain = self.without_exists(frame, each)
+                frame = frame.where(Expressions(frame.columns()).condition(plain))
+                frame = frame if frame.schema == schema else frame.project(schema)
+            elif _stands_alone(each.pattern):
+                inner = replace(self, outer=None).frame(each.pattern)
+                if inner.timed:
+                    frame = frame.at_all(self.steps)
+                frame = semi_join(frame, inner, anti=each.negated)
+            else:
+                keyed, found = self._found(frame, each.pattern)
+                frame = semi_join(keyed, found, anti=each.negated).project(frame.schema)
+        return frame
+
+    # ----------------------------------------------------------------------------- EXISTS
+
+    def without_exists(self, frame: Frame, expression: Expression) -> tuple[Frame, Expression]:
+        """The expression with each EXISTS replaced by a hidden variable that the frame has then."""
+        match expression:
+            case Exists(pattern, negated):
+                keyed, found = self._found(frame, pattern)
+                mark = self._hidden()
+                data = found.data.withColumn(column(mark), sql.lit(str(TRUE)))
+                there = replace(found, data=data, schema=(*found.schema, mark))
+                marked = left_join(keyed, there, None)
+                yes, no = (FALSE, TRUE) if negated else (TRUE, FALSE)
+                value = sql.when(sql.col(column(mark)).isNotNull(), str(yes)).otherwise(str(no))
+                marked = replace(marked, data=marked.data.withColumn(column(mark), value))
+                return marked.project((*frame.schema, mark)), VariableRef(mark)
+            case Call(_, arguments):
+                plain = []
+                for each in arguments:
+                    frame, one = self.without_exists(frame, each)
+                    plain.append(one)
+                return frame, replace(expression, arguments=tuple(plain))
+            case algebra.Aggregate(_, argument) if argument is not None:
+                frame, one = self.without_exists(frame, argument)
+                return frame, replace(expression, argument=one)
+            case _:
+                return frame, expression
+
+    def _found(self, frame: Frame, pattern: Pattern) -> tuple[Frame, Frame]:
+        """The frame with a key, and the keys of those of its rows for which a pattern matches.
+
+        The pattern is evaluated for all of them at once: each of its leaves is joined with what is
+        different in these rows, so that everything in it sees them (SPARQL 1.1, section 18.6).
+        """
+        seen = [name for name in frame.schema if name in mentioned(pattern)]
+        keyed, key = self._keyed(frame, seen)
+        rows = keyed.project((key, *seen))
+        inside = replace(self, outer=replace(rows, data=rows.data.dropDuplicates()))
+        found = inside.frame(pattern).project((key,))
+        if found.timed:
+            keyed = keyed.at_all(self.steps)
+        return keyed, replace(found, data=found.data.dropDuplicates())
+
+    def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
+        """One more variable: what a row has for these."""
+        key = self._hidden()
+        parts = [sql.col(column(name)) for name in names]
+        # JSON leaves out what is null, and names the rest.
+        value = sql.to_json(sql.struct(*parts)) if parts else sql.lit("")
+        extended = frame.extend(key, value)
+        return replace(extended, certain=extended.certain | {key}), key
+
+    def _hidden(self) -> Variable:
+        return Variable(f"?.e{next(self.fresh)}")
+
+    def _correlated(self, frame: Frame) -> Frame:
+        return frame if self.outer is None else join(self.outer, frame)
+
+    # ------------------------------------------------------------------------ aggregation
+
+    def _aggregated(self, pattern: Aggregated) -> Frame:
+        """As the paper does it: the aggregates by themselves, then joined to the solutions."""
+        frame = self.frame(pattern.input)
+        names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
+        if not names:
+            frame = frame.at_all(self.steps)
+            names = frame.time
+        groups = grouped(
+            frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
+        )
+        same = [
+            sql.col(name).eqNullSafe(sql.col(f"key{place}")) for place, name in enumerate(names)
+        ]
+        data = frame.data.join(groups, reduce(and_, same), "left")
+        data = data.drop(*(f"key{place}" for place in range(len(names))))
+        return Frame(data, (*frame.schema, pattern.variable), frame.certain, frame.timed)
+
+    def _group(self, pattern: Group) -> Frame:
+        frame = self.frame(pattern.input)
+        plain: list[Expression] = []
+        for _, expression in pattern.keys:
+            frame, one = self.without_exists(frame, expression)
+            plain.append(one)
+        aggregates = []
+        for name, aggregate in pattern.aggregates:
+            frame, computed = self.without_exists(frame, aggregate)
+            assert isinstance(computed, algebra.Aggregate)
+            aggregates.append((name, computed))
+        expressions = Expressions(frame.columns())
+        keys = [sql.col(name) for name in frame.time]
+        keys += [expressions.binding(expression) for expression in plain]
+        if not keys:
+            frame = frame.at_all(self.steps)
+            keys = [sql.col(AT)]
+        names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
+        data = grouped(frame, keys, aggregates).withColumnsRenamed(
+            {f"key{place}": name for place, name in enumerate(names)}
+        )
+        schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))
+        if not pattern.keys:
+            # Exactly one group, even of nothing.
+            data = self.steps.join(data.withColumn("some", sql.lit(1)), AT, "left")
+            for name, aggregate in pattern.aggregates:
+                there = sql.when(sql.col("some").isNull(), empty_value(aggregate))
+                data = data.withColumn(column(name), there.otherwise(sql.col(column(name))))
+            data = data.drop("some")
+        return Frame(data, schema, frozenset(), frame.timed)
+
+    # -------------------------------------------------------------------------- modifiers
+
+    def _ordered(
+        self,
+        frame: Frame,
+        conditions: Sequence[algebra.OrderCondition],
+        variables: Sequence[Variable],
+    ) -> Frame:
+        keys = []
+        for each in conditions:
+            frame, plain = self.without_exists(frame, each.expression)
+            key = terms.order_key(Expressions(frame.columns()).binding(plain))
+            keys.append(key.desc() if each.descending else key.asc())
+        within = Window.partitionBy(*frame.time).orderBy(*keys)
+        ranked = frame.data.withColumn(RANK, sql.row_number().over(within))
+        names = [*frame.time, *(column(name) for name in variables)]
+        absent = [name for name in variables if name not in frame.schema]
+        for name in absent:
+            ranked = ranked.withColumn(column(name), sql.lit(None).cast("string"))
+        certain = frame.certain & frozenset(variables)
+        return Frame(ranked.select(*names, RANK), tuple(variables), certain, frame.timed)
+
+    def _distinct(self, frame: Frame) -> Frame:
+        if RANK not in frame.data.columns:
+            return replace(frame, data=frame.data.dropDuplicates())
+        names = [name for name in frame.data.columns if name != RANK]
+        return replace(frame, data=frame.data.groupBy(*names).agg(sql.min(RANK).alias(RANK)))
+
+    def _slice(self, frame: Frame, offset: int, limit: int | None) -> Frame:
+        order = RANK if RANK in frame.data.columns else sql.lit(0)
+        within = Window.partitionBy(*frame.time).orderBy(order)
+        data = frame.data.withColumn(RANK, sql.row_number().over(within))
+        place = sql.col(RANK)
+        condition = place > offset
+        if limit is not None:
+            condition = condition & (place <= offset + limit)
+        return replace(frame, data=data.where(condition))
+
+    # ------------------------------------------------------------------------------ leaves
+
+    def _rows(
+        self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
+    ) -> Frame:
+        if not variables:
+            data = self.session.range(0, len(rows), 1, 1).select()
+        else:
+            arrays = [
+                pyarrow.array([row[place] for row in rows], pyarrow.string())
+                for place in range(len(variables))
+            ]
+            table = pyarrow.table(arrays, names=[column(name) for name in variables])
+            data = self.session.createDataFrame(table)
+        return Frame(data, tuple(variables), certain, timed=False)
+
+    def _static_frame(self, pattern: Pattern) -> Frame:
+        """What a SPARQL engine answers over static data, materialised once."""
+        variables = in_scope(pattern)
+        data = self.cache.get(pattern)
+        if data is None:
+            rows = self.static(self.graph, pattern)
+            data = self._rows(variables, rows, frozenset()).data.persist()
+            self.cache[pattern] = data
+        return Frame(data, variables, frozenset(variables), timed=False)
+
+    def _bgp(self, patterns: Sequence[QuadPattern]) -> Frame:
+        if not patterns:
+            return self._rows((), [()], frozenset())
+        static = [
+            each._replace(graph=self.graph.graph_of(each))
+            for each in patterns
+            if self.graph.part_of(each) == "static"
+        ]
+        streaming = [each for each in patterns if self.graph.part_of(each) == "streaming"]
+        mixed = [each for each in patterns if self.graph.part_of(each) == "mixed"]
+        parts: list[Frame | QuadPattern] = [self._streaming(each) for each in streaming]
+        parts += [
+            self._static_frame(BGP(tuple(each))) for each in components(static, variables_of_quad)
+        ]
+        result: Frame | None = None
+        # Patterns that may match both come after the frames that are connected.
+        for each in greedy_order(
+            [*parts, *mixed],
+            lambda each: each.schema if isinstance(each, Frame) else variables_of_quad(each),
+            lambda each, _: not isinstance(each, Frame),
+        ):
+            if isinstance(each, Frame):
+                result = each if result is None else join(result, each)
+            else:
+                result = self._join_mixed(result, each)
+        assert result is not None
+        return result.project(variables_of_bgp(tuple(patterns)))
+
+    def _join_mixed(self, frame: Frame | None, pattern: QuadPattern) -> Frame:
+        """Join the matches of a pattern: those in windows, and the static ones beside them."""
+        streaming = self._streaming(pattern)
+        plain = pattern._replace(graph=self.graph.graph_of(pattern))
+        static = self._static_frame(BGP((plain,)))
+        seen = streaming.project(static.schema)
+        if frame is None or not set(frame.schema) & set(static.schema):
+            beside = semi_join(static.at_all(self.steps), seen, anti=True)
+            both = union(streaming, beside)
+            return both if frame is None else join(frame, both)
+        if frame.timed and not is_variable(pattern.graph):
+            # A plan that had the frame twice would double with every such pattern.
+            return join_untimed_too(frame, semi_join(streaming, static, anti=True), static)
+        # A triple with a timestamp stands for the static one.
+        inside = join(frame, streaming)
+        beside = semi_join(join(frame, static).at_all(self.steps), seen, anti=True)
+        return union(inside, beside)
+
+    def _streaming(self, pattern: QuadPattern) -> Frame:
+        """The matches of a triple pattern in windows."""
+        source = self.graph.source_of(pattern)
+        data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
+        places: dict[str, str] = {}
+        for place, each in zip("spo", pattern[:3], strict=True):
+            if not is_variable(each):
+                data = data.where(sql.col(place) == str(each))
+            elif each in places:
+                data = data.where(sql.col(place) == sql.col(places[each]))
+            else:
+                places[each] = place
+        columns = [sql.col(place).alias(column(Variable(name))) for name, place in places.items()]
+        schema = tuple(Variable(name) for name in places)
+        certain = frozenset(schema)
+        if is_variable(pattern.graph):
+            name = Variable(pattern.graph)
+            streams = self.graph.stamps[name].streams
+            counts = sql.col("stream").isin(*map(str, streams))
+            stamp = sql.max(sql.when(counts, sql.col("ts")))
+            data = data.groupBy(AT, "s", "p", "o").agg(stamp.alias("ts"))
+            columns.append(terms.integer(sql.col("ts")).alias(column(name)))
+            schema = (*schema, name)
+        elif len(source.streams) > 1:
+            data = data.dropDuplicates([AT, "s", "p", "o"])
+        return Frame(data.select(AT, *columns), schema, certain, timed=True)
+
+
+def _stands_alone(pattern: Pattern) -> bool:
+    """Whether a pattern in EXISTS sees nothing of the row outside but what its matches bind."""
+    simple = all(isinstance(each, (BGP, algebra.Join, Filter)) for each in walk(pattern))
+    return simple and mentioned(pattern) <= always_bound(pattern)

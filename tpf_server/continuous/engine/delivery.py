@@ -1,0 +1,156 @@
+"""From the changes of a dataflow's result to what a reader of a query gets."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import Solution
+from tpf_client.sparql.algebra import Query
+from tpf_server.continuous.engine.semantics import Semantics
+
+Row = tuple[Term | None, ...]
+
+
+class Emission(NamedTuple):
+    """What one arrival made a query emit.
+
+    Args:
+        sequence: the number of the arrival in the engine, from 1.
+        at: the stream time, in milliseconds since 1970.
+        rows: solutions in the order of the query's variables (``None``: unbound), triples for a
+            CONSTRUCT query, the empty row for an ASK query that is true; repeated by multiplicity.
+        removed: whether these are rows that left the result (DStream).
+    """
+
+    sequence: int
+    at: int
+    rows: tuple[Row, ...]
+    removed: bool = False
+
+
+Callback = Callable[[Emission], None]
+
+
+def wanted_variables(query: Query) -> tuple[Variable, ...]:
+    """The variables that the rows of a query are made from."""
+    if query.form == "SELECT":
+        return query.variables
+    return tuple(
+        dict.fromkeys(Variable(term) for each in query.template for term in each if term[0] == "?")
+    )
+
+
+class Phase:
+    """What an engine is doing: whether rows that come now were derived from the arrival."""
+
+    __slots__ = ("inserting",)
+
+    def __init__(self) -> None:
+        self.inserting = False
+
+
+class Delivery:
+    """The sink at the end of a dataflow: collects what an arrival changes.
+
+    Args:
+        semantics: what of it is emitted.
+        wake: is called with this delivery when there is something to emit.
+        phase: of the engine.
+
+    Attributes:
+        silent: whether nothing is emitted where there are no rows.
+        taken: whether something was ever taken.
+        visible: gives what a reader sees of a solution; ``None``: he sees all of it.
+    """
+
+    visible: Callable[[Solution], Solution] | None = None
+
+    def __init__(
+        self, semantics: Semantics, wake: Callable[["Delivery"], None], phase: Phase
+    ) -> None:
+        self._phase = phase
+        self._wake = wake
+        self._changes: dict[Solution, int] = {}
+        self._derived: list[tuple[Solution, int]] = []
+        self._whole: dict[Solution, int] = {}
+        self._relation = semantics.relation
+        self.awake = False
+        self.taken = False
+        self.silent = semantics.relation != "rstream"
+        if semantics.output == "difference":
+            self.push: Callable[[Solution, int], None] = self._push_change
+        elif semantics.relation == "dstream":
+            self.push = self._push_gone
+        else:
+            self.push = self._push_derived
+
+    def _push_derived(self, solution: Solution, count: int) -> None:
+        if count > 0 and self._phase.inserting:
+            if not self.awake:
+                self.rouse()
+            self._derived.append((solution, count))
+
+    def _push_gone(self, solution: Solution, count: int) -> None:
+        if count < 0 and not self._phase.inserting:
+            if not self.awake:
+                self.rouse()
+            self._derived.append((solution, -count))
+
+    def _push_change(self, solution: Solution, count: int) -> None:
+        if not self.awake:
+            self.rouse()
+        self._changes[solution] = self._changes.get(solution, 0) + count
+
+    def takes(self) -> bool:
+        """Whether a change that comes now would be emitted."""
+        if self.push == self._push_change:
+            return True
+        return self._phase.inserting == (self._relation == "istream")
+
+    def rouse(self) -> None:
+        """Say that there is something to emit."""
+        if not self.awake:
+            self.awake = True
+            self._wake(self)
+
+    def take(self) -> tuple[list[tuple[Solution, int]], bool]:
+        """What is to be emitted now, and whether it left the result."""
+        self.awake = False
+        self.taken = True
+        if self._derived:
+            derived, self._derived = self._derived, []
+            return derived, self._relation == "dstream"
+        changes, self._changes = self._changes, {}
+        if self.visible is not None and self._relation != "rstream":
+            changes = _seen(changes, self.visible, 1 if self._relation == "istream" else -1)
+        match self._relation:
+            case "istream":
+                return [(row, count) for row, count in changes.items() if count > 0], False
+            case "dstream":
+                return [(row, -count) for row, count in changes.items() if count < 0], True
+        whole = self._whole
+        for row, count in changes.items():
+            total = whole.get(row, 0) + count
+            if total:
+                whole[row] = total
+            else:
+                whole.pop(row, None)
+        return list(whole.items()), False
+
+
+def _seen(
+    changes: dict[Solution, int], visible: Callable[[Solution], Solution], sign: int
+) -> dict[Solution, int]:
+    """The changes of a sign that a reader sees: a solution may go for one that looks the same."""
+    totals: Counter[Solution] = Counter()
+    for solution, count in changes.items():
+        totals[visible(solution)] += count * sign
+    found = {}
+    for solution, count in changes.items():
+        seen = visible(solution)
+        shown = min(count * sign, totals[seen])
+        if shown > 0:
+            totals[seen] -= shown
+            found[solution] = shown * sign
+    return found

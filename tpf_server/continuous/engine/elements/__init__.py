@@ -1,0 +1,1 @@
+"""Elements of streams: texts, instants, terms."""

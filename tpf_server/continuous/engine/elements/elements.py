@@ -1,0 +1,284 @@
+"""Elements of streams as text: lines with a timestamp, NDJSON, and RDF bodies.
+
+========  =========================================================================================
+TSV       ``timestamp<TAB>subject<TAB>predicate<TAB>object``, N-Triples terms: a triple
+N-Quads   ``timestamp<TAB>statement .``: statements that follow each other with the same timestamp
+          and the same graph name are one element
+NDJSON    ``{"timestamp": …, "triple": ["s", "p", "o"]}`` or ``"triples": [[…], …]`` for a graph
+RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
+========  =========================================================================================
+
+A timestamp is a whole number of milliseconds since 1970, or an instant in ISO 8601, of the years 1
+to 9999. Where somebody says what time it is, it may be left out, with its tabulator.
+"""
+
+import heapq
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyoxigraph as ox
+
+from annotations.errors import InstantError, NestingError
+from annotations.instants import parse_instant
+from annotations.nesting import check_nesting
+from annotations.terms import Term
+from tpf_server.continuous.engine.elements.ox_terms import text_of
+from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
+from tpf_server.continuous.engine.errors import ElementError
+
+Triples = tuple[tuple[Term, Term, Term], ...]
+
+_SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]*>')
+_NUMBER = re.compile(r"-?\d{1,18}")
+_SIMPLE_LITERAL = re.compile(
+    r'"[ !#-\[\]-~\u00a0-\ud7ff\ue000-\ufffd]*"'
+    rf"(?:@[a-z]{{2,3}}|\^\^(?!<http://www\.w3\.org/){_SIMPLE_IRI.pattern}"
+    r"|\^\^<http://www\.w3\.org/2001/XMLSchema#(?!string>)[A-Za-z]+>)?"
+)
+"""Literals that are their own canonical text."""
+_SUBJECT = "<urn:x> <urn:x> "
+
+
+class Element(NamedTuple):
+    """An element, with the number of its line (the first, where it has several)."""
+
+    at: int
+    triples: Triples
+    line: int
+
+
+def canonical_term(text: object) -> Term:
+    """The term of an N-Triples text.
+
+    Raises:
+        ElementError: it is none.
+    """
+    if not isinstance(text, str):
+        raise ElementError(f"not a term: {text!r}")
+    if _SIMPLE_IRI.fullmatch(text) or _SIMPLE_LITERAL.fullmatch(text):
+        return Term(text)
+    _check_nesting(text)
+    try:
+        (triple,) = ox.parse(f"{_SUBJECT}{text} .".encode(), format=ox.RdfFormat.N_TRIPLES)
+    except (SyntaxError, ValueError):
+        raise ElementError(f"not a term: {text!r}") from None
+    return text_of(triple.object)
+
+
+canonical = lru_cache(maxsize=65_536)(canonical_term)
+"""The same, for terms that come again and again and are kept nowhere."""
+
+
+def _check_nesting(text: str) -> None:
+    """See to it that a term or a statement can be parsed without harm to the process."""
+    if "<<(" in text:
+        try:
+            check_nesting((text.encode(),), "application/n-quads")
+        except NestingError as error:
+            raise ElementError(f"triple terms are {error.reason}") from None
+
+
+def instant(value: object) -> int:
+    """Milliseconds since 1970 of a timestamp.
+
+    Raises:
+        ElementError: it is none, or its year is not one of 1 to 9999.
+    """
+    at: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        at = value
+    elif isinstance(value, str):
+        text = value.strip()
+        if _NUMBER.fullmatch(text):
+            at = int(text)
+        else:
+            with suppress(InstantError):
+                at = milliseconds(parse_instant(text))
+    if at is None or not EARLIEST <= at <= LATEST:
+        raise ElementError(f"not a timestamp: {value!r}")
+    return at
+
+
+def read_lines(lines: Iterable[str], now: int | None = None) -> Iterator[Element | ElementError]:
+    """The elements of TSV or N-Quads lines; an error stands in the place of a malformed line.
+
+    Args:
+        lines: the text.
+        now: the timestamp of elements that have none; ``None`` where each needs one.
+    """
+    pending: tuple[int, str, list[tuple[Term, Term, Term]], int] | None = None
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r\n")
+        if not text.strip():
+            continue
+        try:
+            stamp, _, rest = text.partition("\t")
+            if now is not None and text[0] in "<_\t":
+                at, rest = now, text.removeprefix("\t")
+            else:
+                at = instant(stamp)
+            fields = rest.split("\t")
+            if len(fields) == 3:
+                if pending is not None:
+                    yield _finished(pending)
+                    pending = None
+                yield Element(at, (canonical_triple(fields),), number)
+                continue
+            graph, triple = _statement(rest)
+        except ElementError as error:
+            yield ElementError(str(error), number)
+            continue
+        if pending is not None and pending[:2] == (at, graph):
+            pending[2].append(triple)
+            continue
+        if pending is not None:
+            yield _finished(pending)
+        pending = (at, graph, [triple], number)
+    if pending is not None:
+        yield _finished(pending)
+
+
+def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | ElementError]]:
+    """The elements of a file of lines, each with its timestamp and its stream.
+
+    An error stands in the place of a malformed line, at the time of the element before it.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    last = 0
+    with path.open(encoding="utf-8") as lines:
+        for item in read_lines(lines):
+            if isinstance(item, ElementError):
+                yield last, stream, ElementError(f"{path}: {item}")
+            else:
+                last = item.at
+                yield item.at, stream, item
+
+
+def merged_files(
+    files: Iterable[tuple[str, Path]],
+) -> Iterator[tuple[int, str, Element | ElementError]]:
+    """The elements of several streams, each with its file, in the order of their timestamps.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    return heapq.merge(*(read_file(*each) for each in files), key=lambda each: each[0])
+
+
+def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> Element:
+    at, _, triples, line = pending
+    return Element(at, tuple(dict.fromkeys(triples)), line)
+
+
+def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
+    _check_nesting(text)
+    try:
+        (quad,) = ox.parse(text.encode(), format=ox.RdfFormat.N_QUADS)
+    except (SyntaxError, ValueError):
+        raise ElementError(f"not a statement: {text!r}") from None
+    terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
+    return str(quad.graph_name), terms
+
+
+def canonical_triple(
+    texts: Sequence[object], term: Callable[[str], Term] = canonical
+) -> tuple[Term, Term, Term]:
+    """A triple of N-Triples texts.
+
+    Args:
+        texts: of the subject, the predicate and the object.
+        term: makes the terms.
+
+    Raises:
+        ElementError: it is none; with the triple.
+    """
+    if len(texts) != 3 or not all(isinstance(text, str) for text in texts):
+        raise ElementError(f"not a triple: {texts!r}")
+    try:
+        subject, predicate, object_ = (term(str(text).strip()) for text in texts)
+    except ElementError as error:
+        raise ElementError(f"{error}, in {texts!r}") from None
+    if not may_begin(subject, predicate):
+        raise ElementError(f"not a triple: {texts!r}")
+    return subject, predicate, object_
+
+
+def may_begin(subject: Term | str, predicate: Term | str) -> bool:
+    """Whether a triple may have these; of terms."""
+    return subject[0] != '"' and predicate[0] == "<" and subject[1] != "<" and predicate[1] != "<"
+
+
+def read_ndjson(text: str, now: int | None = None) -> Iterator[Element | ElementError]:
+    """The elements of NDJSON lines; an error stands in the place of a malformed line.
+
+    Args:
+        text: the lines.
+        now: the timestamp of elements that have none; ``None`` where each needs one.
+    """
+    # Not splitlines: a string may have U+2028 and its like inside.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield _element(read_json(line), number, now)
+        except ElementError as error:
+            yield ElementError(str(error), number)
+
+
+def read_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ElementError: it is malformed, nested too deeply, or has numbers without end.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ElementError(f"not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):
+        raise ElementError("not JSON that can be read: a number too long, or too deep") from None
+
+
+def _element(value: Any, line: int, now: int | None) -> Element:
+    if not isinstance(value, dict) or ("triple" in value) == ("triples" in value):
+        raise ElementError('expected an object with "timestamp" and "triple" or "triples"')
+    stamp = value.get("timestamp")
+    at = now if stamp is None and now is not None else instant(stamp)
+    triples = [value["triple"]] if "triple" in value else value["triples"]
+    if not isinstance(triples, list) or not all(isinstance(each, list) for each in triples):
+        raise ElementError("triples are arrays of three terms")
+    if not triples:
+        raise ElementError("an element has at least one triple")
+    return Element(at, tuple(dict.fromkeys(canonical_triple(each) for each in triples)), line)
+
+
+RDF_TYPES = {
+    "application/n-triples": ox.RdfFormat.N_TRIPLES,
+    "application/n-quads": ox.RdfFormat.N_QUADS,
+    "text/turtle": ox.RdfFormat.TURTLE,
+    "application/trig": ox.RdfFormat.TRIG,
+}
+
+
+def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
+    """The elements of an RDF body: one for each graph, all with the same timestamp.
+
+    Raises:
+        ElementError: the body is malformed; with the line.
+    """
+    graphs: dict[str, list[tuple[Term, Term, Term]]] = {}
+    try:
+        # Blank nodes of two bodies are different nodes.
+        for quad in ox.parse(body, format=rdf_format, rename_blank_nodes=True):
+            terms = (text_of(quad.subject), text_of(quad.predicate), text_of(quad.object))
+            graphs.setdefault(str(quad.graph_name), []).append(terms)
+    except SyntaxError as error:
+        raise ElementError(error.msg, error.lineno) from None
+    return [Element(at, tuple(dict.fromkeys(each)), 1) for each in graphs.values()]

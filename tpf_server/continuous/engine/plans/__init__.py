@@ -1,0 +1,1 @@
+"""From a query to its dataflow, and how queries share plans."""

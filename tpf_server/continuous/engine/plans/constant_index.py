@@ -1,0 +1,129 @@
+"""Which of many constants compare with a value, found without comparing it with each."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final, TypeAlias
+
+from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.sparql.expressions.inlined import (
+    DECIMAL,
+    INTEGER,
+    SERIAL,
+    TAG,
+    TAG_BITS,
+    decimal_of,
+)
+
+Number: TypeAlias = int | Decimal
+OPERATORS: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What can be found, and what it is with its sides exchanged."""
+
+
+class ConstantIndex:
+    """The constants c of queries for which ``value operator c`` is true.
+
+    Integers and decimals, whose order Python knows exactly, are found in a sorted list; IRIs by
+    themselves; other constants, and all where the value is another literal, are tried.
+
+    Args:
+        operator: one of `OPERATORS`.
+        test: whether it is true of a value and a constant.
+        dictionary: the terms.
+
+    Attributes:
+        tried: how many constants were tried, for tests that count work.
+    """
+
+    def __init__(
+        self, operator: str, test: Callable[[Solution], bool], dictionary: TermDictionary
+    ) -> None:
+        self.tried = 0
+        self._operator = operator
+        self._test = test
+        self._dictionary = dictionary
+        self._queries: dict[TermId, dict[int, None]] = {}
+        self._numbers: list[tuple[Number, TermId]] = []
+        self._literals: dict[TermId, None] = {}
+
+    def add(self, constant: TermId, query: int) -> None:
+        """A query has this constant."""
+        queries = self._queries.get(constant)
+        if queries is None:
+            queries = self._queries[constant] = {}
+            number = self._number(constant)
+            if number is not None:
+                insort(self._numbers, (number, constant))
+            elif not self._named(constant):
+                self._literals[constant] = None
+        queries[query] = None
+
+    def remove(self, constant: TermId, query: int) -> None:
+        """It is gone."""
+        queries = self._queries[constant]
+        del queries[query]
+        if queries:
+            return
+        del self._queries[constant]
+        number = self._number(constant)
+        if number is not None:
+            del self._numbers[bisect_left(self._numbers, (number, constant))]
+        else:
+            self._literals.pop(constant, None)
+
+    def queries(self, value: TermId) -> list[int]:
+        """Those whose constants compare."""
+        found: list[int] = []
+        queries = self._queries
+        for constant in self._constants(value):
+            found += queries[constant]
+        return found
+
+    def _constants(self, value: TermId) -> list[TermId]:
+        if value == UNBOUND:
+            return []
+        if self._named(value):
+            # Nothing else is equal to it, and it has no order.
+            return [value] if self._operator == "=" and value in self._queries else []
+        number = self._number(value)
+        tried: list[TermId] = list(self._literals)
+        if number is None:
+            tried += [constant for _, constant in self._numbers]
+            found = []
+        else:
+            found = self._ordered(number)
+        self.tried += len(tried)
+        return found + [constant for constant in tried if self._test((value, constant))]
+
+    def _ordered(self, value: Number) -> list[TermId]:
+        numbers = self._numbers
+        first = bisect_left(numbers, value, key=_number_of)
+        last = bisect_right(numbers, value, key=_number_of)
+        begin, end = {
+            "=": (first, last),
+            "<": (last, None),
+            "<=": (first, None),
+            ">": (0, first),
+            ">=": (0, last),
+        }[self._operator]
+        return [constant for _, constant in numbers[begin:end]]
+
+    def _number(self, identifier: TermId) -> Number | None:
+        """The value of what is compared exactly."""
+        tag = identifier & TAG
+        if tag == INTEGER:
+            return identifier >> TAG_BITS
+        return decimal_of(identifier) if tag == DECIMAL else None
+
+    def _named(self, identifier: TermId) -> bool:
+        """Whether it is an IRI or a blank node."""
+        tag = identifier & TAG
+        if tag:
+            return tag == SERIAL
+        text = self._dictionary.texts[identifier]
+        return text[0] == "_" or (text[0] == "<" and text[1] != "<")
+
+
+def _number_of(entry: tuple[Number, TermId]) -> Number:
+    return entry[0]

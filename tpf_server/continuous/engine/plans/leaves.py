@@ -1,0 +1,295 @@
+"""The leaves of a continuous query: joins of windows and static caches."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from annotations.terms import QuadPattern, Variable, is_variable
+from tpf_client.dataflow.arithmetic import ArithmeticCompiler
+from tpf_client.dataflow.changes import Schema
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
+from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
+from tpf_client.dataflow.state.row_index import RowBag
+from tpf_client.sparql.algebra import BGP, Expression, variables_in, variables_of_quad
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.rewrite.components import components
+from tpf_client.sparql.rewrite.occurrences import counts_whole_rows, occurrences
+from tpf_client.sparql.rewrite.visitor import everything
+from tpf_server.continuous.engine.delivery import wanted_variables
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.static_cache import INSTANCE, StaticCache
+from tpf_server.continuous.engine.static.static_caches import StaticCaches, numbered
+from tpf_server.continuous.engine.static.static_data import Dataset
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery, WindowClause
+from tpf_server.continuous.engine.windows.matchers import PatternKey, is_star, number_variables
+from tpf_server.continuous.engine.windows.specification import Triples
+from tpf_server.continuous.engine.windows.window_input import WindowInput
+
+STAMP: Final = "?.stamp"
+_INPUTS: Final = 64
+"""Routes are functions with a loop for each input; Python indents 100 times."""
+
+
+class Windows(Protocol):
+    """Who has the windows."""
+
+    def window_input(
+        self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput], *, opens: bool
+    ) -> WindowInput:
+        """See `WindowRegistry.window_input`."""
+
+    def position(self, window: WindowInput) -> int:
+        """See `WindowRegistry.position`."""
+
+
+class ContinuousLeaves:
+    """Makes the leaves of one query.
+
+    Args:
+        query: the query; what it says elsewhere decides which variables a leaf must give.
+        windows: where the windows are.
+        dataset: the static data.
+        static_caches: what of them is shared.
+        environment: for conditions.
+        dictionary: the integers of terms.
+        semantics: whether static sub-queries are distinct.
+        lifted: variables that stand for the constants of instances, and their column `INSTANCE`
+            where a join is to give it; empty where there are none.
+        since: the number of the query: of stamped rows it sees those that came since.
+        opens: whether instances are added while elements flow.
+        add: is told of each join that is made.
+
+    Attributes:
+        lifted: see above.
+        dictionary: see above.
+        joins: every join that was made.
+        caches: the static caches that were taken, and what listens to them.
+        nets: whether what comes is set against what goes at the same time.
+        alone: those of them that no window is joined with.
+        subscriptions: the windows that were taken, and what listens to them.
+    """
+
+    def __init__(
+        self,
+        query: ContinuousQuery,
+        windows: Windows,
+        dataset: Dataset,
+        static_caches: StaticCaches,
+        environment: Environment,
+        dictionary: TermDictionary,
+        semantics: Semantics,
+        lifted: frozenset[Variable],
+        since: int,
+        opens: bool,
+        add: Callable[[MultiwayJoin], None],
+    ) -> None:
+        self.joins: list[MultiwayJoin] = []
+        self.caches: list[tuple[StaticCache, JoinInput]] = []
+        self.subscriptions: list[tuple[WindowInput, JoinInput]] = []
+        self.instance_bags: list[tuple[RowBag, Schema, JoinInput]] = []
+        self._query = query
+        self._windows = windows
+        self._dataset = dataset
+        self._static_caches = static_caches
+        self._environment = environment
+        self.dictionary = dictionary
+        self._distinct = semantics.static == "distinct"
+        self.nets = semantics.output == "difference"
+        self.lifted = lifted
+        # Where they are told apart only above, by what they compare with, so are stamps.
+        self._lifted = lifted if INSTANCE in lifted else frozenset()
+        self._dispatches = opens and bool(lifted) and not self._lifted
+        self._since = since
+        self._opens = opens
+        self._add = add
+        self.alone: list[StaticCache] = []
+        self._all = occurrences(query.query)
+        self._known = {each for each in everything(query.query) if isinstance(each, BGP)}
+        self._everything = counts_whole_rows(query.query)
+
+    def bgp(
+        self,
+        patterns: Sequence[QuadPattern],
+        seed: Node | None,  # noqa: ARG002 (the protocol has it)
+    ) -> Node:
+        """A node of the solutions of these patterns (see `tpf_client.dataflow.node.Leaves`).
+
+        A seed is not used: windows and caches are at hand, and a join follows.
+        """
+        return self.join(patterns, ())
+
+    def join(
+        self, patterns: Sequence[QuadPattern], conditions: Sequence[Expression]
+    ) -> MultiwayJoin:
+        """The solutions of these patterns that meet these conditions."""
+        here = occurrences((tuple(patterns), tuple(conditions)))
+        outside = frozenset(
+            name
+            for name in here
+            if self._everything
+            or BGP(tuple(patterns)) not in self._known
+            or self._all[name] > here[name]
+        )
+        clauses: dict[str, list[QuadPattern]] = {}
+        static: list[QuadPattern] = []
+        for pattern in patterns:
+            if self._query.window_of(pattern.graph) is not None:
+                clauses.setdefault(pattern.graph, []).append(pattern)
+            else:
+                static.append(pattern)
+        parts = components(static, variables_of_quad)
+        inner: list[list[Expression]] = [[] for _ in parts]
+        rest: list[Expression] = []
+        for condition in conditions:
+            for place, part in enumerate(parts):
+                if set(variables_in(condition)) <= set(occurrences(tuple(part))):
+                    inner[place].append(condition)
+                    break
+            else:
+                rest.append(condition)
+
+        inputs: list[JoinInput] = []
+        checks = [self._condition(each) for each in rest]
+        for graph, members in clauses.items():
+            for window, entry in self._window_inputs(graph, members):
+                inputs.append(entry)
+                if window.watermark is not None and not self._dispatches:
+                    checks.append(self._seen(entry))
+        for part, own in zip(parts, inner, strict=True):
+            within = occurrences((tuple(part), tuple(own)))
+            kept = frozenset(n for n in within if n in outside or here[n] > within[n])
+            inputs.append(self._cache_input(part, own, kept, alone=not clauses))
+        instance = self._instance_input(inputs)
+        if instance is not None:
+            inputs.append(instance)
+        if len(inputs) > _INPUTS:
+            raise UnsupportedContinuousQueryError(
+                f"a join of {len(inputs)} windows and static parts; {_INPUTS} are allowed"
+            )
+        # In the order of the result, so that often nothing need be projected.
+        first = [name for name in wanted_variables(self._query.query) if name in outside]
+        needed = tuple(dict.fromkeys((*first, *(name for name in here if name in outside))))
+        if self._lifted:
+            needed = tuple(dict.fromkeys((*needed, INSTANCE)))
+        if self._dispatches:
+            stamps = (n for each in inputs for n in each.variables if n.startswith(STAMP))
+            needed = (*needed, *stamps)
+        join = MultiwayJoin(inputs, checks, needed)
+        self.joins.append(join)
+        self._add(join)
+        return join
+
+    def _cache_input(
+        self,
+        part: Sequence[QuadPattern],
+        conditions: Sequence[Expression],
+        kept: frozenset[Variable],
+        *,
+        alone: bool,
+    ) -> JoinInput:
+        """A cache of static patterns; a shared one where rows that are there already do no harm.
+
+        They do where no window is joined with them: then they are a result that was not sent.
+        """
+        names = tuple(dict.fromkeys(Variable(t) for p in part for t in p if is_variable(t)))
+        schema = tuple(name for name in names if name in kept and name not in self._lifted)
+        make = partial(
+            StaticCache,
+            self._dataset,
+            part,
+            [self._condition(condition) for condition in conditions],
+            kept,
+            self.dictionary,
+            distinct=self._distinct,
+            lifted=self._lifted,
+        )
+        if alone or conditions or not self._lifted.isdisjoint(names):
+            cache = make()
+        else:
+            columns = tuple(names.index(name) for name in schema)
+            key = (self._dataset.key, numbered(part), columns, self._distinct)
+            cache = self._static_caches.cache(key, [each for each, _ in self.caches], make)
+        if alone:
+            self.alone.append(cache)
+        entry = cache.join_input(part, cache.schema if cache.per_instance else schema)
+        self.caches.append((cache, entry))
+        return entry
+
+    def _condition(self, expression: Expression) -> JoinCondition:
+        names = tuple(sorted(variables_in(expression)))
+        check = ArithmeticCompiler(self._environment, names).condition(expression)
+        return JoinCondition(names, check)
+
+    def _seen(self, entry: JoinInput) -> JoinCondition:
+        """That a row of a window came after the query, or the instance."""
+        (stamp,) = (name for name in entry.variables if name.startswith(STAMP))
+        if self._lifted:
+            return JoinCondition(
+                (stamp, INSTANCE), lambda values: values[0] >= values[1], "{} >= {}"
+            )
+        since = self._since
+        return JoinCondition((stamp,), lambda values: values[0] >= since, f"{{}} >= {since}")
+
+    def _window_inputs(
+        self, graph: str, members: list[QuadPattern]
+    ) -> list[tuple[WindowInput, JoinInput]]:
+        clause = self._query.window_of(graph)
+        assert clause is not None
+        result = []
+        for group in _stars(members, self.dictionary, whole=not isinstance(clause.window, Triples)):
+            key, names = number_variables(group, self.dictionary)
+            taken = [window for window, _ in self.subscriptions]
+            window = self._windows.window_input(clause, key, taken, opens=self._opens)
+            if window.watermark is not None:
+                names = (*names, Variable(f"{STAMP}{len(taken)}"))
+            text = " . ".join(" ".join(pattern[:3]) for pattern in group)
+            label = f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
+            entry = window_join_input(label, names, window)
+            self.subscriptions.append((window, entry))
+            result.append((window, entry))
+        return result
+
+    def _instance_input(self, inputs: Sequence[JoinInput]) -> JoinInput | None:
+        """The table of instances, where windows have constants that differ between them."""
+        if not self._lifted:
+            return None
+        variables = {name for each in inputs for name in each.variables}
+        names = sorted(variables & self._lifted - {INSTANCE})
+        if not names and INSTANCE in variables:
+            return None
+        schema = (*dict.fromkeys(names), INSTANCE)
+        bag = RowBag(len(schema))
+        entry = JoinInput("instances", schema, lambda: bag, lambda: bag.size, seldom=True)
+        self.instance_bags.append((bag, schema, entry))
+        return entry
+
+
+def _stars(
+    members: list[QuadPattern], dictionary: TermDictionary, *, whole: bool
+) -> list[list[QuadPattern]]:
+    """Patterns in groups that one input can take: stars of a subject, and single patterns."""
+    subjects: dict[str, list[QuadPattern]] = {}
+    result: list[list[QuadPattern]] = []
+    for pattern in dict.fromkeys(members):
+        if whole and not is_variable(pattern.predicate):
+            subjects.setdefault(pattern.subject, []).append(pattern)
+        else:
+            result.append([pattern])
+    for group in subjects.values():
+        group.sort(key=lambda pattern: pattern.predicate)
+        key, _ = number_variables(group, dictionary)
+        if is_star(key):
+            result.append(group)
+        else:
+            result += [[pattern] for pattern in group]
+    return result
+
+
+def window_join_input(label: str, names: Schema, window: WindowInput) -> JoinInput:
+    """A window as an input of a join."""
+    return JoinInput(
+        label, names, lambda: window.bag, lambda: window.held, lambda: tuple(window.recent)
+    )

@@ -1,0 +1,302 @@
+"""The plan of a query, or of several that differ in constants: its dataflow and its sources."""
+
+from collections.abc import Callable
+from typing import Any
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import Solution, projection
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Dataflow, Node
+from tpf_client.dataflow.operators.closure import Closure
+from tpf_client.dataflow.operators.extend import Extend
+from tpf_client.dataflow.operators.filter import Filter
+from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
+from tpf_client.dataflow.operators.project import Project
+from tpf_client.dataflow.operators.union import Union
+from tpf_client.sparql import algebra
+from tpf_client.sparql.expressions.compiler import is_volatile
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.rewrite.visitor import everything
+from tpf_server.continuous.engine.delivery import Delivery
+from tpf_server.continuous.engine.plans.dispatch import Dispatch
+from tpf_server.continuous.engine.plans.emitting_group import emitting_group
+from tpf_server.continuous.engine.plans.leaves import ContinuousLeaves, Windows
+from tpf_server.continuous.engine.plans.plan_builder import PlanBuilder
+from tpf_server.continuous.engine.plans.slices import Slices
+from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
+from tpf_server.continuous.engine.static.static_caches import StaticCaches
+from tpf_server.continuous.engine.static.static_data import Dataset
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+
+# These keep nothing of what went through them, so they need not hear of rows that go.
+_STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend, Dispatch)
+
+
+class Plan:
+    """A running dataflow.
+
+    Args:
+        query: what it computes.
+        windows: where its windows come from.
+        dataset: its static data.
+        static_caches: what of them it shares with others.
+        dictionary: the integers of terms.
+        environment: for expressions.
+        semantics: what is emitted.
+        delivery: takes the changes of the result.
+        number: of its registration (see `Watermark`).
+        lifted: variables that stand for constants of instances, `SLICE` for their OFFSET and LIMIT,
+            and `INSTANCE` where their joins give it; empty where there are no instances. Of the
+            result `INSTANCE` is a column then.
+        opens: whether instances may be added while elements flow.
+
+    Attributes:
+        follows: whether what it holds follows from what is in its windows alone.
+    """
+
+    def __init__(
+        self,
+        query: ContinuousQuery,
+        windows: Windows,
+        dataset: Dataset,
+        static_caches: StaticCaches,
+        dictionary: TermDictionary,
+        environment: Environment,
+        semantics: Semantics,
+        delivery: Delivery,
+        number: int,
+        lifted: frozenset[Variable] = frozenset(),
+        *,
+        opens: bool = False,
+    ) -> None:
+        self.query = query
+        self.delivery = delivery
+        self.number = number
+        self.opens = opens
+        self.lifted = lifted
+        self.instances: dict[int, Instance] = {}
+        self.flow = Dataflow(dictionary)
+        self.leaves = ContinuousLeaves(
+            query,
+            windows,
+            dataset,
+            static_caches,
+            environment,
+            dictionary,
+            semantics,
+            lifted - {SLICE},
+            number,
+            opens,
+            self._added,
+        )
+        emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
+        paths = any(isinstance(each, algebra.Path) for each in everything(query.query))
+        builder = PlanBuilder(self.leaves, self.flow, environment, emitting, paths=paths)
+        pattern: algebra.Pattern = query.query.pattern
+        if query.query.form == "ASK":
+            pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
+        node, variables, self.order = builder.modified(pattern, None)
+        self._slices: Slices | None = None
+        if SLICE in lifted:
+            node = self._slices = builder.sliced(
+                node,
+                variables if semantics.output == "difference" else node.schema,
+                self.order,
+                leaving=semantics.relation == "dstream",
+                wanted=delivery.takes,
+            )
+        self.schema = node.schema
+        if not {*self.schema} <= {*variables, INSTANCE}:
+            delivery.visible = projection(self.schema, (*variables, INSTANCE))
+        self.dispatches = builder.dispatches
+        node.connect(delivery.push)
+        self._own_caches = [each for each, _ in self.leaves.caches if each not in static_caches]
+        self.stateless = semantics.relation == "istream" and all(
+            isinstance(each, _STATELESS) for each in self.flow.nodes
+        )
+        if semantics.output == "difference" or _volatile(query.query):
+            self.stateless = False
+        self.holding = [each for each in self.flow.nodes if each.holds]
+        for _, entry in self.leaves.subscriptions:
+            entry.takes_expired = not self.stateless
+
+        self._began = [windows.position(window) for window, _ in self.leaves.subscriptions]
+        self.follows = bool(self._began) and _follows(query.query)
+
+        # The nodes stand in their order; only paths of any length feed back.
+        self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
+        self.flushes_early = bool(self.holding) and semantics.output == "derivations"
+
+    def _added(self, join: MultiwayJoin) -> None:
+        self.flow.add(join)
+
+    def start(self) -> None:
+        """Make the routes, let windows and static data in."""
+        for join in self.leaves.joins:
+            join.start()
+        for window, entry in self.leaves.subscriptions:
+            window.connect(entry)
+        for cache, entry in self.leaves.caches:
+            cache.consumers.append(entry)
+        for cache in self._own_caches:
+            if not cache.per_instance:
+                cache.refresh(None, sends=cache in self.leaves.alone)
+        self.flush()
+        for join in self.leaves.joins:
+            join.adapt()
+
+    def wait_for_rows(self) -> None:
+        """Be flushed after rows came into or left its windows, and only then."""
+        for window, _ in self.leaves.subscriptions:
+            if self not in window.holders:
+                window.hold(self)
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing has come into its windows since it was made."""
+        return not any(window.came_since(self.number) for window, _ in self.leaves.subscriptions)
+
+    def add_instance(self, instance: Instance) -> None:
+        """One more query that differs in its constants only; it sees what comes from now on."""
+        self.instances[instance.number] = instance
+        # No row of a window came after it yet.
+        self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
+
+    def adopt(self, instance: Instance) -> None:
+        """A query goes on here that has run elsewhere, where it saw what is in these windows."""
+        self.instances[instance.number] = instance
+        self._select(instance, news=False)
+
+    def _select(self, instance: Instance, *, news: bool) -> None:
+        """Give an instance its share of what operators above joins tell apart.
+
+        Args:
+            instance: the query.
+            news: whether what is there already is news to it.
+        """
+        encode = self.flow.dictionary.encode
+        for dispatch in self.dispatches:
+            constants = [encode(instance.constants[name]) for name in dispatch.variables]
+            dispatch.add(instance.number, constants)
+        if self._slices is not None:
+            self._slices.add(instance.number, *instance.slice, news=news)
+
+    def caught_up(self, other: "Plan") -> bool:
+        """Whether the windows of this plan hold nothing that another has not seen."""
+        return len(self._began) == len(other._began) and all(
+            window.begins_after(position)
+            for (window, _), position in zip(self.leaves.subscriptions, other._began, strict=True)
+        )
+
+    def drop_instance(self, number: int) -> None:
+        """That query is gone."""
+        instance = self.instances.pop(number)
+        # Operators that keep nothing have nothing to forget.
+        self._change_instance(instance, -1, sends=not self.stateless)
+
+    def _change_instance(self, instance: Instance, count: int, *, sends: bool) -> None:
+        number, encode = instance.number, self.flow.dictionary.encode
+        if count > 0:
+            self._select(instance, news=True)
+        elif self._slices is not None:
+            self._slices.remove(number)
+        for cache in self._own_caches:
+            if count < 0:
+                cache.drop(number, sends=sends)
+            elif cache.per_instance:
+                cache.refresh(instance, sends=sends)
+        for bag, schema, entry in self.leaves.instance_bags:
+            row = tuple(
+                number if name == INSTANCE else encode(instance.constants[name]) for name in schema
+            )
+            bag.change(row, count)
+            if sends:
+                entry.route(row, count)
+        self.flush()
+        for dispatch in self.dispatches if count < 0 else ():
+            dispatch.remove(number)
+
+    def refresh(self, graph: Term) -> None:
+        """A static graph has changed, and the shared caches with it."""
+        for cache in self._own_caches:
+            if cache.reads(graph):
+                if cache.per_instance:
+                    for instance in self.instances.values():
+                        cache.refresh(instance)
+                else:
+                    cache.refresh(None)
+        self.flush()
+
+    def flush(self) -> None:
+        """Let the operators send what they held back."""
+        for node in self.holding:
+            node.flush()
+        if self.cyclic:
+            while any(node.pending for node in self.holding):
+                for node in self.holding:
+                    node.flush()
+
+    def stop(self) -> None:
+        """Let go of the windows and indexes."""
+        for window, entry in self.leaves.subscriptions:
+            window.disconnect(entry)
+            window.release(self)
+        for cache, entry in self.leaves.caches:
+            cache.consumers.remove(entry)
+        for join in self.leaves.joins:
+            join.stop()
+
+    def adapt(self) -> bool:
+        """Choose routes anew; whether any changed."""
+        # Every join, not only those up to the first that changes.
+        return sum(join.adapt() for join in self.leaves.joins) > 0
+
+    def explain(self) -> dict[str, Any]:
+        """The joins with their routes and cardinalities, the windows and the caches."""
+        return {
+            "operators": [type(node).__name__ for node in self.flow.nodes],
+            "joins": [
+                {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
+            ],
+            "caches": [
+                {"patterns": entry.label, "rows": cache.size, "queries": len(cache.consumers)}
+                for cache, entry in self.leaves.caches
+            ],
+            "instances": len(self.instances) or 1,
+        }
+
+    def ordered(self, solutions: list[tuple[Solution, int]]) -> list[tuple[Solution, int]]:
+        """Solutions in the order of the query, if it has one."""
+        order: Callable[[Solution], Any] | None = self.order
+        if order is not None:
+            solutions.sort(key=lambda each: order(each[0]))
+        return solutions
+
+
+def _volatile(query: algebra.Query) -> bool:
+    """Whether some BIND gives another value each time, which its node must remember."""
+    return any(
+        isinstance(each, algebra.Extend) and is_volatile(each.expression)
+        for each in algebra.walk(query.pattern)
+    )
+
+
+def _follows(query: algebra.Query) -> bool:
+    """Whether what a plan holds follows from what is in its windows, not from what has been."""
+    if _volatile(query):
+        return False
+    for each in algebra.walk(query.pattern):
+        if isinstance(each, algebra.Slice) and not _ordered(each.input):
+            return False
+        if isinstance(each, algebra.Group) and any(
+            aggregate.name in ("SAMPLE", "GROUP_CONCAT") for _, aggregate in each.aggregates
+        ):
+            return False
+    return True
+
+
+def _ordered(pattern: algebra.Pattern) -> bool:
+    while isinstance(pattern, (algebra.Distinct, algebra.Reduced, algebra.Project)):
+        pattern = pattern.input
+    return isinstance(pattern, algebra.OrderBy)

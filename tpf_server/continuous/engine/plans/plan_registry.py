@@ -1,0 +1,349 @@
+"""The plans of an engine: which queries share one, and who owns which rows of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_server.continuous.engine.delivery import Delivery, Phase
+from tpf_server.continuous.engine.plans.holding_plans import HoldingPlans
+from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.plans.row_maker import RowMaker
+from tpf_server.continuous.engine.plans.templates import (
+    Template,
+    common_query,
+    differing,
+    template_of,
+)
+from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.static_cache import INSTANCE
+from tpf_server.continuous.engine.static.static_caches import StaticCaches
+from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+from tpf_server.continuous.engine.windows.watermark import Watermark
+from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
+
+
+class _Member(NamedTuple):
+    """A plan of queries that differ in constants only.
+
+    Args:
+        template: of one of them.
+        numbers: of the constants in which its instances may differ; ``None``: it has no instances.
+        plan: the plan.
+    """
+
+    template: Template
+    numbers: tuple[int, ...] | None
+    plan: Plan
+
+    def takes(self, other: "_Member") -> bool:
+        """Whether it has a place for the queries of another one, if both hold the same."""
+        different = {*differing(other.template, self.template), *(other.numbers or ())}
+        if self.numbers is None:
+            return other.numbers is None and not different
+        return INSTANCE not in self.plan.lifted and different <= set(self.numbers)
+
+
+class PlanRegistry:
+    """All plans.
+
+    Args:
+        windows: where plans take their windows.
+        static: the static graphs.
+        dictionary: the integers of terms.
+        environment: for expressions.
+        watermark: counts registrations.
+        share: whether queries that differ in constants only share a plan.
+
+    Attributes:
+        plans: all of them.
+        holding: what holds something back until the end of a tick (see `HoldingPlans`).
+        early: what of it is to be flushed before rows come in, too.
+        awake: deliveries that have something to emit.
+        repeating: deliveries that emit at every tick.
+        phase: what the engine is doing.
+    """
+
+    def __init__(
+        self,
+        windows: WindowRegistry,
+        static: StaticData,
+        dictionary: TermDictionary,
+        environment: Environment,
+        *,
+        watermark: Watermark,
+        share: bool,
+    ) -> None:
+        self.plans: dict[Plan, None] = {}
+        self._holders = HoldingPlans(windows.touched)
+        self.holding, self.early = self._holders.holding, self._holders.early
+        self.awake: list[Delivery] = []
+        self.repeating: list[Delivery] = []
+        self.phase = Phase()
+        self._windows = windows
+        self._static = static
+        self._caches = StaticCaches()
+        self._dictionary = dictionary
+        self._environment = environment
+        self._share = share
+        # Numbers tell instances apart, too; they never meet a term.
+        self._watermark = watermark
+        self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
+        self._plan_of: dict[Delivery, Plan] = {}
+        self._templates: dict[object, list[_Member]] = {}
+        self._alike: dict[object, Plan] = {}
+        self._known_as: dict[Plan, list[object]] = {}
+
+    def add(self, registered: RegisteredQuery, policy: Semantics) -> None:
+        """Give a query a plan: that of others like it if there is one, and it feeds no stream.
+
+        Others are like it if they say the same, or the same but for constants.
+
+        Raises:
+            UnsupportedContinuousQueryError: it cannot be run.
+        """
+        # Who emits everything emits at every arrival, also that there is nothing: of one plan it
+        # could not be told whose result has changed.
+        query = registered.query
+        if registered.feeds or policy.relation == "rstream" or not self._share:
+            self._new_plan(registered, query, policy, frozenset())
+            return
+        same = (query.query, query.windows, policy)
+        template = registered.template = template_of(query, policy)
+        alike = self._alike.get(same)
+        if alike is not None and alike.unused and not alike.delivery.taken:
+            self._own(registered, alike, self._watermark.next())
+            return
+        key = (template.key, policy)
+        if not self._join_members(registered, policy, template, key):
+            plan = self._alike[same] = self._new_plan(registered, query, policy, frozenset())
+            self._known_as[plan] = [same, key]
+            self._templates.setdefault(key, []).append(_Member(template, None, plan))
+
+    def _join_members(
+        self, registered: RegisteredQuery, policy: Semantics, template: Template, key: object
+    ) -> bool:
+        """Make a query an instance of a plan that it shares with those like it, if there are any.
+
+        Plans that nothing has come into yet are shared as they are. Later one plan is made for all
+        that come from then on, whenever they do.
+        """
+        members = self._templates.get(key)
+        if not members:
+            return False
+        for first, numbers, plan in members:
+            open_ = numbers is not None and (plan.opens or plan.unused)
+            if open_ and set(differing(first, template)) <= set(numbers or ()):
+                self._add_instance(registered, plan, template, numbers or ())
+                return True
+        # As long as nothing has come, the one that is there already stays the only other one.
+        fresh = all(each.numbers is None or each.plan.unused for each in members)
+        partner: tuple[int, ...] = next(
+            (
+                found
+                for first, numbers, plan in members
+                if numbers is None and plan.unused and (found := differing(first, template))
+            ),
+            (),
+        )
+        different = set(partner)
+        opens = not (fresh and partner)
+        if opens:
+            for first, numbers, _ in members:
+                different.update(differing(first, template), numbers or ())
+        if not different:
+            return False
+        # What has come remains in groups and orders: later ones begin anew, until these go.
+        opens = opens and template.opens(different)
+        lifted = tuple(sorted(different))
+        query, variables = common_query(registered.query, lifted)
+        shared = self._new_plan(None, query, policy, variables, opens=opens)
+        members.append(_Member(template, lifted, shared))
+        self._known_as[shared] = [key]
+        self._add_instance(registered, shared, template, lifted)
+        return True
+
+    def _new_plan(
+        self,
+        owner: RegisteredQuery | None,
+        query: ContinuousQuery,
+        policy: Semantics,
+        lifted: frozenset[Any],
+        *,
+        opens: bool = False,
+    ) -> Plan:
+        delivery = Delivery(policy, self.awake.append, self.phase)
+        dataset = query.query.dataset
+        number = self._watermark.next()
+        plan = Plan(
+            query,
+            self._windows,
+            Dataset(self._static, dataset.default, dataset.named),
+            self._caches,
+            self._dictionary,
+            self._environment,
+            policy,
+            delivery,
+            number,
+            lifted,
+            opens=opens,
+        )
+        self._owners[plan] = {}
+        if owner is not None:
+            self._own(owner, plan, number)
+        plan.start()
+        self.plans[plan] = None
+        self._plan_of[delivery] = plan
+        self._holders.add(plan)
+        if not delivery.silent:
+            self.repeating.append(delivery)
+        return plan
+
+    def _own(self, owner: RegisteredQuery, plan: Plan, number: int) -> None:
+        owner.plan = plan
+        owner.number = number
+        owners = self._owners[plan]
+        if owners:
+            # They select or construct the same from their solutions.
+            owner.made = next(iter(owners.values())).made
+        else:
+            maker = RowMaker(owner.query.query, plan.schema, self._dictionary, feeds=owner.feeds)
+            owner.made = maker.made
+        owners[number] = owner
+
+    def _add_instance(
+        self, owner: RegisteredQuery, plan: Plan, template: Template, numbers: tuple[int, ...]
+    ) -> None:
+        number = self._watermark.next()
+        if plan.lifted:
+            plan.add_instance(template.instance(number, numbers))
+        self._own(owner, plan, number)
+
+    def remove(self, registered: RegisteredQuery) -> None:
+        """Take a query out of its plan; a plan without queries ends."""
+        plan = registered.plan
+        if plan is None:
+            return
+        owners = self._owners[plan]
+        owners.pop(registered.number, None)
+        registered.plan = None
+        if owners:
+            if plan.lifted:
+                plan.drop_instance(registered.number)
+            return
+        self._end(plan)
+
+    def _end(self, plan: Plan) -> None:
+        plan.stop()
+        del self.plans[plan], self._owners[plan], self._plan_of[plan.delivery]
+        self._holders.remove(plan)
+        for deliveries in (self.awake, self.repeating):
+            if plan.delivery in deliveries:
+                deliveries.remove(plan.delivery)
+        for key in self._known_as.pop(plan, ()):
+            if self._alike.get(key) is plan:
+                del self._alike[key]
+            members = self._templates.get(key, [])
+            members[:] = [each for each in members if each.plan is not plan]
+            if not members:
+                self._templates.pop(key, None)
+        for window, _ in plan.leaves.subscriptions:
+            if not window.consumers:
+                self._windows.drop(window)
+        for cache, _ in plan.leaves.caches:
+            self._caches.drop(cache)
+
+    def merge(self) -> None:
+        """Make one of plans of the same kind whose windows hold the same by now."""
+        for members in tuple(self._templates.values()):
+            if len(members) < 2:
+                continue
+            one = members[-1]
+            for other in reversed(members[:-1]):
+                one = self._merged(other, one) or other
+
+    def _merged(self, older: _Member, newer: _Member) -> _Member | None:
+        """The one that is left of two plans, where it makes no difference to their queries."""
+        few, many = older, newer
+        if len(self._owners[few.plan]) > len(self._owners[many.plan]):
+            few, many = many, few
+        if not many.takes(few):
+            few, many = many, few
+        if not newer.plan.follows or not many.takes(few) or not older.plan.caught_up(newer.plan):
+            return None
+        for number, owner in self._owners[few.plan].items():
+            if many.plan.lifted:
+                assert owner.template is not None
+                many.plan.adopt(owner.template.instance(number, many.numbers or ()))
+            self._own(owner, many.plan, number)
+        self._owners[few.plan] = {}
+        self._end(few.plan)
+        return many
+
+    def drop_idle(self) -> None:
+        """Drop windows and static caches that nobody listens to."""
+        self._windows.drop_idle()
+        self._caches.drop_idle()
+
+    def refresh(self, graph: Term) -> None:
+        """A static graph has changed."""
+        self._caches.refresh(graph)
+        for plan in self.plans:
+            plan.refresh(graph)
+
+    def owners(self, plan: Plan) -> tuple[RegisteredQuery, ...]:
+        """The queries of a plan."""
+        return tuple(self._owners[plan].values())
+
+    def emissions(
+        self,
+    ) -> list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
+        """What queries have to emit now: who, its solutions, and whether they left the result."""
+        found: list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]] = []
+        for delivery in self.awake:
+            plan = self._plan_of[delivery]
+            solutions, removed = delivery.take()
+            if not solutions and delivery.silent:
+                continue
+            if plan.order is not None:
+                solutions = plan.ordered(solutions)
+            owners = self._owners[plan]
+            if not plan.lifted:
+                found.append((tuple(owners.values()), solutions, removed))
+                continue
+            column = plan.schema.index(INSTANCE)
+            for numbers, own in _shares(solutions, column):
+                wanted = [owners[number] for number in numbers if number in owners]
+                if wanted:
+                    found.append((wanted, own, removed))
+        self.awake.clear()
+        return found
+
+
+def _shares(
+    solutions: Sequence[tuple[Solution, int]], column: int
+) -> Iterator[tuple[Sequence[int], Sequence[tuple[Solution, int]]]]:
+    """Numbers of instances, and the solutions that they all have.
+
+    Args:
+        solutions: those of all.
+        column: has the number of one instance, or the numbers of several.
+    """
+    if len(solutions) == 1:
+        numbers: Any = solutions[0][0][column]
+        yield numbers if isinstance(numbers, tuple) else (numbers,), solutions
+        return
+    places: dict[int, list[int]] = {}
+    for place, (solution, _) in enumerate(solutions):
+        numbers = solution[column]
+        for number in numbers if isinstance(numbers, tuple) else (numbers,):
+            places.setdefault(number, []).append(place)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for number, own in places.items():
+        alike.setdefault(tuple(own), []).append(number)
+    for shared, found in alike.items():
+        yield found, [solutions[place] for place in shared]

@@ -1,0 +1,50 @@
+"""A query in CQELS-QL that runs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tpf_client.dataflow.changes import Solution
+from tpf_server.continuous.engine.delivery import Callback, Emission, Row
+from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.plans.row_maker import Make, Triples
+from tpf_server.continuous.engine.plans.templates import Template
+from tpf_server.continuous.engine.running_query import RunningQuery
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+
+
+class RegisteredQuery(RunningQuery[Emission]):
+    """A query that emits at arrivals.
+
+    Attributes:
+        query: what was parsed.
+        plan: what makes its solutions.
+        feeds: whether its triples are pushed to a stream.
+        template: what it has in common with others; ``None`` where it is alone.
+        made: makes the rows of an emission from solutions of its plan, and the triples that a
+            stream is fed with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        query: ContinuousQuery,
+        callback: Callback | None,
+        backlog: int,
+        close: Callable[["RegisteredQuery"], None],
+    ) -> None:
+        super().__init__(name, callback, backlog, close)
+        self.query = query
+        self.plan: Plan | None = None
+        self.number = 0
+        self.template: Template | None = None
+        self.feeds = False
+        self.made: Make = _no_plan
+
+    def explain(self) -> dict[str, Any]:
+        """Its state, its plan with present cardinalities and routes."""
+        found = super().explain()
+        return found if self.plan is None else {**found, **self.plan.explain()}
+
+
+def _no_plan(_solutions: Sequence[tuple[Solution, int]]) -> tuple[tuple[Row, ...], Triples]:
+    raise AssertionError("the query has no plan")

@@ -1,0 +1,334 @@
+"""OFFSET and LIMIT of many queries that differ in nothing else: one order, each has a part.
+
+The rows are put in order once, as many as the query with the largest limit wants. What a change
+means to a query follows from places alone: a row that comes is new to all whose limit reaches it,
+and at each limit the rows behind it move one on. So the queries between two places of change have
+the same news, and are told together; only where rows move up each query gets a row of its own.
+"""
+
+import sys
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.node import Key, Node
+from tpf_client.dataflow.operators.order import Entry, SortKey, TopK
+from tpf_server.continuous.engine.static.static_cache import INSTANCE
+
+_ARRIVED = Variable("?.arrived")
+
+
+class Copies(Node):
+    """The solutions of a node as rows, each copy by itself and with the number of its arrival.
+
+    A copy that goes is the one that came last.
+
+    Args:
+        upstream: where the solutions come from.
+    """
+
+    def __init__(self, upstream: Node) -> None:
+        super().__init__(
+            (*upstream.schema, _ARRIVED), upstream.certain | {_ARRIVED}, monotone=False, keyed=True
+        )
+        self._arrived = 0
+        self._copies: dict[Solution, list[int]] = {}
+        self._rows: dict[Key, Solution] = {}
+        self._touched: dict[Key, None] = {}
+        self.row = self._rows.get
+        upstream.connect(self._push)
+
+    @property
+    def pending(self) -> bool:
+        """Whether solutions came or went."""
+        return bool(self._touched)
+
+    def loose(self) -> bool:
+        """See `Node`."""
+        return False
+
+    def changed(self) -> Collection[Key]:
+        """See `Node`."""
+        touched, self._touched = self._touched, {}
+        return touched
+
+    def all_keys(self) -> Iterable[Key]:
+        """See `Node`."""
+        return self._rows
+
+    def _push(self, solution: Solution, count: int) -> None:
+        copies = self._copies.setdefault(solution, [])
+        for _ in range(count):
+            self._arrived += 1
+            copies.append(self._arrived)
+            key = (self._arrived,)
+            self._rows[key] = (*solution, self._arrived)
+            self._touched[key] = None
+        for _ in range(-count):
+            key = (copies.pop(),)
+            del self._rows[key]
+            self._touched[key] = None
+        if not copies:
+            del self._copies[solution]
+
+
+class Slices(TopK):
+    """What each query gets of the rows: the column `INSTANCE` holds the numbers of those that do.
+
+    Args:
+        source: where the rows come from.
+        key: what to sort by; ``None``: by arrival.
+        visible: variables; a row that comes is no news where one goes that is equal in these.
+        leaving: whether rows that leave the parts are wanted; otherwise those that enter.
+        wanted: whether changes are wanted at the moment.
+    """
+
+    def __init__(
+        self,
+        source: Node,
+        key: SortKey | None,
+        visible: Sequence[Variable],
+        *,
+        leaving: bool,
+        wanted: Callable[[], bool],
+    ) -> None:
+        super().__init__(source, key or _last, 0, 1, asks=True)
+        kept = [place for place, name in enumerate(source.schema) if name != _ARRIVED]
+        self._width = len(kept)
+        self.schema = (*(source.schema[place] for place in kept), INSTANCE)
+        places = [place for place in kept if source.schema[place] in visible]
+        # Whether rows that are equal to a reader stand beside each other.
+        self._exact = key is not None and len(places) == len(kept)
+        self._places = None if len(places) == len(source.schema) else places
+        self._leaving = leaving
+        self._is_wanted = wanted
+        self._prefix: list[Entry] = []
+        # The numbers of queries without an offset, by their limits; in order of these; all others.
+        self._limits: list[int] = []
+        self._numbers: list[int] = []
+        self._apart: dict[tuple[int, int], list[int]] = {}
+        self._parts: dict[int, tuple[int, int]] = {}
+
+    def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
+        """One more query.
+
+        Args:
+            number: of the query.
+            offset: how many rows it leaves out.
+            limit: how many it gets at most.
+            news: whether what is in its part already is news to it.
+        """
+        end = sys.maxsize if limit is None else offset + limit
+        self._parts[number] = (offset, end)
+        if offset:
+            self._apart.setdefault((offset, end), []).append(number)
+        else:
+            at = bisect_right(self._limits, end)
+            self._limits.insert(at, end)
+            self._numbers.insert(at, number)
+        self._reach()
+        if news and not self._leaving and self._is_wanted():
+            self._send([(each[1], 1) for each in self._prefix[offset:end]], (number,), 1)
+
+    def remove(self, number: int) -> None:
+        """That query is gone."""
+        offset, _end = part = self._parts.pop(number)
+        if offset:
+            self._apart[part].remove(number)
+            if not self._apart[part]:
+                del self._apart[part]
+        else:
+            at = self._numbers.index(number)
+            del self._limits[at], self._numbers[at]
+        self._reach()
+
+    def _reach(self) -> None:
+        """Keep as much in order as somebody wants."""
+        self._wanted = max([1, *(end for _, end in self._parts.values())])
+        self.reserve = max(32, 3 * self._wanted)
+        if len(self._sorted) < self._wanted and not self._all:
+            self._choose_anew()
+        self._prefix = self._sorted[: self._wanted]
+
+    # ----------------------------------------------------------------------------- changes
+
+    def _show(self, new: list[Entry], gone: list[Entry]) -> None:
+        before, now = self._prefix, self._sorted[: self._wanted]
+        self._prefix = now
+        if not self._is_wanted():
+            return
+        came, went = _differences(before, now, new, gone)
+        if self._leaving:
+            before, now, came, went = now, before, went, came
+        kept = before[:]
+        for place in reversed(went):
+            del kept[place]
+        news = _News(before, now, kept, came, went)
+        sign = -1 if self._leaving else 1
+        self._tell_limits(news, sign)
+        for (offset, end), numbers in self._apart.items():
+            if (came and came[0] < end) or (went and went[0] < end):
+                self._send(self._net(news, offset, end), tuple(numbers), sign)
+
+    def _tell_limits(self, news: "_News", sign: int) -> None:
+        """Tell those without an offset: together, who are between two places of change."""
+        places = sorted({*news.came, *news.went})
+        limits, numbers = self._limits, self._numbers
+        for place, following in zip(places, [*places[1:], sys.maxsize], strict=True):
+            begin, end = bisect_right(limits, place), bisect_right(limits, following)
+            if begin == end:
+                continue
+            came = news.came[: bisect_left(news.came, limits[begin])]
+            went = news.went[: bisect_left(news.went, limits[begin])]
+            rows = [news.now[each][1] for each in came]
+            if len(came) >= len(went) and not self._clash(news, came, went, limits[begin:end]):
+                self._send([(row, 1) for row in rows], tuple(numbers[begin:end]), sign)
+                continue
+            while begin < end:
+                limit = limits[begin]
+                alike = bisect_right(limits, limit)
+                own = tuple(numbers[begin:alike])
+                self._send(self._net(news, 0, limit), own, sign)
+                begin = alike
+
+    def _clash(
+        self, news: "_News", came: list[int], went: list[int], limits: Sequence[int]
+    ) -> bool:
+        """Whether a row that comes may be equal to one that goes."""
+        seen = self._seen
+        rows = {seen(news.now[place]) for place in came}
+        if any(seen(news.before[place]) in rows for place in went):
+            return True
+        if self._exact:
+            return any(
+                0 <= other < len(news.now) and seen(news.now[other]) == seen(news.now[place])
+                for place in came
+                for other in (place - 1, place + 1)
+            )
+        first, last = news.crossing(limits[0])[0], news.crossing(limits[-1])[1]
+        return any(seen(each) in rows for each in news.kept[first:last])
+
+    def _net(self, news: "_News", offset: int, end: int) -> list[tuple[Solution, int]]:
+        """What comes into a part, but for what goes that is equal."""
+        entered, left = news.of(offset, end)
+        if not entered:
+            return []
+        seen = self._seen
+        gone = Counter(map(seen, left))
+        found = []
+        for each in entered:
+            key = seen(each)
+            if gone[key] > 0:
+                gone[key] -= 1
+            else:
+                found.append((each[1], 1))
+        return found
+
+    def _seen(self, entry: Entry) -> Solution:
+        """What a reader sees of a row."""
+        row = entry[1]
+        return row if self._places is None else tuple([row[place] for place in self._places])
+
+    def _send(
+        self, rows: Iterable[tuple[Solution, int]], numbers: tuple[int, ...], sign: int
+    ) -> None:
+        width, emit = self._width, self.emit
+        for row, count in rows:
+            emit((*row[:width], numbers), sign * count)  # type: ignore[arg-type]
+
+
+class _News:
+    """How an order changed.
+
+    Args:
+        before: what it began with.
+        now: what it begins with.
+        kept: what both have.
+        came: the places in `now` of what only that has.
+        went: the places in `before` of what only that has.
+    """
+
+    def __init__(
+        self,
+        before: list[Entry],
+        now: list[Entry],
+        kept: list[Entry],
+        came: list[int],
+        went: list[int],
+    ) -> None:
+        self.before = before
+        self.now = now
+        self.kept = kept
+        self.came = came
+        self.went = went
+
+    def crossing(self, end: int) -> tuple[int, int]:
+        """How many of `kept` the first `end` rows have: the fewer and the more of both times."""
+        now = min(end, len(self.now)) - bisect_left(self.came, end)
+        before = min(end, len(self.before)) - bisect_left(self.went, end)
+        return min(now, before), max(now, before)
+
+    def of(self, offset: int, end: int) -> tuple[list[Entry], list[Entry]]:
+        """What came into the rows from `offset` to `end`, and what went from them."""
+        entered, left = self._first(end)
+        if offset:
+            less, more = self._first(offset)
+            entered, left = [*entered, *more], [*left, *less]
+            both = set(map(id, entered)) & set(map(id, left))
+            entered = [each for each in entered if id(each) not in both]
+            left = [each for each in left if id(each) not in both]
+        return entered, left
+
+    def _first(self, end: int) -> tuple[list[Entry], list[Entry]]:
+        """What came into the first rows, and what went from them."""
+        came = self.came[: bisect_left(self.came, end)]
+        went = self.went[: bisect_left(self.went, end)]
+        entered = [self.now[place] for place in came]
+        left = [self.before[place] for place in went]
+        now = min(end, len(self.now)) - len(came)
+        before = min(end, len(self.before)) - len(went)
+        entered += self.kept[before:now]
+        left += self.kept[now:before]
+        return entered, left
+
+
+def _differences(
+    before: list[Entry], now: list[Entry], new: Sequence[Entry], gone: Sequence[Entry]
+) -> tuple[list[int], list[int]]:
+    """The places in `now` of what `before` lacks, and the reverse.
+
+    Args:
+        before: the first rows in order, as they were.
+        now: the first rows in order.
+        new: at least what came among the rows of `before`.
+        gone: at least what went from them.
+    """
+    if not before:
+        return [*range(len(now))], []
+    # What stands behind all that there was before is new here, wherever it comes from.
+    tail = bisect_right(now, before[-1])
+    came = _found(now, new, tail)
+    went = _found(before, gone, len(before))
+    # What has been pushed out of `now` are the last ones of `before`.
+    survive = tail - len(came)
+    place = len(before)
+    rest = set(went)
+    kept = len(before) - len(went)
+    while kept > survive:
+        place -= 1
+        if place not in rest:
+            insort(went, place)
+            kept -= 1
+    return [*came, *range(tail, len(now))], went
+
+
+def _found(entries: list[Entry], wanted: Iterable[Entry], end: int) -> list[int]:
+    """The places before `end` of those that are there."""
+    places = ((bisect_left(entries, each, 0, end), each) for each in wanted)
+    return sorted(place for place, each in places if place < end and entries[place] == each)
+
+
+def _last(row: Solution) -> int:
+    return row[-1]

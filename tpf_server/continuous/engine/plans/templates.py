@@ -1,0 +1,298 @@
+"""Queries that differ in constants only: what they have in common, and what is their own.
+
+The subjects and objects of triple patterns that differ become variables, one plan computes the
+common text once for all, and a table of instances is joined in like any other input. So the cost of
+an arrival follows the instances that match it, not those that there are.
+
+Only queries whose instances do not disturb each other are merged: a basic graph pattern under
+filters, BIND, grouping by keys, projection and DISTINCT. Constants that the last FILTER or HAVING
+compares with are lifted too: there solutions are given to those queries whose constants compare,
+and what is below is computed once for all (see `Dispatch`).
+
+Queries of any kind that differ in OFFSET and LIMIT alone have their solutions put in order once;
+each gets its part of them (see `Slices`).
+
+Where solutions come of one triple of a stream, and only what comes is emitted, a window does not
+matter: what it holds meets nothing that comes later. So queries that differ in RANGE are one there.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_variable
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregate,
+    Call,
+    Constant,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Group,
+    Pattern,
+    Project,
+    Query,
+    Slice,
+    VariableRef,
+    walk,
+)
+from tpf_client.sparql.rewrite.conditions import conjunction, conjuncts
+from tpf_client.sparql.rewrite.visitor import everything
+from tpf_server.continuous.engine.plans.constant_index import OPERATORS
+from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery, WindowClause
+from tpf_server.continuous.engine.windows.specification import Now, Range
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A query with its constants taken out.
+
+    Args:
+        key: equal for queries that have the same text but for constants.
+        constants: what was taken out of triple patterns, in the order of the text, then what is
+            compared with.
+        matched: how many are in triple patterns.
+        groups: whether there are groups below what compares.
+        slice: OFFSET and LIMIT, where these are what was taken out.
+        width: of the window, in milliseconds, where that was taken out.
+    """
+
+    key: object
+    constants: tuple[Term, ...]
+    matched: int
+    groups: bool
+    slice: tuple[int, int | None] | None = None
+    width: int | None = None
+
+    def opens(self, numbers: Collection[int]) -> bool:
+        """Whether instances that differ in these constants may be added while elements flow.
+
+        A group holds what came before them.
+        """
+        if self.slice is not None:
+            return False
+        return not self.groups or any(number < self.matched for number in numbers)
+
+    def instance(self, number: int, lifted: Collection[int]) -> Instance:
+        """The query as an instance of a plan.
+
+        Args:
+            number: of its registration.
+            lifted: the numbers of the constants that the plan has variables for.
+        """
+        if self.slice is not None:
+            return Instance(number, {}, self.slice)
+        constants = {lifted_variable(n): self.constants[n] for n in lifted if n != _WIDTH}
+        return Instance(number, constants)
+
+
+_WIDTH: Final = -1
+"""The number of the width of a window, among those of constants."""
+
+
+def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
+    """The template of a query; one that shares a plan with its like only has no constants."""
+    pattern = query.query.pattern
+    if isinstance(pattern, Slice) and not pattern.by:
+        common = replace(query.query, pattern=replace(pattern, offset=0, limit=None))
+        return Template((common, query.windows), (), 0, True, (pattern.offset, pattern.limit))
+    bgp = _only_bgp(pattern)
+    if bgp is None or query.query.form == "ASK":
+        return Template((query.query, query.windows), (), 0, True)
+    constants: list[Term] = []
+    patterns = []
+    for each in bgp.patterns:
+        places: list[TermOrVariable] = []
+        for place, term in enumerate(each):
+            if place in (0, 2) and not is_variable(term):
+                constants.append(Term(term))
+                places.append(Variable(f"?.c{len(constants) - 1}"))
+            else:
+                places.append(term)
+        patterns.append(QuadPattern(*places))
+    pattern = _with_bgp(pattern, BGP(tuple(patterns)))
+    matched = len(constants)
+    if any(query.window_of(each.graph) is not None for each in bgp.patterns):
+        pattern = _comparing(pattern, constants, None)
+    groups = any(isinstance(each, Group) for each in walk(pattern))
+    common = replace(query.query, pattern=pattern)
+    width = None
+    if policy.output == "derivations" and policy.relation == "istream":
+        width = _passing_width(query, bgp)
+    windows = query.windows if width is None else _at_once(query.windows)
+    return Template((common, windows), tuple(constants), matched, groups, None, width)
+
+
+def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
+    """The width of a window over single triples that meet nothing that comes later."""
+    streamed = [each for each in bgp.patterns if query.window_of(each.graph) is not None]
+    if len(streamed) != 1 or len(query.windows) != 1:
+        return None
+    if any(isinstance(each, (Group, Distinct)) for each in walk(query.query.pattern)):
+        return None
+    window = query.windows[0].window
+    return window.width if isinstance(window, Range) and window.slide is None else None
+
+
+def _at_once(windows: Sequence[WindowClause]) -> tuple[WindowClause, ...]:
+    return tuple([replace(each, window=Now()) for each in windows])
+
+
+def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] | None) -> Pattern:
+    """The pattern with variables for the constants that its last FILTER compares with.
+
+    Args:
+        pattern: of a query.
+        constants: gets them.
+        wanted: the numbers of those that are to be replaced; ``None``: all.
+    """
+    match pattern:
+        case Project(inner, _) | Extend(inner, _, _):
+            return replace(pattern, input=_comparing(inner, constants, wanted))
+        case Filter(inner, condition):
+            whole = conjunction(_compared(each, constants, wanted) for each in conjuncts(condition))
+            assert whole is not None
+            return Filter(_comparing(inner, constants, wanted), whole)
+    return pattern
+
+
+def _compared(
+    condition: Expression, constants: list[Term], wanted: Collection[int] | None
+) -> Expression:
+    match condition:
+        case Call(operator, (left, Constant(term))) if operator in OPERATORS and not isinstance(
+            left, Constant
+        ):
+            constants.append(term)
+        case Call(operator, (Constant(term), left)) if operator in OPERATORS and not isinstance(
+            left, Constant
+        ):
+            operator = OPERATORS[operator]
+            constants.append(term)
+        case _:
+            return condition
+    number = len(constants) - 1
+    if wanted is not None and number not in wanted:
+        return condition
+    return Call(operator, (left, VariableRef(lifted_variable(number))))
+
+
+def differing(one: Template, other: Template) -> tuple[int, ...]:
+    """The numbers of the constants in which two queries of the same template differ.
+
+    OFFSET and LIMIT together have the number 0.
+    """
+    if one.slice != other.slice:
+        return (0,)
+    pairs = zip(one.constants, other.constants, strict=True)
+    numbers = [number for number, (left, right) in enumerate(pairs) if left != right]
+    return tuple(numbers if one.width == other.width else [_WIDTH, *numbers])
+
+
+def common_query(
+    query: ContinuousQuery, numbers: tuple[int, ...]
+) -> tuple[ContinuousQuery, frozenset[Variable]]:
+    """The query with these constants as variables, its instances kept apart; and the variables.
+
+    `INSTANCE` is among them where triple patterns have variables for constants, or there are no
+    comparisons to keep the instances apart. `SLICE` stands for OFFSET and LIMIT.
+    """
+    pattern = query.query.pattern
+    if isinstance(pattern, Slice):
+        whole = replace(pattern, offset=0, limit=None)
+        return replace(query, query=replace(query.query, pattern=whole)), frozenset({SLICE})
+    if _WIDTH in numbers:
+        query = replace(query, windows=_at_once(query.windows))
+        numbers = tuple([number for number in numbers if number != _WIDTH])
+        if not numbers:
+            return query, frozenset()
+    bgp = _only_bgp(pattern)
+    assert bgp is not None
+    count = 0
+    patterns = []
+    for each in bgp.patterns:
+        places: list[TermOrVariable] = []
+        for place, term in enumerate(each):
+            if place in (0, 2) and not is_variable(term):
+                places.append(lifted_variable(count) if count in numbers else term)
+                count += 1
+            else:
+                places.append(term)
+        patterns.append(QuadPattern(*places))
+    matched = [number for number in numbers if number < count]
+    found = [Term("")] * count
+    pattern = _comparing(_with_bgp(pattern, BGP(tuple(patterns))), found, numbers)
+    compares = len(matched) < len(numbers)
+    pattern = _apart(pattern, below=bool(matched) or not compares)
+    common: Query = replace(query.query, pattern=pattern)
+    variables = frozenset(map(lifted_variable, numbers))
+    if matched or not compares:
+        variables |= {INSTANCE}
+    return replace(query, query=common), variables
+
+
+def lifted_variable(number: int) -> Variable:
+    """The variable that stands for a constant."""
+    return Variable(f"?.c{number}")
+
+
+def _only_bgp(pattern: Pattern) -> BGP | None:
+    match pattern:
+        case BGP():
+            return pattern
+        case Filter(inner, condition):
+            return None if _unsafe(condition) else _only_bgp(inner)
+        case Extend(inner, _, expression):
+            return None if _unsafe(expression) else _only_bgp(inner)
+        case Project(inner, _) | Distinct(inner):
+            return _only_bgp(inner)
+        case Group(inner, keys, aggregates):
+            expressions = [each for _, each in keys] + [
+                each.argument for _, each in aggregates if each.argument is not None
+            ]
+            if (
+                not keys
+                or any(map(_unsafe, expressions))
+                or any(each.argument is None and each.distinct for _, each in aggregates)
+            ):
+                return None
+            return _only_bgp(inner)
+        case _:
+            return None
+
+
+def _unsafe(expression: Expression) -> bool:
+    return any(isinstance(each, (Exists, Aggregate)) for each in everything(expression))
+
+
+def _with_bgp(pattern: Pattern, bgp: BGP) -> Pattern:
+    if isinstance(pattern, BGP):
+        return bgp
+    assert isinstance(pattern, (Filter, Extend, Project, Distinct, Group))
+    return replace(pattern, input=_with_bgp(pattern.input, bgp))
+
+
+def _apart(pattern: Pattern, *, below: bool) -> Pattern:
+    """The pattern with the column of instances let through to the top.
+
+    Args:
+        pattern: of the common query.
+        below: whether the column is there below the last FILTER.
+    """
+    match pattern:
+        case Project(inner, variables):
+            return Project(_apart(inner, below=below), (*variables, INSTANCE))
+        case Group(inner, keys, aggregates):
+            own = (INSTANCE, VariableRef(INSTANCE))
+            return Group(_apart(inner, below=below), (*keys, own), aggregates)
+        case Filter() if not below:
+            return pattern
+        case Filter(inner) | Extend(inner) | Distinct(inner):
+            return replace(pattern, input=_apart(inner, below=below))
+        case _:
+            return pattern

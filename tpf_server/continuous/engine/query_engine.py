@@ -1,0 +1,188 @@
+"""What the engines of both languages have in common, and share where they run side by side."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from annotations.terms import Term
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.sparql.algebra import Dataset
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.expressions.inlined import inlined_literal
+from tpf_client.sparql.expressions.typed_terms import TypedTerms
+from tpf_server.continuous.engine.elements.elements import canonical_term, canonical_triple
+from tpf_server.continuous.engine.elements.timestamps import date_time
+from tpf_server.continuous.engine.errors import (
+    ElementError,
+    EngineClosedError,
+    LimitError,
+    UnknownGraphError,
+    UnknownQueryError,
+)
+from tpf_server.continuous.engine.forgetting import Forgetting
+from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.running_query import RunningQuery
+from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+QueryT = TypeVar("QueryT", bound=RunningQuery[Any])
+
+
+class QueryEngine(StaticGraphs, Generic[QueryT]):
+    """Registered queries over static graphs.
+
+    Args:
+        base: what relative IRIs are relative to.
+        limits: what is allowed.
+        require_graphs: whether a query may only name static graphs that are there.
+        now: what NOW() gives in queries.
+        beside: another engine, whose terms and static graphs it uses; ``None``: its own.
+
+    Attributes:
+        limits: see above.
+        dictionary: the integers of terms.
+        forgetting: of terms that nobody needs.
+        arriving: encoded elements that are on their way into windows.
+        queries: those that are registered, by their names.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        limits: Limits | None,
+        *,
+        require_graphs: bool,
+        now: datetime,
+        beside: "QueryEngine[Any] | None" = None,
+    ) -> None:
+        super().__init__(base, None if beside is None else beside.static)
+        self.limits = limits or Limits()
+        if beside is None:
+            self.dictionary = TermDictionary(keeps=False)
+            self.forgetting = Forgetting(self.dictionary)
+            self.arriving: list[Sequence[EncodedTriple]] = []
+            self._typed = TypedTerms(self.dictionary)
+        else:
+            self.dictionary = beside.dictionary
+            self.forgetting = beside.forgetting
+            self.arriving = beside.arriving
+            self._typed = beside._typed
+        self.queries: dict[str, QueryT] = {}
+        self._environment = Environment(self._typed, date_time(now))
+        self.dictionary.on_forget(self._environment.forget)
+        self.forgetting.engines.append(self)
+        self._require_graphs = require_graphs
+        self._names = itertools.count(1)
+        self._closed = False
+
+    def query(self, name: str) -> QueryT:
+        """The query of this name.
+
+        Raises:
+            UnknownQueryError: there is none.
+        """
+        if name not in self.queries:
+            raise UnknownQueryError(f"there is no query {name!r}")
+        return self.queries[name]
+
+    def holders(self) -> Iterable[object]:
+        """What leads to all that holds terms."""
+        raise NotImplementedError
+
+    def static_holders(self) -> Iterable[object]:
+        """What holds terms of static data alone."""
+        return ()
+
+    def apart(self) -> Iterable[object]:
+        """What holds no terms, and leads to the rest of the program."""
+        return self, self.static, self._environment
+
+    # ----------------------------------------------------------------------------- elements
+
+    def encoded(self, element: Sequence[Any]) -> list[EncodedTriple]:
+        """The integers of an element that comes with a stream.
+
+        Args:
+            element: a triple of N-Triples texts, or several.
+
+        Raises:
+            ElementError: it is none.
+        """
+        if not isinstance(element, Sequence):
+            raise ElementError(f"neither a triple nor triples: {element!r}")
+        if element and isinstance(element[0], str):
+            return [self._encode_triple(element)]
+        return [self._encode_triple(each) for each in element]
+
+    def _encode_triple(self, triple: Sequence[str]) -> EncodedTriple:
+        if isinstance(triple, Sequence) and len(triple) == 3:
+            found = self._known_triple(*triple)
+            if found is not None:
+                return found
+        elif isinstance(triple, str) or not isinstance(triple, Sequence):
+            raise ElementError(f"neither a triple nor triples: {triple!r}")
+        encode = self.dictionary.encode
+        s, p, o = canonical_triple(triple, self._canonical)
+        return encode(s), encode(p), encode(o)
+
+    def _known_triple(self, s: Any, p: Any, o: Any) -> EncodedTriple | None:
+        known = self.dictionary.known
+        try:
+            subject = known(s)
+            predicate = known(p)
+            object_ = known(o)
+            if object_ is None and o:
+                object_ = inlined_literal(o)
+        except (TypeError, AttributeError):
+            return None
+        if subject is None or predicate is None or object_ is None:
+            return None
+        # What `may_begin` says, without the call.
+        if s[0] == '"' or p[0] != "<" or s[1] == "<" or p[1] == "<":
+            return None
+        return subject, predicate, object_
+
+    def _canonical(self, text: str) -> Term:
+        # Who is in the table came through here.
+        return Term(text) if self.dictionary.known(text) else canonical_term(text)
+
+    def encode(self, term: str) -> int:
+        """The integer of a term that comes with a stream.
+
+        Raises:
+            ElementError: it is no term.
+        """
+        found = self.dictionary.known(term)
+        return self.dictionary.encode(canonical_term(term)) if found is None else found
+
+    def sweep(self) -> int:
+        """Forget terms that nothing holds any more; returns how many."""
+        return self.forgetting.sweep()
+
+    def close(self) -> None:
+        """Stop all queries."""
+        for registered in tuple(self.queries.values()):
+            registered.close()
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineClosedError("the engine is closed")
+
+    def _free_name(self, wanted: str | None) -> str:
+        """The name of a new query, if there may be one more."""
+        if len(self.queries) >= self.limits.queries:
+            raise LimitError(f"there are {len(self.queries)} queries already")
+        if wanted is None:
+            return next(name for name in map(str, self._names) if name not in self.queries)
+        if wanted in self.queries:
+            raise LimitError(f"there is a query {wanted!r} already")
+        return wanted
+
+    def _check_graphs(self, dataset: Dataset) -> None:
+        if not self._require_graphs:
+            return
+        for graph in (*dataset.named, *dataset.default):
+            if graph not in self.static.names:
+                raise UnknownGraphError(f"no static graph {graph} is loaded")

@@ -1,0 +1,1 @@
+"""Elements that all look the same, one by one and as columns."""

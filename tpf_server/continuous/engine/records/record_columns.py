@@ -1,0 +1,142 @@
+"""The terms of whole columns: Arrow arrays to integers, without a Python value of each.
+
+Numbers and instants that fit into their integers (see `dictionary`) are shifted into place all at
+once; strings are terms, of which each is looked up once. A column in which anything does not fit
+goes value by value.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tpf_client.dataflow.changes import TermId
+from tpf_client.sparql.expressions.inlined import (
+    DATE_TIME,
+    DECIMAL,
+    INTEGER,
+    MOST_INTEGER,
+    MOST_SCALE,
+    SCALE_BITS,
+    TAG_BITS,
+)
+from tpf_server.continuous.engine.errors import ElementError
+
+_SECOND: Final = 1_000_000
+_FIRST: Final = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
+_LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * _SECOND
+# What is left of 64 bits for an unscaled decimal.
+_MOST_UNSCALED: Final = 1 << 62 - TAG_BITS - SCALE_BITS
+
+
+def encoded_column(
+    name: str,
+    column: pa.Array,
+    value: Callable[[Any], TermId],
+    term: Callable[[str], TermId],
+) -> list[TermId]:
+    """The integers of a column.
+
+    Args:
+        name: what it is called in errors.
+        column: strings, booleans, integers, decimals, floats, or instants with a time zone.
+        value: the integer of a Python value.
+        term: the integer of a term.
+
+    Raises:
+        ElementError: a value that is missing or cannot be a term, or a column of another type.
+    """
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        raise ElementError(f"record {row + 1}: no value for {name}")
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _of_strings(name, column, term)
+    fast: list[TermId] | None = None
+    if pa.types.is_integer(kind):
+        fast = _of_integers(column)
+    elif pa.types.is_decimal128(kind):
+        fast = _of_decimals(column)
+    elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        fast = _of_instants(column)
+    elif not (pa.types.is_decimal(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)):
+        raise ElementError(f"{name}: a column of {kind} has no terms")
+    if fast is not None:
+        return fast
+    try:
+        return [value(each) for each in column.to_pylist()]
+    except (ValueError, OverflowError) as error:
+        raise ElementError(f"{name}: {error}") from None
+
+
+def milliseconds_of(column: pa.Array) -> list[int]:
+    """The timestamps of records, in milliseconds since 1970.
+
+    Args:
+        column: integers, which are that already, or instants with a time zone.
+
+    Raises:
+        ElementError: one is missing, or the column is of another type.
+    """
+    if column.null_count:
+        raise ElementError(f"record {column.is_null().index(True).as_py() + 1}: no timestamp")
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp("ms", kind.tz), safe=False)
+    elif not pa.types.is_integer(kind):
+        raise ElementError(f"timestamps cannot be a column of {kind}")
+    times: list[int] = column.cast(pa.int64()).to_numpy().tolist()
+    return times
+
+
+def _of_strings(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
+    different = column.dictionary_encode()
+    known: list[TermId] = []
+    for number, text in enumerate(different.dictionary.to_pylist()):
+        try:
+            known.append(term(text))
+        except ElementError as error:
+            row = different.indices.index(number).as_py()
+            raise ElementError(f"record {row + 1}: {name}: {error}") from None
+    return [known[place] for place in different.indices.to_numpy().tolist()]
+
+
+def _of_integers(column: pa.Array) -> list[TermId] | None:
+    if pa.types.is_uint64(column.type):
+        return None
+    numbers = column.cast(pa.int64()).to_numpy()
+    if not _inside(numbers, -MOST_INTEGER, MOST_INTEGER):
+        return None
+    found: list[TermId] = (numbers << TAG_BITS | INTEGER).tolist()
+    return found
+
+
+def _of_decimals(column: pa.Array) -> list[TermId] | None:
+    scale = column.type.scale
+    if not 0 <= scale <= MOST_SCALE:
+        return None
+    # A decimal is an integer of 128 bits, the lower half first.
+    halves = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)
+    low, high = halves[column.offset : column.offset + len(column)].T
+    if not ((low >> 63) == high).all() or not _inside(low, -_MOST_UNSCALED, _MOST_UNSCALED):
+        return None
+    tag = scale << TAG_BITS | DECIMAL
+    found: list[TermId] = (low << SCALE_BITS + TAG_BITS | tag).tolist()
+    return found
+
+
+def _of_instants(column: pa.Array) -> list[TermId] | None:
+    try:
+        numbers = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise ElementError(f"an instant that is none of microseconds: {error}") from None
+    if (numbers % _SECOND).any() or not _inside(numbers, _FIRST, _LAST):
+        return None
+    found: list[TermId] = (numbers << TAG_BITS | DATE_TIME).tolist()
+    return found
+
+
+def _inside(numbers: "np.ndarray[Any, np.dtype[np.int64]]", low: int, high: int) -> bool:
+    return not len(numbers) or bool(numbers.min() > low and numbers.max() < high)

@@ -1,0 +1,255 @@
+"""Elements that all look the same: a subject and one value for each of some predicates.
+
+Rows of a table, sensor readings, trips. What they mean is a graph of as many triples; but who takes
+them, and which of the values, is found out once for all, and only those values are encoded.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import repeat
+from numbers import Integral
+from typing import Any
+
+import pyarrow as pa
+
+from tpf_client.dataflow.changes import TermId
+from tpf_client.dataflow.codegen import compiled
+from tpf_client.sparql.expressions.inlined import MOST_SERIAL
+from tpf_server.continuous.engine.elements.timestamps import milliseconds
+from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.records.record_columns import encoded_column, milliseconds_of
+from tpf_server.continuous.engine.records.record_values import (
+    Value,
+    column_encoder,
+    inlined_value,
+    term_text,
+)
+from tpf_server.continuous.engine.tick_engine import TickEngine
+from tpf_server.continuous.engine.windows.streams import Stream
+from tpf_server.continuous.engine.windows.window_input import WindowInput
+
+
+class RecordFeed:
+    """Pushes records into a stream.
+
+    Args:
+        engine: whose stream it is.
+        encode: the integer of a term that comes with a stream; `ElementError`: it is none.
+        stream: the stream.
+        predicates: IRIs, as terms, all different.
+        subjects: what the IRI of a subject begins with, where subjects are given as numbers.
+    """
+
+    def __init__(
+        self,
+        engine: TickEngine,
+        encode: Callable[[str], TermId],
+        stream: Stream,
+        predicates: Sequence[str],
+        subjects: str | None = None,
+    ) -> None:
+        self._engine = engine
+        self._stream = stream
+        self._encode = encode
+        self._dictionary = engine.dictionary
+        with self._dictionary.keeping():
+            self._predicates = tuple([self._encode(each) for each in predicates])
+        self._prefix = subjects
+        self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
+        self._version = -1
+        self._batch: list[list[TermId]] = []
+        self._takers: list[WindowInput] | None = None
+        self._deliverer: tuple[int, Callable[..., int]] | None = None
+        self._take: Callable[[TermId, Sequence[Value], int], None] = _unprepared
+
+    def push(self, subject: str | int, values: Sequence[Value], timestamp: int | datetime) -> None:
+        """A record arrives.
+
+        Args:
+            subject: an IRI or blank node as a term, or its number.
+            values: one for each predicate: a term (N-Triples), or a Python value: ``bool``,
+                ``int``, ``float`` (a double), ``Decimal`` (with its digits), ``datetime`` (with a
+                time zone).
+            timestamp: milliseconds since 1970, or an instant.
+
+        Raises:
+            ElementError: a subject that is no IRI or blank node, a value that cannot be a term, or
+                too few of them.
+            TimestampError: no instant.
+        """
+        engine = self._engine
+        stream = self._stream
+        if self._version != stream.version:
+            self._prepare(values)
+        if type(timestamp) is not int:
+            timestamp = milliseconds(timestamp)
+        if engine.sliding:
+            # Before there is any integer of a term that nothing holds.
+            engine.reach(stream, timestamp)
+        if type(subject) is int and self._code is not None and 0 <= subject < MOST_SERIAL:
+            number = self._dictionary.serial(self._code, subject)
+        else:
+            number = self._subject(subject)
+        if self._takers is None or engine.reorders or stream.counting:
+            self._check(len(values))
+            triples = [
+                (number, predicate, self.value(value))
+                for predicate, value in zip(self._predicates, values, strict=True)
+            ]
+            engine.arrive(stream, triples, timestamp)
+            return
+        self._take(number, values, timestamp)
+
+    def push_batch(self, subjects: pa.Array, values: pa.RecordBatch, timestamps: pa.Array) -> None:
+        """Many records arrive, one after the other, as if each were pushed by itself.
+
+        Args:
+            subjects: their numbers, or IRIs and blank nodes as terms.
+            values: a column for each predicate, in their order: terms (N-Triples), integers,
+                decimals, or instants with a time zone.
+            timestamps: milliseconds since 1970, or instants with a time zone.
+
+        Raises:
+            ElementError: a value is missing or cannot be a term, or the columns do not fit. Then
+                nothing of the batch has arrived.
+        """
+        self._check(values.num_columns)
+        if not len(subjects) == values.num_rows == len(timestamps):
+            raise ElementError(
+                f"{len(subjects)} subjects, {values.num_rows} rows of values and "
+                f"{len(timestamps)} timestamps"
+            )
+        if not values.num_rows:
+            return
+        times = milliseconds_of(timestamps)
+        columns = [
+            encoded_column(name, column, self.value, self._encode)
+            for name, column in zip(values.schema.names, values.columns, strict=True)
+        ]
+        # The subject comes last, so that its place, -1, is the place in this list too.
+        columns.append(self._subjects(subjects))
+        # Their terms are held by nothing else before they arrive.
+        self._batch = columns
+        try:
+            done = 0
+            while done < len(times):
+                done += self._deliver([each[done:] for each in columns], times[done:])
+        finally:
+            self._batch = []
+
+    def _subject(self, subject: object) -> TermId:
+        """The integer of a subject.
+
+        Raises:
+            ElementError: it is none.
+        """
+        if isinstance(subject, str):
+            if subject[:1] == '"' or subject[:2] == "<<":
+                raise ElementError(f"not a subject: {subject!r}")
+            return self._encode(subject)
+        if isinstance(subject, bool) or not isinstance(subject, Integral) or self._prefix is None:
+            raise ElementError(f"not a subject: {subject!r}")
+        return self._encode(f"<{self._prefix}{int(subject)}>")
+
+    def _subjects(self, subjects: pa.Array) -> list[TermId]:
+        if not pa.types.is_integer(subjects.type) or subjects.null_count:
+            return encoded_column("the subject", subjects, self._subject, self._subject)
+        numbers = subjects.to_pylist()
+        if self._code is None or not 0 <= min(numbers) <= max(numbers) < MOST_SERIAL:
+            return [self._subject(number) for number in numbers]
+        serial, code = self._dictionary.serial, self._code
+        return [serial(code, number) for number in numbers]
+
+    def _deliver(self, columns: Sequence[Sequence[TermId]], times: Sequence[int]) -> int:
+        """Records arrive as long as the same windows take them; returns how many did."""
+        engine, stream = self._engine, self._stream
+        shape = stream.shape(self._predicates)
+        if shape is None or engine.reorders or stream.counting:
+            *values, subjects = columns
+            for subject, at, *objects in zip(subjects, times, *values, strict=True):
+                triples = zip(repeat(subject), self._predicates, objects)
+                engine.arrive(stream, list(triples), at)
+            return len(times)
+        if self._deliverer is None or self._deliverer[0] != stream.version:
+            takers = [taker for taker, _ in shape]
+            self._deliverer = stream.version, self._deliverer_to(takers)
+        version, deliver = self._deliverer
+        rows = [zip(*[columns[place] for place in places], strict=True) for _, places in shape]
+        return deliver(columns[-1], times, rows, version)
+
+    def _deliverer_to(self, takers: Sequence[WindowInput]) -> Callable[..., int]:
+        """The loop over records whose rows these windows take."""
+        names = {
+            "begin": self._engine.begin_arrival,
+            "end": self._engine.end_arrival,
+            "stream": self._stream,
+        }
+        for number, taker in enumerate(takers):
+            names[f"arrive{number}"] = taker.arrive_star
+        numbers = range(len(takers))
+        lines = [
+            "def deliver(subjects, times, rows, version):",
+            "    done = 0",
+            f"    for subject, at, {''.join(f'row{number}, ' for number in numbers)}"
+            "in zip(subjects, times, *rows):",
+            "        done += 1",
+            f"        if begin(stream, at, {len(self._predicates)}):",
+            *(f"            arrive{number}(at, subject, row{number})" for number in numbers),
+            "            end()",
+            "            if stream.version != version:",
+            "                break",
+            "    return done",
+        ]
+        return compiled("\n".join(lines), "deliver", names)
+
+    def _prepare(self, values: Sequence[Value]) -> None:
+        """Find out who takes which values, and make the code for values that look like these."""
+        self._check(len(values))
+        self._version = self._stream.version
+        shape = self._stream.shape(self._predicates)
+        if shape is None:
+            self._takers = None
+            return
+        self._takers = [entry for entry, _ in shape]
+        columns = [place for _, place in shape]
+        names: dict[str, Any] = {
+            "value": self.value,
+            "begin": self._engine.begin_arrival,
+            "end": self._engine.end_arrival,
+            "stream": self._stream,
+            "check": self._check,
+        }
+        width = len(self._predicates)
+        lines = [
+            "def take(subject, values, at):",
+            f"    if len(values) != {width}:",
+            "        check(len(values))",
+        ]
+        # Every value is looked at before anything changes.
+        for place in sorted({place for places in columns for place in places if place >= 0}):
+            lines.append(f"    v = values[{place}]")
+            lines += column_encoder(f"o{place}", values[place], self._dictionary, names)
+        lines.append(f"    if begin(stream, at, {width}):")
+        for number, places in enumerate(columns):
+            names[f"arrive{number}"] = self._takers[number].arrive_star
+            row = "".join("subject, " if place < 0 else f"o{place}, " for place in places)
+            lines.append(f"        arrive{number}(at, subject, ({row}))")
+        lines.append("        end()")
+        self._take = compiled("\n".join(lines), "take", names)
+
+    def _check(self, columns: int) -> None:
+        if columns != len(self._predicates):
+            raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
+
+    def value(self, value: Value) -> TermId:
+        """The integer of a value.
+
+        Raises:
+            ElementError: it cannot be a term.
+        """
+        found = inlined_value(value)
+        return self._encode(term_text(value)) if found is None else found
+
+
+def _unprepared(_subject: TermId, _values: Sequence[Value], _at: int) -> None:
+    raise AssertionError("nobody said yet who takes which values")

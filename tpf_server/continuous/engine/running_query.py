@@ -1,0 +1,80 @@
+"""A continuous query that runs, in whatever language it was written."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from tpf_server.continuous.engine.errors import BacklogError, CallbackError, ContinuousError
+
+EmissionT = TypeVar("EmissionT")
+
+
+class RunningQuery(Generic[EmissionT]):
+    """What is the same of all: its name, its state, and who takes what it emits.
+
+    Args:
+        name: what it was registered as.
+        callback: is called with each emission; ``None``: they wait until somebody takes them.
+        backlog: how many may wait; with one more the reader is cut off, and the query stopped.
+        close: lets go of what it holds.
+
+    Attributes:
+        name: see above.
+        take: is called with each emission; what it raises is for `failed`.
+        waiting: emissions that nobody took.
+        emitted: how many rows it emitted, or in C-SPARQL how many answers.
+        state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
+        error: why it was stopped.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        callback: Callable[[EmissionT], None] | None,
+        backlog: int,
+        close: Callable[[Any], None],
+    ) -> None:
+        self.name = name
+        self.take = self._keep if callback is None else callback
+        self.waiting: deque[EmissionT] = deque()
+        self.emitted = 0
+        self.state = "running"
+        self.error: ContinuousError | None = None
+        self._backlog = backlog
+        self._close = close
+
+    def _keep(self, emission: EmissionT) -> None:
+        if len(self.waiting) >= self._backlog:
+            raise BacklogError(f"{self.name}: {self._backlog} results wait to be taken")
+        self.waiting.append(emission)
+
+    def __iter__(self) -> Iterator[EmissionT]:
+        """The emissions that wait; each is given once.
+
+        Raises:
+            ContinuousError: it was stopped; after what it emitted before.
+        """
+        while self.waiting:
+            yield self.waiting.popleft()
+        if self.error is not None:
+            raise self.error
+
+    def failed(self, error: Exception) -> ContinuousError:
+        """Why it must be stopped, where `take` has raised this."""
+        return error if isinstance(error, BacklogError) else CallbackError(self.name, error)
+
+    def stop(self, error: ContinuousError) -> None:
+        """It emits nothing any more, for this reason."""
+        self.state = "stopped"
+        self.error = error
+
+    def close(self) -> None:
+        """Stop the query and let go of what it holds."""
+        self._close(self)
+
+    def explain(self) -> dict[str, Any]:
+        """Its state."""
+        found: dict[str, Any] = {"name": self.name, "state": self.state, "emitted": self.emitted}
+        if self.error is not None:
+            found["error"] = str(self.error)
+        return found

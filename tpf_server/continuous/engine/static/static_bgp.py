@@ -1,0 +1,80 @@
+"""Basic graph patterns over static data: the join, evaluated once.
+
+Patterns are joined in the order of their counts, connected ones first. A pattern is looked up once
+per distinct binding, or, where that costs more than reading it whole, read once and hashed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from annotations.terms import QuadPattern, Term, Variable
+from tpf_client.sparql.algebra import variables_of_quad
+from tpf_client.sparql.rewrite.join_order import greedy_order
+from tpf_server.continuous.engine.static.static_data import Dataset
+
+Row = tuple[Term, ...]
+# A lookup costs about as much as reading this many triples in one go.
+_LOOKUP_COST = 4
+
+
+def evaluate(
+    dataset: Dataset, patterns: Sequence[QuadPattern]
+) -> tuple[tuple[Variable, ...], list[Row]]:
+    """The solutions of a basic graph pattern, as a bag, and the variables of their columns."""
+    schema: tuple[Variable, ...] = ()
+    rows: list[Row] = [()]
+    counts = {pattern: dataset.count(pattern) for pattern in patterns}
+    for pattern in greedy_order(patterns, variables_of_quad, lambda each, _: counts[each]):
+        if rows:
+            schema, rows = _join(dataset, schema, rows, pattern, counts[pattern])
+        else:
+            schema += tuple(name for name in variables_of_quad(pattern) if name not in schema)
+    return schema, rows
+
+
+def _join(
+    dataset: Dataset,
+    schema: tuple[Variable, ...],
+    rows: list[Row],
+    pattern: QuadPattern,
+    count: int,
+) -> tuple[tuple[Variable, ...], list[Row]]:
+    names = variables_of_quad(pattern)
+    shared = tuple(name for name in names if name in schema)
+    new = tuple(name for name in names if name not in schema)
+    at = [schema.index(name) for name in shared]
+    keys = {tuple(row[place] for place in at) for row in rows}
+    partners: dict[Row, list[Row]] = {}
+    # Counts are estimates: where there is more than was thought, reading is given up.
+    worthwhile = len(keys) * _LOOKUP_COST if shared else None
+    read = None
+    if worthwhile is None or count <= worthwhile:
+        read = _read(_values(dataset, pattern, pattern, shared + new), worthwhile)
+    if read is None:
+        for key in keys:
+            bound = dict(zip(shared, key, strict=True))
+            filled = QuadPattern(*(bound.get(Variable(t), t) for t in pattern))
+            partners[key] = list(_values(dataset, pattern, filled, new))
+    else:
+        for row in read:
+            partners.setdefault(row[: len(shared)], []).append(row[len(shared) :])
+    return schema + new, [
+        row + partner
+        for row in rows
+        for partner in partners.get(tuple(row[place] for place in at), ())
+    ]
+
+
+def _values(
+    dataset: Dataset, pattern: QuadPattern, filled: QuadPattern, names: Iterable[Variable]
+) -> Iterator[Row]:
+    places = [pattern.index(name) for name in names]
+    return (tuple([quad[place] for place in places]) for quad in dataset.match(filled))
+
+
+def _read(values: Iterator[Row], most: int | None) -> list[Row] | None:
+    """All values; ``None`` where there are more than `most`."""
+    if most is None:
+        return list(values)
+    read = list(islice(values, most + 1))
+    return None if len(read) > most else read

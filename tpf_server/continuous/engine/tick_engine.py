@@ -1,0 +1,448 @@
+"""What happens when an element arrives, and when time passes.
+
+An arrival is a tick. First the windows let go what is too old for its time, then the element enters
+the windows one after the other and every new row finds its way through the joins, then the
+operators send what they held back, then the queries emit.
+
+There is one thread and no clock: time is what the elements say, and what `advance` says. All
+windows move with it, except those over streams that are behind or ahead (see `StreamTime`).
+"""
+
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from weakref import WeakSet
+
+from annotations.terms import Term
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.elements.timestamps import milliseconds
+from tpf_server.continuous.engine.errors import (
+    ContinuousError,
+    StreamNameError,
+    UnknownStreamError,
+    WindowLimitError,
+)
+from tpf_server.continuous.engine.housekeeping import Housekeeping
+from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.plans.feeds import Feeds
+from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.plans.row_maker import Triples
+from tpf_server.continuous.engine.query_engine import QueryEngine
+from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.stream_time import NEVER
+from tpf_server.continuous.engine.windows.streams import Stream
+from tpf_server.continuous.engine.windows.watermark import Watermark
+from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
+
+_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
+
+
+class TickEngine(QueryEngine[RegisteredQuery]):
+    """Streams, their windows and the plans over these, moved on by arrivals.
+
+    Args:
+        base: what relative IRIs are relative to.
+        limits: what is allowed.
+        lateness: how late an element may come, in milliseconds.
+        create_streams: whether a stream comes into being when it is first named.
+        require_graphs: whether a query may only name static graphs that are loaded.
+        share: whether queries that differ in constants only share a plan.
+        now: what NOW() gives in queries.
+
+    Attributes:
+        front: the newest instant that elements or `advance` told, in milliseconds since 1970;
+            `NEVER` before the first element.
+        arrivals: how many elements were processed.
+        dropped: how many elements came too late: older than the newest of their stream, or than
+            what `advance` said.
+        reorders: whether elements wait for late ones.
+        sliding: windows whose elements wait for a boundary.
+        streams: by their names.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        limits: Limits | None,
+        *,
+        lateness: int,
+        create_streams: bool,
+        require_graphs: bool,
+        share: bool,
+        now: datetime,
+    ) -> None:
+        super().__init__(base, limits, require_graphs=require_graphs, now=now)
+        self.front = NEVER
+        self._limit = -NEVER
+        self._told: int | None = None
+        self.arrivals = 0
+        self.dropped = 0
+        self.reorders = bool(lateness)
+        self.streams: dict[Term, Stream] = {}
+        self._create_streams = create_streams
+        self._waiting: ReorderBuffer[tuple[Stream, list[EncodedTriple]]] = ReorderBuffer(lateness)
+        watermark = Watermark()
+        self._windows = WindowRegistry(self.stream, watermark)
+        self.sliding = self._windows.sliding
+        self._timed = self._windows.timed
+        self._plans = PlanRegistry(
+            self._windows,
+            self.static,
+            self.dictionary,
+            self._environment,
+            watermark=watermark,
+            share=share,
+        )
+        self._feeds = Feeds()
+        # What waits to be emitted, and what of it becomes elements afterwards.
+        self._outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
+        self._fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
+        self._instant = 0
+        self._emits = False
+        self._housekeeping = Housekeeping(
+            self._plans.plans,
+            self.streams,
+            self.forgetting,
+            self.limits.window_rows,
+            self._stop,
+            self._plans.merge,
+        )
+        self._until_housekeeping = 1
+        self._records: WeakSet[object] = WeakSet()
+        self.static.on_change(self._refresh)
+
+    @property
+    def time(self) -> int | None:
+        """The newest instant that elements or `advance` told; ``None`` before the first element."""
+        return None if self.front == NEVER else self.front
+
+    @property
+    def present(self) -> int | None:
+        """What time it is, where somebody knows: elements of later instants move no other stream.
+
+        ``None``: nobody does.
+        """
+        return None if self._limit == -NEVER else self._limit
+
+    @present.setter
+    def present(self, present: int | None) -> None:
+        self._limit = -NEVER if present is None else present
+
+    def _refresh(self, graph: Term) -> None:
+        with self.dictionary.keeping():
+            self._plans.refresh(graph)
+        self._instant = self.time or 0
+        self._emit()
+        self.forgetting.sweep_where_due()
+
+    # ------------------------------------------------------------------------------ streams
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this IRI, made where it is new and that is allowed.
+
+        Raises:
+            UnknownStreamError: there is none, and streams are not made on first use.
+            StreamNameError: it is no IRI.
+        """
+        term = self.name(name)
+        found = self.streams.get(term)
+        if found is None:
+            if not self._create_streams:
+                raise UnknownStreamError(f"there is no stream {term}")
+            found = self.create_stream(term)
+        return found
+
+    def create_stream(self, name: str) -> Stream:
+        """Make a stream, or find the one of this IRI.
+
+        Raises:
+            StreamNameError: it is no IRI.
+        """
+        term = self.name(name)
+        found = self.streams.get(term)
+        if found is None:
+            if not _IRI.fullmatch(term):
+                raise StreamNameError(f"not an IRI: {term}")
+            found = self.streams[term] = Stream(term)
+            if self._told is not None:
+                found.tell(self._told, self.front)
+        return found
+
+    # ------------------------------------------------------------------------- what arrives
+
+    def arrive(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+        """An encoded element arrives."""
+        if self.reorders and at >= stream.latest:
+            for time, (where, element) in self._waiting.add(stream, at, (stream, triples)):
+                self._tick(where, element, time)
+        else:
+            self._tick(stream, triples, at)
+
+    def begin_arrival(self, stream: Stream, at: int, triples: int) -> bool:
+        """An encoded element is about to arrive at the windows.
+
+        What it pushes out of them goes; then what waited for its time comes.
+
+        Args:
+            stream: where.
+            at: its time.
+            triples: how many triples it is.
+
+        Returns:
+            Whether it does: it does not come too late.
+        """
+        front = self.front
+        if at != front or at != stream.latest:
+            if self.sliding:
+                self.reach(stream, at)
+                front = self.front
+            if front <= at <= self._limit and stream.plain:
+                stream.latest = at
+                if at != front:
+                    self.front = at
+                    # As `WindowRegistry.expire` does, without the call.
+                    for log, width, each in self._timed:
+                        if log and log[0][0] < at - width:
+                            each.expire(at)
+            elif at < stream.latest:
+                self.dropped += 1
+                return False
+            else:
+                self._move(stream, at)
+        self._instant = at
+        self.arrivals += 1
+        if stream.counting:
+            stream.expire_counted(triples)
+        stream.elements += 1
+        stream.triples += triples
+        plans = self._plans
+        if plans.early or self._windows.sliding:
+            self._admit()
+        else:
+            plans.phase.inserting = True
+        return True
+
+    def _move(self, stream: Stream, at: int) -> None:
+        """The windows over a stream are at an instant, and maybe no others."""
+        front = max(self.front, min(at, self._limit))
+        lag = max(0, front - at)
+        back = at < stream.at(self.front)
+        moved = back or lag != stream.lag
+        stream.latest, stream.lag = at, lag
+        if back:
+            for window in stream.inputs:
+                window.set_back(at)
+        if moved:
+            self._windows.moved(stream)
+        if front != self.front:
+            self.front = front
+            self._windows.expire(front)
+        self._expire_of((stream,))
+        stream.settle(front)
+
+    def advance(self, timestamp: int | datetime) -> None:
+        """Time passes without an arrival: elements that waited are processed, windows expire.
+
+        What thereby comes into a result or goes from it is emitted by policies of difference.
+        With a lateness, stream time stays behind the instant by it, because elements may still
+        come. An instant before the one of last time says that the clock was set back: nothing
+        moves, and elements from then on are not late.
+        """
+        self._check_open()
+        at = timestamp if type(timestamp) is int else milliseconds(timestamp)
+        at -= self._waiting.lateness
+        for time, (stream, triples) in self._waiting.until(at):
+            self._tick(stream, triples, time)
+        front = self.front
+        until = min(at, front)
+        behind = [each for each in self.streams.values() if each.at(front) < until]
+        if behind:
+            self._catch_up(behind, at)
+            if at <= front:
+                self._move_to(behind, at)
+                self._changed()
+        self._pass_until(at)
+        self._told = at
+        for each in self.streams.values():
+            each.tell(at, max(at, front))
+        if at > front:
+            self._pass(at)
+
+    def reach(self, stream: Stream, at: int) -> None:
+        """Stop at each boundary of a slide before an instant at which a window changes.
+
+        So what a window holds at a boundary is reported, whenever the next element comes.
+
+        Args:
+            stream: the one whose element says so.
+            at: the instant.
+        """
+        if at >= stream.latest:
+            if stream.lag:
+                self._catch_up((stream,), at)
+            self._pass_until(min(at, self._limit + 1))
+            self._catch_up_to((stream,), at)
+
+    def _pass_until(self, at: int) -> None:
+        while (boundary := self._windows.boundary(at)) is not None:
+            self._pass(boundary)
+
+    def _catch_up(self, streams: Collection[Stream], at: int) -> None:
+        """Streams that are behind come to the time of the engine, or to an instant before it."""
+        self._catch_up_to(streams, min(at, self.front + 1))
+        if at > self.front:
+            self._move_to(streams, self.front)
+
+    def _catch_up_to(self, streams: Collection[Stream], at: int) -> None:
+        """They stop at the boundaries before an instant."""
+        while (boundary := self._windows.boundary_of(streams, at)) is not None:
+            self._move_to(streams, boundary)
+            self._changed()
+
+    def finish(self) -> None:
+        """No more elements will come: process those that wait, for late ones or for a slide."""
+        for at, (stream, triples) in self._waiting.rest():
+            self._tick(stream, triples, at)
+        while (boundary := self._windows.boundary(None)) is not None:
+            self._pass(boundary)
+
+    # -------------------------------------------------------------------------------- ticks
+
+    def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+        # Before it enters, others may be told what was before it.
+        self.arriving.append(triples)
+        try:
+            comes = self.begin_arrival(stream, at, len(triples))
+        finally:
+            self.arriving.pop()
+        if comes:
+            stream.deliver(at, triples)
+            self.end_arrival()
+
+    def _pass(self, at: int) -> None:
+        """It is a later instant, and nothing arrives."""
+        self.front = self._instant = at
+        self._windows.expire(at)
+        self._changed()
+
+    def _move_to(self, streams: Collection[Stream], at: int) -> None:
+        """It is a later instant on some streams only."""
+        self._instant = at
+        for stream in streams:
+            if stream.at(self.front) < at:
+                stream.lag = max(0, self.front - at)
+                if at > self.front:
+                    stream.latest = at
+                stream.settle(self.front)
+                self._windows.moved(stream)
+        self._expire_of(streams)
+
+    def _expire_of(self, streams: Collection[Stream]) -> None:
+        for stream in streams:
+            for window in stream.inputs:
+                if window.moves and window.log:
+                    window.expire(self.front)
+
+    def _changed(self) -> None:
+        """Rows went out of windows: now others come in, and what thereby changes is emitted."""
+        self._admit()
+        for plan in self._plans.holding:
+            plan.flush()
+        self._plans.phase.inserting = False
+        self._emit()
+
+    def end_arrival(self) -> None:
+        """What the arrival derived is sent and emitted."""
+        plans = self._plans
+        for plan in plans.holding:
+            plan.flush()
+        plans.phase.inserting = False
+        for delivery in plans.repeating:
+            delivery.rouse()
+        if plans.awake:
+            self._emit()
+        self._until_housekeeping -= 1
+        if not self._until_housekeeping:
+            self._until_housekeeping = self._housekeeping.run(self.arrivals)
+
+    def _admit(self) -> None:
+        for plan in self._plans.early:
+            plan.flush()
+        self._plans.phase.inserting = True
+        if self.sliding:
+            self._windows.admit(self.front)
+
+    def _emit(self) -> None:
+        """Give what there is to emit to its queries, then the streams what these feed them.
+
+        A callback may do anything with the engine: what thereby is emitted waits for its turn.
+        """
+        outgoing, sequence, at = self._outgoing, self.arrivals, self._instant
+        emissions = self._plans.emissions()
+        nested = self._emits
+        self._emits = True
+        try:
+            for owners, solutions, removed in emissions:
+                rows, triples = owners[0].made(solutions)
+                emission = Emission(sequence, at, rows, removed)
+                if len(emissions) == 1 and not nested:
+                    # What most arrivals come to, without the steps in between.
+                    self._emit_to(owners, emission, triples)
+                else:
+                    outgoing.append((owners, emission, triples))
+            while (outgoing or self._fed) and not nested:
+                if outgoing:
+                    self._emit_to(*outgoing.popleft())
+                    continue
+                name, fed, at = self._fed.popleft()
+                if name in self.streams:
+                    # What comes of a stream that is behind another never comes too late.
+                    stream = self.streams[name]
+                    self._tick(stream, fed, max(at, stream.latest))
+        finally:
+            self._emits = nested
+
+    def _emit_to(
+        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: Triples
+    ) -> None:
+        count = len(emission.rows)
+        for owner in owners:
+            if owner.state != "running":
+                continue
+            owner.emitted += count
+            try:
+                owner.take(emission)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+                self._end(owner, owner.failed(error))
+                continue
+            if triples:
+                target = self._feeds.target(owner.name)
+                if target is not None:
+                    self._fed.append((target, triples, emission.at))
+
+    # ------------------------------------------------------------------------- housekeeping
+
+    def holders(self) -> Iterable[object]:
+        """Plans, windows, and what comes into them."""
+        streams = tuple(self.streams.values())
+        coming = self._waiting, self.arriving, self._fed
+        return self._plans.plans, self._windows, streams, coming, *self._records
+
+    def static_holders(self) -> Iterable[object]:
+        """The tables of static caches."""
+        for plan in self._plans.plans:
+            for cache, _ in plan.leaves.caches:
+                yield from cache.tables
+
+    def _stop(self, plan: Plan, error: WindowLimitError) -> None:
+        for owner in self._plans.owners(plan):
+            self._end(owner, error)
+
+    def _end(self, owner: RegisteredQuery, error: ContinuousError) -> None:
+        owner.stop(error)
+        self._feeds.remove(owner.name)
+        self._plans.remove(owner)

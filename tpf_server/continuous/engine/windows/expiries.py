@@ -1,0 +1,116 @@
+"""Which windows something leaves when time passes."""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.window_input import WindowInput
+
+_FEW: Final = 16
+
+
+class Expiring(Protocol):
+    """What lets go what is too old."""
+
+    def expire(self, now: int, /) -> None:
+        """Let go what is too old at an instant."""
+
+
+class Expiries:
+    """Windows that time empties.
+
+    Few are looked at one by one. Many are in a heap, by the instant of the engine after which
+    something leaves them at the earliest, or by an earlier one.
+
+    Attributes:
+        timed: what to look at when time passes: things that begin with an instant, oldest first;
+            how long they stay; and who lets them go.
+    """
+
+    def __init__(self) -> None:
+        self.timed: list[tuple[Sequence[tuple[Any, ...]], int, Expiring]] = []
+        self._windows: dict[int, WindowInput] = {}
+        self._due: list[tuple[int, int]] = []
+        # Of each window the entry that counts.
+        self._next: dict[int, int] = {}
+        self._ordered = False
+
+    def add(self, window: WindowInput) -> None:
+        """Look after a window."""
+        self._windows[window.number] = window
+        if self._ordered:
+            window.order(self.schedule)
+        elif len(self._windows) <= _FEW:
+            self._list()
+        else:
+            self._ordered = True
+            self.timed[:] = [(self._due, 0, self)]
+            for each in self._windows.values():
+                each.order(self.schedule)
+
+    def _list(self) -> None:
+        self.timed[:] = [
+            (each.log, each.width + each.time.lag, each) for each in self._windows.values()
+        ]
+
+    def remove(self, window: WindowInput) -> None:
+        """A window is gone."""
+        if self._windows.pop(window.number, None) is None:
+            return
+        # What it has in the heap goes when its time comes.
+        self._next.pop(window.number, None)
+        if not self._windows:
+            self.timed.clear()
+            self._due.clear()
+            self._ordered = False
+        elif not self._ordered:
+            self._list()
+
+    def schedule(self, window: WindowInput, at: int) -> None:
+        """The oldest row of a window has this timestamp now, and nobody knows when it goes."""
+        self._plan(window, window.last_instant(at) + window.time.lag)
+
+    def _plan(self, window: WindowInput, due: int) -> None:
+        self._next[window.number] = due
+        heapq.heappush(self._due, (due, window.number))
+
+    def moved(self, time: StreamTime, windows: Iterable[WindowInput]) -> None:
+        """Windows have another time than the engine from now on, or hold older rows again.
+
+        Args:
+            time: of their stream.
+            windows: some, among them those that it looks after.
+        """
+        if not self._ordered:
+            self._list()
+            return
+        for window in windows:
+            if window.number in self._windows and window.log:
+                due = window.last_instant(window.log[0][0]) + time.lag
+                if due < self._next.get(window.number, due + 1):
+                    window.scheduled = True
+                    self._plan(window, due)
+
+    def expire(self, now: int, /) -> None:
+        """Let go what is too old at an instant, of those that are in the heap."""
+        due = self._due
+        while due and due[0][0] < now:
+            at, number = due[0]
+            if self._next.get(number) != at:
+                heapq.heappop(due)
+                continue
+            window = self._windows[number]
+            log = window.log
+            if log:
+                window.expire(now)
+                # What comes from now on goes no earlier, except for what has waited for a slide.
+                if log or not window.slides:
+                    oldest = log[0][0] if log else window.time.at(now)
+                    again = max(window.last_instant(oldest) + window.time.lag, now)
+                    self._next[number] = again
+                    heapq.heapreplace(due, (again, number))
+                    continue
+            heapq.heappop(due)
+            del self._next[number]
+            window.scheduled = False

@@ -1,0 +1,181 @@
+"""From the triples of an element to the rows of a pattern."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from annotations.terms import Variable, is_variable
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_server.continuous.engine.windows.watermark import Watermark
+
+EncodedTriple = tuple[TermId, TermId, TermId]
+Place = int  # a column of the row (0 and up), or the complement of a position in the constants
+
+
+@dataclass(frozen=True, slots=True)
+class PatternKey:
+    """Triple patterns with their variables numbered: equal for patterns that differ in names only.
+
+    Each position is ``(True, column)`` or ``(False, term identifier)``.
+    """
+
+    patterns: tuple[tuple[tuple[bool, int], ...], ...]
+
+
+def number_variables(
+    patterns: Sequence[Sequence[str]], dictionary: TermDictionary
+) -> tuple[PatternKey, tuple[Variable, ...]]:
+    """The key of triple patterns, and the variables of its columns."""
+    columns: dict[str, int] = {}
+    keyed = tuple(
+        tuple(
+            (True, columns.setdefault(term, len(columns)))
+            if is_variable(term)
+            else (False, dictionary.encode(term))  # type: ignore[arg-type]
+            for term in pattern[:3]
+        )
+        for pattern in patterns
+    )
+    return PatternKey(keyed), tuple(Variable(name) for name in columns)
+
+
+class TripleMatcher:
+    """One triple pattern: a triple gives at most one row.
+
+    Attributes:
+        width: the number of columns of a row.
+        mask: subject, predicate, object where they are constants, else ``None``.
+    """
+
+    def __init__(self, key: PatternKey) -> None:
+        (positions,) = key.patterns
+        self.mask = tuple(None if variable else value for variable, value in positions)
+        self.width = len({value for variable, value in positions if variable})
+        takes: list[int] = []
+        self._same: list[tuple[int, int]] = []
+        for place, (variable, column) in enumerate(positions):
+            if not variable:
+                continue
+            if column < len(takes):
+                self._same.append((takes[column], place))
+            else:
+                takes.append(place)
+        self._takes = tuple(takes)
+        self.row: Callable[[EncodedTriple], Solution | None] = self._row
+        """The row of a triple whose constants fit; ``None`` where repeated variables differ."""
+        if not self._same and len(takes) > 1:
+            self.row = itemgetter(*takes)
+
+    def _row(self, triple: EncodedTriple) -> Solution | None:
+        for one, other in self._same:
+            if triple[one] != triple[other]:
+                return None
+        return tuple([triple[place] for place in self._takes])
+
+
+class StarMatcher:
+    """Several patterns with the same subject and constant, different predicates.
+
+    Attributes:
+        width: the number of columns of a row.
+        predicates: of the patterns, in their order.
+    """
+
+    def __init__(self, key: PatternKey) -> None:
+        self.subject = key.patterns[0][0]
+        self.predicates = tuple(pattern[1][1] for pattern in key.patterns)
+        self.objects = tuple(pattern[2] for pattern in key.patterns)
+        places = [self.subject, *self.objects]
+        self.width = len({value for variable, value in places if variable})
+        # Where each column is first met: -1 is the subject, else the number of the pattern.
+        first: dict[int, int] = {}
+        self._same: list[tuple[int, int]] = []
+        for at, (variable, column) in enumerate(places, start=-1):
+            if not variable:
+                continue
+            if column in first:
+                self._same.append((first[column], at))
+            else:
+                first[column] = at
+        self._sources = tuple(first[column] for column in range(self.width))
+
+    def row(self, subject: TermId, values: Sequence[TermId]) -> Solution | None:
+        """The row of one object for each pattern; ``None`` where repeated variables differ."""
+        for one, other in self._same:
+            left = subject if one < 0 else values[one]
+            if left != values[other]:
+                return None
+        return tuple([subject if at < 0 else values[at] for at in self._sources])
+
+    def places(self, predicates: Sequence[TermId]) -> tuple[int, ...] | None:
+        """Where the row of an element with one subject and these predicates comes from.
+
+        Returns:
+            For each column the place of its predicate, -1 for the subject; ``None`` where not every
+            pattern has exactly one of the predicates, or where more than variables must be looked
+            at.
+        """
+        if self._same or not self.subject[0] or not all(free for free, _ in self.objects):
+            return None
+        if any(predicates.count(own) != 1 for own in self.predicates):
+            return None
+        found = [predicates.index(own) for own in self.predicates]
+        return tuple([-1 if at < 0 else found[at] for at in self._sources])
+
+    def parts(self, row: Solution) -> list[list[Any]]:
+        """The objects that a row has for each pattern, as `values` gives them."""
+        return [[row[value] if variable else value] for variable, value in self.objects]
+
+    def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[Any]]:
+        """The objects that these triples of `subject` have for each pattern."""
+        variable, wanted = self.subject
+        if not variable and wanted != subject:
+            return [[] for _ in self.predicates]
+        return [
+            [
+                value
+                for _, predicate, value in triples
+                if predicate == own and (free or value == constant)
+            ]
+            for own, (free, constant) in zip(self.predicates, self.objects, strict=True)
+        ]
+
+
+class StampedStarMatcher(StarMatcher):
+    """A star whose rows, and the objects that they are made from, are stamped (see `Watermark`).
+
+    A row of several elements has the stamp of the first of them.
+    """
+
+    def __init__(self, key: PatternKey, watermark: Watermark) -> None:
+        super().__init__(key)
+        self.width += 1
+        self._watermark = watermark
+
+    def row(self, subject: TermId, values: Sequence[Any]) -> Solution | None:
+        """See `StarMatcher`; values are pairs of an object and its stamp."""
+        row = super().row(subject, [value for value, _ in values])
+        return None if row is None else (*row, min([stamp for _, stamp in values]))
+
+    def parts(self, row: Solution) -> list[list[Any]]:
+        """See `StarMatcher`."""
+        return [[(value, row[-1])] for (value,) in super().parts(row)]
+
+    def values(self, subject: TermId, triples: Sequence[EncodedTriple]) -> list[list[Any]]:
+        """See `StarMatcher`."""
+        stamp = self._watermark.last
+        return [[(value, stamp) for value in own] for own in super().values(subject, triples)]
+
+
+def is_star(key: PatternKey) -> bool:
+    """Whether these patterns (two or more) are what a `StarMatcher` takes."""
+    subjects = {pattern[0] for pattern in key.patterns}
+    predicates = [pattern[1] for pattern in key.patterns]
+    return (
+        len(key.patterns) > 1
+        and len(subjects) == 1
+        and all(not variable for variable, _ in predicates)
+        and len(set(predicates)) == len(predicates)
+    )

@@ -1,0 +1,197 @@
+"""Streams: who is interested in which triples, found by predicates and constants.
+
+An arriving triple is looked up by its predicate, and by each combination of constants that some
+pattern has. So the cost of an arrival follows the patterns that match, not those that are there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple, StarMatcher, TripleMatcher
+from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.window_input import WindowInput
+
+_Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
+_Shape = list[tuple[WindowInput, tuple[int, ...]]]
+_SHAPES = 1024
+_Key = tuple[TermId | None, TermId | None, TermId | None]
+
+
+class Stream(StreamTime):
+    """A stream of elements, each a sequence of triples, and the inputs that listen to it.
+
+    Attributes:
+        name: its IRI, as a term.
+        elements: how many came.
+        triples: how many triples came; the last one has this number.
+        inputs: the windows over it, in the order in which they take an element.
+        version: changes whenever `inputs` does.
+    """
+
+    def __init__(self, name: Term) -> None:
+        super().__init__()
+        self.name = name
+        self.elements = 0
+        self.triples = 0
+        self.inputs: list[WindowInput] = []
+        self.counting: list[WindowInput] = []
+        self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[_Listener]]] = {}
+        self._only_predicates: dict[TermId, list[_Listener]] = {}
+        self._stars: dict[TermId, list[WindowInput]] = {}
+        self._shapes: dict[tuple[TermId, ...], _Shape | None] = {}
+        self.version = 0
+
+    def listen(self, entry: WindowInput) -> None:
+        """Let an input take further elements; it is the newest of all."""
+        self.inputs.append(entry)
+        self._changed()
+        matcher = entry.matcher
+        if isinstance(matcher, StarMatcher):
+            for predicate in matcher.predicates:
+                self._stars.setdefault(predicate, []).append(entry)
+            return
+        if entry.by_count:
+            self.counting.append(entry)
+        listener = (entry, matcher.row, bool(entry.by_count))
+        table, key = self._table(matcher)
+        table.setdefault(key, []).append(listener)
+
+    def leave(self, entry: WindowInput) -> None:
+        """An input wants no more elements."""
+        self.inputs.remove(entry)
+        self._changed()
+        matcher = entry.matcher
+        if isinstance(matcher, StarMatcher):
+            for predicate in matcher.predicates:
+                self._stars[predicate].remove(entry)
+                if not self._stars[predicate]:
+                    del self._stars[predicate]
+            return
+        if entry.by_count:
+            self.counting.remove(entry)
+        table, key = self._table(matcher)
+        listeners = table[key] = [each for each in table[key] if each[0] is not entry]
+        if not listeners:
+            del table[key]
+        for mask in [mask for mask, table in self._by_mask.items() if not table]:
+            del self._by_mask[mask]
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._shapes = {}
+
+    def _table(self, matcher: TripleMatcher) -> tuple[dict[Any, list[_Listener]], Any]:
+        """Where the listeners with the constants of a pattern are, and under which key."""
+        subject, predicate, object_ = matcher.mask
+        if predicate is not None and subject is None and object_ is None:
+            return self._only_predicates, predicate
+        mask = (subject is not None, predicate is not None, object_ is not None)
+        return self._by_mask.setdefault(mask, {}), (subject, predicate, object_)
+
+    def expire_counted(self, coming: int) -> None:
+        """Let windows that count triples let go what `coming` more triples push out."""
+        for entry in self.counting:
+            entry.expire(self.triples + coming)
+
+    def deliver(self, at: int, triples: Sequence[EncodedTriple]) -> None:
+        """Give an element to everybody who is interested, in the order of the inputs.
+
+        It must have been counted already.
+
+        Args:
+            at: its time, which the windows over the stream have reached.
+            triples: what it is.
+        """
+        first = self.triples - len(triples) + 1
+        if len(triples) == 1 and not self._stars:
+            # What most elements come to, without the steps in between.
+            triple = triples[0]
+            if self._by_mask:
+                entries: Sequence[_Listener] = self._interested(triple)
+            else:
+                entries = self._only_predicates.get(triple[1], ())
+            for entry, row_of, by_count in entries:
+                row = row_of(triple)
+                if row is not None:
+                    entry.arrive_row(first if by_count else at, row)
+            return
+        subject = triples[0][0] if triples else 0
+        if all(triple[0] == subject for triple in triples):
+            shape = self.shape(tuple([triple[1] for triple in triples]))
+            if shape is not None:
+                # The subject comes last, so that its place, -1, is the place in this list too.
+                terms = [triple[2] for triple in triples]
+                terms.append(subject)
+                for entry, places in shape:
+                    entry.arrive_star(at, subject, tuple([terms[place] for place in places]))
+                return
+        calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]] = []
+        for offset, triple in enumerate(triples):
+            for entry, _, _ in self._interested(triple):
+                calls.append((entry.number, first + offset, entry, (triple,)))
+        if self._stars:
+            self._call_stars(triples, calls)
+        calls.sort(key=lambda call: call[:2])
+        for _, number, entry, matching in calls:
+            if entry.by_count and number <= self.triples - entry.by_count:
+                continue
+            entry.arrive(number if entry.by_count else at, matching)
+
+    def shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
+        """Who takes an element with one subject and these predicates, and where rows come from.
+
+        See `StarMatcher.places`. ``None`` where it is not as simple as that: where some pattern
+        takes single triples of it, or only a part of a star.
+        """
+        if predicates not in self._shapes:
+            if len(self._shapes) >= _SHAPES:
+                self._shapes.clear()
+            self._shapes[predicates] = self._find_shape(predicates)
+        return self._shapes[predicates]
+
+    def _find_shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
+        if self._by_mask or any(each in self._only_predicates for each in predicates):
+            return None
+        found: dict[int, tuple[WindowInput, tuple[int, ...]]] = {}
+        for predicate in predicates:
+            for entry in self._stars.get(predicate, ()):
+                assert isinstance(entry.matcher, StarMatcher)
+                places = entry.matcher.places(predicates)
+                if places is None:
+                    return None
+                found[entry.number] = (entry, places)
+        return [found[number] for number in sorted(found)]
+
+    def _call_stars(
+        self,
+        triples: Sequence[EncodedTriple],
+        calls: list[tuple[int, int, WindowInput, Sequence[EncodedTriple]]],
+    ) -> None:
+        subjects: dict[TermId, list[EncodedTriple]] = {}
+        for triple in triples:
+            subjects.setdefault(triple[0], []).append(triple)
+        for place, group in enumerate(subjects.values()):
+            interested: dict[int, WindowInput] = {}
+            for _, predicate, _ in group:
+                for entry in self._stars.get(predicate, ()):
+                    interested[entry.number] = entry
+            for number, entry in interested.items():
+                calls.append((number, place, entry, group))
+
+    def _interested(self, triple: EncodedTriple) -> list[_Listener]:
+        entries = self._only_predicates.get(triple[1])
+        if not self._by_mask:
+            return entries or []
+        found = list(entries or ())
+        subject, predicate, object_ = triple
+        for mask, table in self._by_mask.items():
+            key = (
+                subject if mask[0] else None,
+                predicate if mask[1] else None,
+                object_ if mask[2] else None,
+            )
+            found += table.get(key, ())
+        found.sort(key=lambda listener: listener[0].number)
+        return found

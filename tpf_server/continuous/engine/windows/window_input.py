@@ -1,0 +1,489 @@
+"""A pattern over a window of a stream: where rows enter the joins of all queries that have it.
+
+The window decides when rows come and go; the pattern decides which rows an element brings. Both
+are hidden behind three calls: `arrive` for the triples of an element, `expire` and `admit` for the
+passing of time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.codegen import compiled
+from tpf_client.dataflow.state.row_index import RowBag
+from tpf_server.continuous.engine.windows.matchers import (
+    EncodedTriple,
+    PatternKey,
+    StampedStarMatcher,
+    StarMatcher,
+    TripleMatcher,
+)
+from tpf_server.continuous.engine.windows.specification import All, Now, Range, Triples, Window
+from tpf_server.continuous.engine.windows.star import StarContent
+from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.watermark import Watermark
+
+
+class Consumer(Protocol):
+    """A join that starts at a window."""
+
+    takes_expired: bool
+    """Whether it wants to hear of rows that go."""
+    route: Callable[[Solution, int], None]
+    """Takes a row that came or went (looked up at every use)."""
+
+
+_SCHEDULING = ("if not window.scheduled:", "    schedule(at)")
+
+
+class WindowInput:
+    """Rows of a triple pattern or a star in a window.
+
+    Args:
+        window: which elements count.
+        key: the patterns: one, or several that make a star.
+        time: of the stream.
+        number: the place in the order in which all inputs of an engine take an element. An input
+            stores a row before its consumers hear of it, so that of several new rows that join
+            exactly one, the last, finds all others.
+        touch: is called when rows come or go again, for those who `hold`.
+        watermark: where it is given, rows have one more column: their stamp.
+
+    Attributes:
+        watermark: see above.
+        used: the stamp of the last row that came, or 1; 0 where none ever did.
+        consumers: who hears of rows.
+        holders: plans that hold something back, to be flushed after rows came or went.
+        calm: whether no row came or went since these were flushed.
+        scheduled: whether it is known when the oldest row goes, or nobody wants to know.
+        recent: some rows that came lately, to measure with.
+        arrive_row: takes the row of a single triple: its timestamp (or number, see `arrive`) and
+            its row.
+        expire: lets go what the window lacks at an instant of the engine (or at the number of the
+            last triple).
+        arrive_star: takes an element that holds the whole star of its subject: its timestamp, the
+            subject and the row.
+    """
+
+    arrive_row: Callable[[int, Solution], None]
+    expire: Callable[[int], None]
+    arrive_star: Callable[[int, TermId, Solution], None]
+
+    def __init__(
+        self,
+        window: Window,
+        key: PatternKey,
+        time: StreamTime,
+        number: int,
+        touch: Callable[["WindowInput"], None],
+        watermark: Watermark | None = None,
+    ) -> None:
+        self.window = window
+        self.key = key
+        self.time = time
+        self.number = number
+        self.watermark = watermark
+        self.used = 0
+        self.holders: list[Any] = []
+        self.calm = True
+        self.scheduled = True
+        self._touch = touch
+        self._schedule_at: Callable[[WindowInput, int], None] | None = None
+        self.consumers: list[Consumer] = []
+        self._leavers: list[Consumer] = []
+        self.recent: deque[Solution] = deque(maxlen=32)
+        self._bag: RowBag | None = None
+        # When it came, and the row; for a star when, of which subject, and the row or the objects.
+        self._log: deque[tuple[Any, ...]] = deque()
+        self._waiting: deque[tuple[int, Any]] = deque()
+        # Entries of the log that the time of other streams has pushed out (see `StreamTime`).
+        self._hidden: deque[tuple[Any, ...]] = deque()
+        self._rows = 0
+        self.keeps_log = not isinstance(window, All)
+        self.by_count = window.count if isinstance(window, Triples) else 0
+        self._width = 0 if isinstance(window, Now) else getattr(window, "width", 0)
+        self._slide = window.slide if isinstance(window, Range) else None
+        self._boundary: int | None = None
+        if len(key.patterns) == 1:
+            self.matcher: TripleMatcher | StarMatcher = TripleMatcher(key)
+            self._star: StarContent | None = None
+            self._row_width = self.matcher.width + (watermark is not None)
+            self._prepare()
+        else:
+            self.matcher = StampedStarMatcher(key, watermark) if watermark else StarMatcher(key)
+            self._row_width = self.matcher.width
+            self._star = StarContent(self.matcher, self._changed)
+            self.arrive_star = self._star_sink(self._star)
+            self.expire = self._expire_star
+
+    def connect(self, consumer: Consumer) -> None:
+        """Let a join hear of rows."""
+        self.consumers.append(consumer)
+        if consumer.takes_expired:
+            self._leavers.append(consumer)
+
+    def hold(self, plan: Any) -> None:
+        """Have a plan flushed after rows came or went."""
+        self.holders.append(plan)
+        self._prepare()
+
+    def release(self, plan: Any) -> None:
+        """That plan is gone."""
+        if plan in self.holders:
+            self.holders.remove(plan)
+
+    def order(self, schedule: Callable[["WindowInput", int], None]) -> None:
+        """Say from now on what the timestamp of the oldest row is, when there is one again."""
+        self._schedule_at = schedule
+        self.scheduled = False
+        if self._log:
+            self._schedule(self._log[0][0])
+        self._prepare()
+
+    def came_since(self, number: int) -> bool:
+        """Whether a row came that a query with this number sees."""
+        return bool(self.used) if self.watermark is None else self.used >= number
+
+    def begins_after(self, position: int) -> bool:
+        """Whether it has nothing that came until a time, or a number of a triple."""
+        if not self.keeps_log:
+            return not self.used
+        entries = (self._log, self._hidden, self._waiting)
+        return all(each[0][0] > position for each in entries if each)
+
+    def disconnect(self, consumer: Consumer) -> None:
+        """A join wants to hear no more."""
+        self.consumers.remove(consumer)
+        if consumer in self._leavers:
+            self._leavers.remove(consumer)
+
+    def keep_rows(self) -> None:
+        """Keep all rows from now on, also where there is no log and nobody asks for them yet."""
+        assert self.bag is not None
+
+    @property
+    def bag(self) -> RowBag:
+        """The rows with their indexes; made when first asked for.
+
+        That must be before any row comes, where the window keeps no log to fill indexes from.
+        """
+        if self._bag is None:
+            if self.keeps_log:
+                self._bag = RowBag(self._row_width, self._present, prepare=self._prepare)
+            else:
+                assert not self.used, "an input that is in use gets no new kind of consumer"
+                self._bag = RowBag(self._row_width, prepare=self._prepare)
+            self._prepare()
+        return self._bag
+
+    def _present(self) -> Iterable[tuple[Solution, int]]:
+        if self._star is not None:
+            return self._star.rows()
+        return ((entry[1], 1) for entry in self._log)
+
+    @property
+    def slides(self) -> bool:
+        """Whether rows wait for a boundary before they enter."""
+        return self._slide is not None
+
+    @property
+    def moves(self) -> bool:
+        """Whether time makes rows come or go."""
+        return self.keeps_log and not self.by_count
+
+    @property
+    def held(self) -> int:
+        """How many entries the window holds, for the limit on memory."""
+        kept = len(self._log) + len(self._waiting) + len(self._hidden)
+        return kept if self.keeps_log else kept + self._rows
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether one triple may add many entries."""
+        return self._star is not None and not self.keeps_log
+
+    # ---------------------------------------------------------------------------- arrivals
+
+    def arrive(self, at: int, triples: Sequence[EncodedTriple]) -> None:
+        """Take the triples of an element that fit the constants of the pattern.
+
+        Args:
+            at: the element's timestamp, or, for a window that counts triples, the number of the
+                first triple (the others follow).
+            triples: for a star all triples of one subject, otherwise those that match.
+        """
+        watermark = self.watermark
+        self.used = 1 if watermark is None else watermark.last
+        matcher = self.matcher
+        if isinstance(matcher, StarMatcher):
+            subject = triples[0][0]
+            parts = matcher.values(subject, triples)
+            if any(parts):
+                self._enter(at, (subject, parts))
+            return
+        for triple in triples:
+            row = matcher.row(triple)
+            if row is not None:
+                self._enter(at, row if watermark is None else (*row, watermark.last))
+
+    def _prepare(self) -> None:
+        """Make the code by which rows of single triples come and go, with the indexes of now."""
+        if self._star is not None:
+            return
+        names: dict[str, Any] = {
+            "window": self,
+            "watermark": self.watermark,
+            "time": self.time,
+            "hide": self._hide,
+            "rouse": self._rouse,
+            "schedule": self._schedule,
+            "enter": self._enter,
+            "log": self._log,
+            "remember": self.recent.append,
+            "consumers": self.consumers,
+            "leavers": self._leavers,
+        }
+        indexing = [] if self._bag is None else self._bag.maintenance(names)
+        rousing = ["if window.calm:", "    rouse()"] if self.holders else []
+        if self._slide is not None:
+            come = ["enter(at, row)"]
+        else:
+            come = [
+                *([] if self._schedule_at is None else _SCHEDULING),
+                *rousing,
+                "log.append((at, row))" if self.keeps_log else "window._rows += 1",
+                "count = 1",
+                *indexing,
+                "remember(row)",
+                "for consumer in consumers:",
+                "    consumer.route(row, 1)",
+            ]
+        go = [
+            "row = log.popleft()[1]",
+            *indexing,
+            "for consumer in leavers:",
+            "    consumer.route(row, -1)",
+        ]
+        lines = ["def arrive_row(at, row):", "    window.used = 1"]
+        if self.watermark is not None:
+            lines = ["def arrive_row(at, row):", "    window.used = stamp = watermark.last"]
+            lines.append("    row = (*row, stamp)")
+        lines += [f"    {line}" for line in come]
+        self.arrive_row = compiled("\n".join(lines), "arrive_row", names)
+        if self.by_count:
+            lines = ["def expire(number):", f"    first = number - {self.by_count - 1}"]
+        else:
+            first = f"front - {self._width}"
+            if self._slide is not None:
+                first = f"front // {self._slide} * {self._slide} - {self._width}"
+            lines = [
+                "def expire(front):",
+                "    if front != time.latest:",
+                "        return hide(front)",
+                f"    first = {first}",
+            ]
+        lines.append("    count = -1")
+        if rousing:
+            lines += ["    if log and log[0][0] < first and window.calm:", "        rouse()"]
+        lines += ["    while log and log[0][0] < first:", *(f"        {line}" for line in go)]
+        self.expire = compiled("\n".join(lines), "expire", names)
+
+    def _star_sink(self, star: StarContent) -> Callable[[int, TermId, Solution], None]:
+        enter, remember, log = self._enter, self.recent.append, self._log.append
+        live, consumers, keeps_log = star.live, self.consumers, self.keeps_log
+        slides, watermark = self._slide is not None, self.watermark
+        holders, touch = self.holders, self._touch
+
+        def arrive_star(at: int, subject: TermId, row: Solution) -> None:
+            if watermark is None:
+                self.used = 1
+            else:
+                self.used = stamp = watermark.last
+                row = (*row, stamp)
+            if slides or subject in live:
+                enter(at, (subject, row))
+                return
+            # What most elements come to, without the steps in between.
+            live[subject] = row
+            if keeps_log:
+                if not self.scheduled:
+                    self._schedule(at)
+                log((at, subject, row))
+            else:
+                self._rows += 1
+            if holders and self.calm:
+                self.calm = False
+                touch(self)
+            bag = self._bag
+            if bag is not None and not bag.idle:
+                bag.change(row, 1)
+            remember(row)
+            for consumer in consumers:
+                consumer.route(row, 1)
+
+        return arrive_star
+
+    def _enter(self, at: int, item: Any) -> None:
+        if self._slide is not None and (self._boundary is None or at > self._boundary):
+            # Between the ranges of two boundaries no window has it.
+            if at >= -(-at // self._slide) * self._slide - self._width:
+                self._waiting.append((at, item))
+            return
+        self._insert(at, item)
+
+    def _insert(self, at: int, item: Any) -> None:
+        if not self.scheduled:
+            self._schedule(at)
+        if self._star is None:
+            if self.keeps_log:
+                self._log.append((at, item))
+            self._changed(item, 1)
+        else:
+            if self.keeps_log:
+                self._log.append((at, *item))
+            self._star.insert(*item)
+
+    def _rouse(self) -> None:
+        self.calm = False
+        self._touch(self)
+
+    def _schedule(self, at: int) -> None:
+        self.scheduled = True
+        if self._schedule_at is not None:
+            self._schedule_at(self, at)
+
+    def _changed(self, row: Solution, count: int) -> None:
+        if self.calm and self.holders:
+            self._rouse()
+        if self._bag is not None:
+            self._bag.change(row, count)
+        if count > 0:
+            self._rows += count
+            self.recent.append(row)
+            for consumer in self.consumers:
+                consumer.route(row, count)
+        else:
+            for consumer in self._leavers:
+                consumer.route(row, count)
+
+    # -------------------------------------------------------------------------------- time
+
+    def _expire_star(self, front: int) -> None:
+        star, time = self._star, self.time
+        assert star is not None
+        if front != time.latest:
+            self._hide(front)
+            return
+        first = self._first(front)
+        log, live, leavers = self._log, star.live, self._leavers
+        bag = None if self._bag is None or self._bag.idle else self._bag
+        if self.holders and self.calm and log and log[0][0] < first:
+            self._rouse()
+        while log and log[0][0] < first:
+            _, subject, brought = log.popleft()
+            row = live[subject]
+            if type(row) is not tuple:
+                star.expire(subject, brought)
+                continue
+            del live[subject]
+            if bag is not None:
+                bag.change(row, -1)
+            for consumer in leavers:
+                consumer.route(row, -1)
+
+    @property
+    def width(self) -> int:
+        """How many milliseconds a row stays (before the slide is taken into account)."""
+        return self._width
+
+    def last_instant(self, at: int) -> int:
+        """The last instant at which the window has an element with this timestamp."""
+        if self._slide is None:
+            return at + self._width
+        return ((at + self._width) // self._slide + 1) * self._slide - 1
+
+    def _first(self, at: int) -> int:
+        """The first instant whose elements the window has at an instant of its stream."""
+        return (at if self._slide is None else at // self._slide * self._slide) - self._width
+
+    def _hide(self, front: int) -> None:
+        """Let go what is too old, and keep what the stream may come back to."""
+        log, hidden, time = self._log, self._hidden, self.time
+        first, kept = self._first(time.at(front)), self._first(time.latest)
+        while log and log[0][0] < first:
+            entry = log.popleft()
+            if entry[0] >= kept:
+                hidden.append(entry)
+            self._go(entry)
+        if hidden:
+            time.hide(self)
+
+    def _go(self, entry: tuple[Any, ...]) -> None:
+        if self._star is None:
+            self._changed(entry[1], -1)
+        else:
+            self._star.expire(*entry[1:])
+
+    def trim(self) -> bool:
+        """Let go of what is hidden and was passed by the stream; whether nothing is left."""
+        hidden, first = self._hidden, self._first(self.time.latest)
+        while hidden and hidden[0][0] < first:
+            hidden.popleft()
+        return not hidden
+
+    def set_back(self, at: int) -> None:
+        """Its stream is at an instant at which others have been already."""
+        if not self.moves:
+            return
+        log, hidden, waiting = self._log, self._hidden, self._waiting
+        first, last = self._first(at), at
+        if self._slide is not None:
+            last = self._boundary = at // self._slide * self._slide
+            while log and log[-1][0] > last:
+                entry = log.pop()
+                waiting.appendleft((entry[0], self._item(entry)))
+                self._go(entry)
+        while hidden and hidden[-1][0] >= first:
+            entry = hidden.pop()
+            if entry[0] > last:
+                waiting.appendleft((entry[0], self._item(entry)))
+                continue
+            log.appendleft(entry)
+            if self._star is None:
+                self._changed(entry[1], 1)
+            else:
+                self._star.insert(*entry[1:])
+        hidden.clear()
+
+    def _item(self, entry: tuple[Any, ...]) -> Any:
+        return entry[1] if self._star is None else entry[1:]
+
+    def next_change(self, *, gone: bool) -> int | None:
+        """The next boundary of the slide at which rows come in, or also at which some are gone."""
+        assert self._slide is not None
+        found = []
+        if self._waiting:
+            found.append(-(-self._waiting[0][0] // self._slide) * self._slide)
+        if gone and self._log:
+            found.append(self.last_instant(self._log[0][0]) + 1)
+        return min(found, default=None)
+
+    @property
+    def log(self) -> deque[tuple[Any, ...]]:
+        """What is in the window, oldest first; each entry begins with its time (or number)."""
+        return self._log
+
+    def admit(self, front: int) -> None:
+        """Let in what has waited for the slide, if a boundary has passed."""
+        if self._slide is None:
+            return
+        boundary = self.time.at(front) // self._slide * self._slide
+        if self._boundary is not None and boundary <= self._boundary:
+            return
+        self._boundary = boundary
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= boundary:
+            at, item = waiting.popleft()
+            if at >= boundary - self._width:
+                self._insert(at, item)

@@ -1,0 +1,1 @@
+"""Labelled facts in a durable log, with an index in the memory of every process."""

@@ -1,0 +1,361 @@
+"""The index of a live store: applies records in order, and finds slots by pattern.
+
+Every process that follows the same log holds the same rows in the same slots. Not thread-safe:
+the store holds a lock around it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from annotations.instants import from_micros
+from annotations.labels import Expiration, Fact, FactKey, Interval
+from annotations.methods.base import NAMED_GRAPHS, FactPattern
+from annotations.methods.names import identity
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tpf_server.store.live.due import Due
+from tpf_server.store.live.log import FOREVER, NO_START, Floor, Record, Version
+from tpf_server.store.live.names import Names, token_bits
+from tpf_server.store.live.postings import Postings
+from tpf_server.store.live.rows import ANY, EXPIRING, INTERVALS, Rows
+
+NAMED = -2
+"""The graph of a pattern that matches all graphs but the default one."""
+_WORK, _WORK_AT_LEAST = 4, 64
+"""How many entries are looked at again with a batch: per entry of it, and at least."""
+_COLUMNS = ("subject_of", "predicate_of", "graph_of", "kind_of")
+_new_tuple = tuple.__new__
+_KINDS = {None: ANY, "expiration": EXPIRING, "interval": INTERVALS}
+
+
+class NumberPattern(NamedTuple):
+    """A pattern in numbers; `ANY` leaves a position open, `NAMED` is any named graph."""
+
+    subject: int
+    predicate: int
+    object: int
+    graph: int
+    kind: int
+    repeats: bool = False
+
+
+class Batch(NamedTuple):
+    """A batch that a snapshot may show."""
+
+    sequence: int
+    published: int
+    """When, in microseconds."""
+    changed: int
+    """When facts were published last: batches that only let go of versions do not count."""
+
+
+class FactIndex:
+    """All versions that are retained, by slot, and the slots by term.
+
+    Args:
+        key: what makes two facts versions of the same fact.
+        keep_history: whether intervals are never retired, so that their ends need not be queued.
+    """
+
+    def __init__(self, key: FactKey, keep_history: bool = True) -> None:
+        self.key: FactKey = key
+        self.rows = Rows()
+        self.due = Due(self.rows, keep_history)
+        self.last = 0
+        self.floor = Floor()
+        self.batches: deque[Batch] = deque()
+        """The batches, oldest retained first."""
+        self._slot_of_key: dict[int, int] = {}
+        self._slots: set[int] = set()
+        self._repeating: set[int] = set()
+        """The slots in which a version holds one term in two positions, or did."""
+        self._by_subject = Postings()
+        self._by_predicate = Postings()
+        self._by_object = Postings()
+        self._by_graph = Postings()
+        self._free_rows: set[int] = set()
+        self._free_slots: set[int] = set()
+        self._next_row = 0
+        self._next_slot = 0
+        self._names = Names(self.rows)
+        self._expiring: dict[str, int] = {}
+
+    # Following the log
+
+    def apply(self, record: Record, touched: Callable[[int, int, int], None]) -> None:
+        """Do what a record says.
+
+        Args:
+            record: the next record of the log.
+            touched: called with the slot, the object's number and the row (-1 unless it is new)
+                of every version that came, was removed or is about to be retired.
+        """
+        rows, sequence = self.rows, record.sequence
+        self._note_expiring(record)
+        for row in record.removed:
+            if rows.row_in_use(row):
+                rows.removed[row] = sequence
+                self.due.add(row)
+                touched(rows.slot[row], rows.object[row], -1)
+        for row in record.retired:
+            if rows.row_in_use(row):
+                if rows.removed[row] == FOREVER:
+                    touched(rows.slot[row], rows.object[row], -1)
+                self._retire(row)
+        for version in record.added:
+            self._insert(version, sequence, FOREVER)
+            touched(version.slot, rows.object[version.row], version.row)
+        for version, added, removed in record.carried:
+            if not rows.row_in_use(version.row):  # read for the first time
+                self._insert(version, added, removed)
+                touched(version.slot, rows.object[version.row], version.row)
+        self.last = sequence
+        self.floor = record.floor
+        changed = record.published
+        if not (record.added or record.removed) and self.batches:
+            changed = self.batches[-1].changed
+        self.batches.append(Batch(sequence, record.published, changed))
+        while self.batches[0].sequence < self.floor.sequence:
+            self.batches.popleft()
+        self.due.tidy(_WORK * record.entries + _WORK_AT_LEAST)
+
+    def _note_expiring(self, record: Record) -> None:
+        """Note when the facts with each predicate that expire were changed last."""
+        expiring, rows = self._expiring, self.rows
+        for version in record.added:
+            if version.start == NO_START:
+                expiring[version.predicate] = record.published
+        for version, _, _ in record.carried:
+            # Of what is read for the first time it is not known any more when it came.
+            if version.start == NO_START and not rows.row_in_use(version.row):
+                expiring[version.predicate] = record.published
+        ended = [r for r in record.removed if rows.row_in_use(r) and rows.start[r] == NO_START]
+        for quad in self.quads(ended):
+            expiring[quad.predicate] = record.published
+
+    def expiring_since(self, predicate: Term | None) -> int | None:
+        """When a fact with this predicate (any: ``None``) that expires was changed last.
+
+        Returns:
+            microseconds; ``None`` where none was seen since this process began to read the log.
+        """
+        if predicate is None:
+            return max(self._expiring.values(), default=None)
+        return self._expiring.get(predicate)
+
+    def _insert(self, version: Version, added: int, removed: int) -> None:
+        rows, row, slot = self.rows, version.row, version.slot
+        self._free_rows.discard(row)
+        self._next_row = max(self._next_row, row + 1)
+        if rows.insert(version, added, removed):
+            self._free_slots.discard(slot)
+            self._next_slot = max(self._next_slot, slot + 1)
+            self._slots.add(slot)
+            self._by_subject.add(rows.subject_of[slot], slot)
+            self._by_predicate.add(rows.predicate_of[slot], slot)
+            if version.graph:
+                self._by_graph.add(rows.graph_of[slot], slot)
+                self._by_graph.add(NAMED, slot)
+            self._slot_of_key[self._key(slot, rows.object[row])] = slot
+        self._by_object.add(rows.object[row], slot)
+        if rows.repeats(row):
+            self._repeating.add(slot)
+        self.due.add(row)
+        self._names.add(row)
+
+    def _retire(self, row: int) -> None:
+        rows = self.rows
+        obj = rows.object[row]
+        key = self._key(rows.slot[row], obj)
+        graph = rows.terms.text(rows.graph_of[rows.slot[row]])
+        slot, empty = rows.remove(row)
+        self._free_rows.add(row)
+        if empty or not rows.holds(slot, obj):
+            self._by_object.discard(obj, slot)
+        if empty:
+            del self._slot_of_key[key]
+            self._slots.discard(slot)
+            self._repeating.discard(slot)
+            self._by_subject.discard(rows.subject_of[slot], slot)
+            self._by_predicate.discard(rows.predicate_of[slot], slot)
+            if graph:
+                self._by_graph.discard(rows.graph_of[slot], slot)
+                self._by_graph.discard(NAMED, slot)
+            rows.release_slot(slot)
+            self._free_slots.add(slot)
+
+    def _key(self, slot: int, obj: int) -> int:
+        rows = self.rows
+        parts = rows.subject_of[slot] << 64 | rows.predicate_of[slot] << 32 | rows.graph_of[slot]
+        if self.key == "triple":
+            parts = parts << 32 | obj
+        return parts << 1 | rows.kind_of[slot]
+
+    def settle(self) -> None:
+        """After the log was read from its beginning: the numbers that nothing uses are free."""
+        self._free_rows = {n for n in range(self._next_row) if not self.rows.row_in_use(n)}
+        self._free_slots = {n for n in range(self._next_slot) if not self.rows.slot_in_use(n)}
+
+    # What the next batch needs
+
+    def take_row(self) -> int:
+        """A row number that is free; give it back where the batch fails."""
+        if self._free_rows:
+            return self._free_rows.pop()
+        self._next_row += 1
+        return self._next_row - 1
+
+    def take_slot(self) -> int:
+        """A slot number that is free; give it back where the batch fails."""
+        if self._free_slots:
+            return self._free_slots.pop()
+        self._next_slot += 1
+        return self._next_slot - 1
+
+    def give_back(self, rows: Iterable[int], slots: Iterable[int]) -> None:
+        """Numbers that were taken and not used."""
+        self._free_rows.update(rows)
+        self._free_slots.update(slots)
+
+    def take_back(self, record: Record) -> None:
+        """A record that was not written: its numbers are free, its retired rows stay due."""
+        self.give_back(
+            (version.row for version in record.added),
+            {version.slot for version in record.added if not self.rows.slot_in_use(version.slot)},
+        )
+        self.due.add_again(record.retired)
+
+    def slots_of(self, quad: Quad) -> list[int | None]:
+        """The slots of a fact's key, one per kind; ``None`` where it has no version."""
+        find = self.rows.terms.find
+        s, p, o, g = map(find, quad)
+        if s is None or p is None or g is None:
+            return [None, None]
+        parts = s << 64 | p << 32 | g
+        if self.key == "triple":
+            if o is None:
+                return [None, None]
+            parts = parts << 32 | o
+        known = self._slot_of_key.get
+        return [known(parts << 1 | EXPIRING), known(parts << 1 | INTERVALS)]
+
+    # Looking up
+
+    def numbers(self, pattern: FactPattern) -> NumberPattern | None:
+        """The pattern in numbers; ``None`` where a term occurs nowhere, so that nothing matches."""
+        find = self.rows.terms.find
+        numbers = [ANY if term is None else find(term) for term in pattern[:4]]
+        if pattern.graph == NAMED_GRAPHS:
+            numbers[3] = NAMED
+        if None in numbers:
+            return None
+        return NumberPattern._make((*numbers, _KINDS[pattern.labelling], pattern.repeats))
+
+    def candidates(self, pattern: NumberPattern) -> Collection[int]:
+        """The fewest slots that hold all matches; do not change it."""
+        choices: list[Collection[int]] = [self._repeating if pattern.repeats else self._slots]
+        if pattern.subject != ANY:
+            choices.append(self._by_subject.get(pattern.subject))
+        if pattern.predicate != ANY:
+            choices.append(self._by_predicate.get(pattern.predicate))
+        if pattern.object != ANY:
+            choices.append(self._by_object.get(pattern.object))
+        if pattern.graph == NAMED or (pattern.graph != ANY and self.rows.terms.text(pattern.graph)):
+            choices.append(self._by_graph.get(pattern.graph))
+        return min(choices, key=len)
+
+    def matches_slot(self, slot: int, pattern: NumberPattern) -> bool:
+        """Whether the rows of a slot match, their objects aside."""
+        rows = self.rows
+        subject, predicate, _, graph, kind, _ = pattern
+        return (
+            (subject == ANY or subject == rows.subject_of[slot])
+            and (predicate == ANY or predicate == rows.predicate_of[slot])
+            and (
+                graph == ANY
+                or graph == rows.graph_of[slot]
+                or (graph == NAMED and rows.terms.text(rows.graph_of[slot]) != DEFAULT_GRAPH)
+            )
+            and (kind == ANY or kind == rows.kind_of[slot])
+        )
+
+    def matches_row(self, row: int, pattern: NumberPattern) -> bool:
+        """Whether a row of a slot that matches does so, too."""
+        rows = self.rows
+        return pattern.object in (ANY, rows.object[row]) and (
+            not pattern.repeats or rows.repeats(row)
+        )
+
+    def rows_with(self, predicates: Callable[[Term], bool]) -> npt.NDArray[np.int32]:
+        """The rows whose predicate is one of these."""
+        rows = self.rows
+        found = np.flatnonzero(rows.in_use()).astype(np.int32)
+        numbers = rows.numpy("predicate_of")[rows.numpy("slot")[found]]
+        wanted = [n for n in np.unique(numbers).tolist() if predicates(Term(rows.terms.text(n)))]
+        return found[np.isin(numbers, wanted)]
+
+    def matching_rows(self, pattern: NumberPattern) -> npt.NDArray[np.int32]:
+        """All rows that match, of every instant and state."""
+        rows = self.rows
+        candidates = self.candidates(pattern)
+        if len(candidates) < rows.live_rows // 50:
+            slots = [slot for slot in candidates if self.matches_slot(slot, pattern)]
+            found = np.concatenate(
+                [np.empty(0, np.int32), *(np.asarray(rows.rows(slot), np.int32) for slot in slots)]
+            )
+        else:
+            found = np.flatnonzero(rows.in_use()).astype(np.int32)
+            slot_of = rows.numpy("slot")
+            for name, number in zip(_COLUMNS, (*pattern[:2], *pattern[3:5]), strict=True):
+                column = rows.numpy(name)
+                if number == NAMED:
+                    default = self.rows.terms.find(DEFAULT_GRAPH)
+                    found = found[column[slot_of[found]] != (ANY if default is None else default)]
+                elif number != ANY:
+                    found = found[column[slot_of[found]] == number]
+        if pattern.object != ANY:
+            found = found[rows.numpy("object")[found] == pattern.object]
+        return found
+
+    def slots_of_identity(self, token: str) -> dict[int, set[int]]:
+        """The rows whose fact has this token, by slot."""
+        found: dict[int, set[int]] = {}
+        for row in self._names.find(token_bits(token)):
+            if self.rows.row_in_use(row) and identity(self.fact(row)) == token:
+                found.setdefault(self.rows.slot[row], set()).add(row)
+        return found
+
+    def quads(self, rows: Sequence[int]) -> list[Quad]:
+        """The quads of the facts that rows hold: for many at once, without a frame for each."""
+        columns, texts = self.rows, self.rows.terms.texts
+        slots = list(map(columns.slot.__getitem__, rows))
+        terms = (
+            texts(map(columns.subject_of.__getitem__, slots)),
+            texts(map(columns.predicate_of.__getitem__, slots)),
+            texts(map(columns.object.__getitem__, rows)),
+            texts(map(columns.graph_of.__getitem__, slots)),
+        )
+        return list(map(_new_tuple, repeat(Quad), zip(*terms, strict=True)))
+
+    def facts(self, rows: Sequence[int]) -> list[Fact]:
+        """The facts that rows hold."""
+        starts = map(self.rows.start.__getitem__, rows)
+        labels = map(label_of, starts, map(self.rows.end.__getitem__, rows))
+        return list(map(_new_tuple, repeat(Fact), zip(self.quads(rows), labels, strict=True)))
+
+    def fact(self, row: int) -> Fact:
+        """The fact that a row holds."""
+        return self.facts((row,))[0]
+
+
+@lru_cache(maxsize=65536)
+def label_of(start: int, end: int) -> Expiration | Interval:
+    """The label of a row's start and end. Many facts share theirs, so they are kept."""
+    if start == NO_START:
+        return Expiration(from_micros(end))
+    return Interval(from_micros(start), from_micros(end))

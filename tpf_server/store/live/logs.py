@@ -1,0 +1,46 @@
+"""Open the log of a live store, by where it is kept."""
+
+from pathlib import Path
+
+from annotations.labels import FactKey
+from tpf_server.errors import StoreError
+from tpf_server.store.live.log import Log
+from tpf_server.store.live.sqlite_log import SqliteLog
+
+POSTGRESQL = ("postgresql://", "postgres://")
+"""How the URL of a PostgreSQL database begins."""
+
+
+def open_log(place: str | Path, key: FactKey | None, name: str = "live") -> Log:
+    """Open the log of a live store, which is made where it is not there.
+
+    Args:
+        place: a SQLite file, or the URL of a PostgreSQL database: ``postgresql://…``.
+        key: what makes two facts versions of the same fact; ``None``: as it was made with.
+        name: which of the stores of a database; a file holds one.
+
+    Raises:
+        StoreError: the file or database cannot be opened, holds no live store, or one that was
+            made with another key.
+    """
+    log = _open(place, name)
+    if key is None:
+        return log
+    try:
+        made_with = log.setting("key", key)
+        if made_with != key:
+            raise StoreError(f"the live store was made with key {made_with!r}, not {key!r}")
+    except BaseException:
+        log.close()
+        raise
+    return log
+
+
+def _open(place: str | Path, name: str) -> Log:
+    if not (isinstance(place, str) and place.startswith(POSTGRESQL)):
+        return SqliteLog(place)
+    try:
+        from tpf_server.store.live.postgres_log import PostgresLog
+    except ImportError as error:
+        raise StoreError("PostgreSQL needs the extra: live-linked-data[postgres]") from error
+    return PostgresLog(place, name)

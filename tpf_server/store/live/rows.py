@@ -1,0 +1,269 @@
+"""The versions of facts in columns, and the slots that hold the versions of one fact.
+
+A *slot* holds all versions with one key and one kind of label, so that at most one of them is
+valid at any instant of any state. A *row* is one version: its object, from when until when it
+holds (`start`, `end`, microseconds), and in which states it exists (`added` up to, not including,
+`removed`, sequence numbers). Rows never change but for `removed`: an interval that is ended early
+is removed, and a shorter one is added. So an older state is a filter, never an undo.
+
+This is the bitemporal model (valid time and transaction time): Snodgrass, *Developing Time-
+Oriented Database Applications in SQL*, 1999, chapter 10.
+"""
+
+from array import array
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpf_server.store.live.log import FOREVER, NO_START, Version
+from tpf_server.store.live.terms import TermTable
+
+ANY = -1
+"""An open position of a pattern of numbers."""
+EXPIRING, INTERVALS = 0, 1
+"""The two kinds of slots."""
+_NOT_USED = FOREVER
+_FEW = 16
+
+
+def _grown(column: "array[int]", size: int, value: int) -> "array[int]":
+    more = array(column.typecode, [value]) * (size - len(column))
+    try:
+        column.extend(more)
+    except BufferError:  # numpy looks into it
+        return column + more
+    return column
+
+
+def _room(number: int) -> int:
+    # A sixteenth more at a time: doubling a million rows would stop a server for a moment.
+    return max(number + 1 + number // 16, 64)
+
+
+class Rows:
+    """The columns, and for each slot its rows in order."""
+
+    def __init__(self) -> None:
+        self.terms = TermTable()
+        self.start = array("q")
+        self.end = array("q")
+        self.added = array("q")
+        self.removed = array("q")
+        self.token = array("q")
+        self.object = array("i")
+        self.slot = array("i")
+        self.subject_of = array("i")
+        self.predicate_of = array("i")
+        self.graph_of = array("i")
+        self.kind_of = array("b")
+        self.rows_of: list[int | tuple[int, ...] | array[int] | None] = []
+        # Tuples of numbers, unlike arrays, are no concern of the garbage collector.
+        self.live_rows = 0
+        """Rows in use, superseded ones included."""
+        self.probes = 0
+        """How many rows were looked at one by one: the measure of work in tests."""
+
+    def numpy(self, name: str) -> npt.NDArray[Any]:
+        """A column as a numpy array that shares its memory; valid until rows are added."""
+        column: array[int] = getattr(self, name)
+        kinds = {"q": np.int64, "i": np.int32, "b": np.int8}
+        return np.frombuffer(column, dtype=kinds[column.typecode])
+
+    def in_use(self) -> npt.NDArray[np.bool_]:
+        """For every row whether it holds a version."""
+        used: npt.NDArray[np.bool_] = self.numpy("added") != _NOT_USED
+        return used
+
+    def _make_room(self, row: int, slot: int) -> None:
+        if row >= len(self.start):
+            size = _room(row)
+            for name in ("start", "end", "removed", "token"):
+                setattr(self, name, _grown(getattr(self, name), size, 0))
+            self.added = _grown(self.added, size, _NOT_USED)
+            for name in ("object", "slot"):
+                setattr(self, name, _grown(getattr(self, name), size, ANY))
+        if slot >= len(self.kind_of):
+            size = _room(slot)
+            for name in ("subject_of", "predicate_of", "graph_of", "kind_of"):
+                setattr(self, name, _grown(getattr(self, name), size, ANY))
+            self.rows_of.extend([None] * (size - len(self.rows_of)))
+
+    def row_in_use(self, row: int) -> bool:
+        """Whether this row holds a version."""
+        return row < len(self.added) and self.added[row] != _NOT_USED
+
+    def exists(self, row: int, sequence: int) -> bool:
+        """Whether a row is part of a state."""
+        return self.added[row] <= sequence < self.removed[row]
+
+    def slot_in_use(self, slot: int) -> bool:
+        """Whether this slot holds a row."""
+        return slot < len(self.rows_of) and self.rows_of[slot] is not None
+
+    def insert(self, version: Version, added: int, removed: int) -> bool:
+        """Put a version into its row and slot; whether the slot is new."""
+        row, slot = version.row, version.slot
+        self._make_room(row, slot)
+        self.start[row] = version.start
+        self.end[row] = version.end
+        self.added[row] = added
+        self.removed[row] = removed
+        self.token[row] = version.token
+        self.object[row] = self.terms.acquire(version.object)
+        self.slot[row] = slot
+        self.live_rows += 1
+        rows = self.rows_of[slot]
+        if rows is None:
+            self.rows_of[slot] = row
+            self.subject_of[slot] = self.terms.acquire(version.subject)
+            self.predicate_of[slot] = self.terms.acquire(version.predicate)
+            self.graph_of[slot] = self.terms.acquire(version.graph)
+            self.kind_of[slot] = EXPIRING if version.start == NO_START else INTERVALS
+            return True
+        if isinstance(rows, int):
+            rows = (rows,)
+        if isinstance(rows, tuple):
+            place = bisect_right(rows, self._order(row), key=self._order)
+            rows = (*rows[:place], row, *rows[place:])
+            self.rows_of[slot] = rows if len(rows) <= _FEW else array("i", rows)
+        elif self._order(rows[-1]) <= self._order(row):
+            rows.append(row)
+        else:
+            insort(rows, row, key=self._order)
+        return False
+
+    def _order(self, row: int) -> tuple[int, int]:
+        return self.start[row], self.added[row]
+
+    def remove(self, row: int) -> tuple[int, bool]:
+        """Free a retired row; its slot, and whether that is empty now.
+
+        The terms of an empty slot are released by `release_slot`, those of the row at once.
+        """
+        slot = self.slot[row]
+        rows = self.rows_of[slot]
+        if isinstance(rows, array):
+            if rows[0] == row:
+                del rows[0]
+            else:
+                rows.remove(row)
+            if len(rows) <= _FEW // 2:
+                self.rows_of[slot] = tuple(rows)
+            empty = False
+        elif isinstance(rows, tuple):
+            rest = tuple(one for one in rows if one != row)
+            self.rows_of[slot] = rest[0] if len(rest) == 1 else rest
+            empty = False
+        else:
+            self.rows_of[slot] = None
+            empty = True
+        self.added[row] = _NOT_USED
+        self.removed[row] = NO_START
+        self.terms.release(self.object[row])
+        self.live_rows -= 1
+        return slot, empty
+
+    def release_slot(self, slot: int) -> None:
+        """Release the terms of an empty slot."""
+        for column in (self.subject_of, self.predicate_of, self.graph_of):
+            self.terms.release(column[slot])
+
+    def rows(self, slot: int) -> Sequence[int]:
+        """All rows of a slot in order."""
+        rows = self.rows_of[slot] if slot < len(self.rows_of) else None
+        if rows is None:
+            return ()
+        return (rows,) if isinstance(rows, int) else rows
+
+    def holds(self, slot: int, obj: int) -> bool:
+        """Whether a row of a slot has this object."""
+        rows = self.rows(slot)
+        if len(rows) <= _FEW:
+            return any(self.object[row] == obj for row in rows)
+        return bool((self.numpy("object")[np.asarray(rows)] == obj).any())
+
+    def repeats(self, row: int) -> bool:
+        """Whether a row's fact holds one term in two positions."""
+        slot = self.slot[row]
+        subject, predicate, graph = (
+            self.subject_of[slot], self.predicate_of[slot], self.graph_of[slot],
+        )  # fmt: skip
+        obj = self.object[row]
+        return subject in (predicate, obj, graph) or predicate in (obj, graph) or obj == graph
+
+    def row_at(self, slot: int, instant: int, sequence: int) -> int:
+        """The row of a slot that is valid at an instant of a state, or -1. Bisects."""
+        rows = self.rows_of[slot]
+        added, removed = self.added, self.removed
+        if isinstance(rows, int):
+            row = rows
+            self.probes += 1
+            if not added[row] <= sequence < removed[row]:
+                return -1
+        elif rows is None:
+            return -1
+        else:
+            expiring = self.kind_of[slot] == EXPIRING
+            if expiring:
+                position = bisect_right(rows, sequence, key=added.__getitem__) - 1
+            else:
+                position = bisect_right(rows, instant, key=self.start.__getitem__) - 1
+            self.probes += len(rows).bit_length()
+            while position >= 0:
+                row = rows[position]
+                self.probes += 1
+                if added[row] <= sequence < removed[row]:
+                    break
+                # Each expiring version replaced the one before it, so no other can be there.
+                position = -1 if expiring else position - 1
+            else:
+                return -1
+        return row if self.start[row] <= instant < self.end[row] else -1
+
+    def next_start(self, slot: int, instant: int, sequence: int, obj: int = ANY) -> int:
+        """The earliest start after an instant of a state of a row with this object, or FOREVER."""
+        if self.kind_of[slot] == EXPIRING:
+            return FOREVER
+        rows = self.rows(slot)
+        position = bisect_right(rows, instant, key=self.start.__getitem__)
+        for row in rows[position : position + _FEW]:
+            self.probes += 1
+            if self.added[row] <= sequence < self.removed[row] and obj in (ANY, self.object[row]):
+                return self.start[row]
+        position += _FEW
+        if position >= len(rows):
+            return FOREVER
+        return self._next_start_of_many(np.asarray(rows[position:]), sequence, obj)
+
+    def _next_start_of_many(self, rows: npt.NDArray[Any], sequence: int, obj: int) -> int:
+        columns = self.numpy("added"), self.numpy("removed"), self.numpy("object")
+        position, size = 0, 256
+        while position < len(rows):
+            block = rows[position : position + size]
+            self.probes += len(block)
+            added, removed, objects = (column[block] for column in columns)
+            found = (added <= sequence) & (sequence < removed)
+            if obj != ANY:
+                found &= objects == obj
+            if found.any():
+                return self.start[int(block[int(found.argmax())])]
+            position, size = position + size, 2 * size
+        return FOREVER
+
+    def version(self, row: int) -> Version:
+        """What a row holds."""
+        slot, text = self.slot[row], self.terms.text
+        return Version(
+            row,
+            slot,
+            text(self.subject_of[slot]),
+            text(self.predicate_of[slot]),
+            text(self.object[row]),
+            text(self.graph_of[slot]),
+            self.start[row],
+            self.end[row],
+            self.token[row],
+        )

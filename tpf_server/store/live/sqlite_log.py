@@ -1,0 +1,399 @@
+"""The log of a live store in one SQLite file: for all processes of one machine.
+
+SQLite in WAL mode with ``synchronous=FULL``: a commit returns when the batch is on the disk, and
+readers never wait for a writer. The number of the newest batch lies in a file of its own, so that a
+log that has lost batches is refused (`tpf_server.store.live.acknowledged`). Sources:
+https://www.sqlite.org/wal.html and https://www.sqlite.org/pragma.html#pragma_data_version.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from tpf_server.errors import CorruptStoreError, StoreError
+from tpf_server.store.live.acknowledged import Acknowledged, Last
+from tpf_server.store.live.log import (
+    LOG_FORMAT,
+    Contents,
+    Record,
+    continued,
+    decode,
+    encode,
+    left_out,
+)
+from tpf_server.store.protocols import Receipt
+
+_log = logging.getLogger("tpf_server")
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batches (
+    sequence INTEGER PRIMARY KEY, published INTEGER NOT NULL, entries INTEGER NOT NULL,
+    payload BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS receipts (
+    batch_id TEXT PRIMARY KEY, sequence INTEGER NOT NULL, added INTEGER NOT NULL,
+    replaced INTEGER NOT NULL, published INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS receipts_by_age ON receipts (published);
+"""
+
+
+_TABLES: Final = ("settings", "batches", "receipts")
+_KEPT_APART: Final = "kept_apart"
+"""The setting that says that the newest number is kept apart."""
+
+
+class SqliteLog:
+    """Batches in a SQLite file.
+
+    Args:
+        path: the file; made if it is not there, in a directory that must be there.
+        busy_seconds: how long to wait for another process that is writing.
+        refuse_loss: refuse to open a log that has lost batches.
+
+    Raises:
+        CorruptStoreError: the log has lost batches that were acknowledged.
+        StoreError: the file cannot be opened, or is no live store of this format.
+    """
+
+    def __init__(
+        self, path: str | Path, busy_seconds: float = 30.0, *, refuse_loss: bool = True
+    ) -> None:
+        self._path = Path(path)
+        self._acknowledged = Acknowledged(self._path.with_name(f"{self._path.name}-last"))
+        self._appended: Last | None = None
+        if refuse_loss:
+            self._refuse_loss()
+        self._lock = threading.RLock()
+        self._writer_thread: int | None = None
+        self._version: int | None = None
+        try:
+            self._write = self._connect(busy_seconds)
+            self._write.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+            self._read = self._connect(busy_seconds)
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot open the live store {self._path}: {error}") from error
+        found = self.setting("format", LOG_FORMAT)
+        if found != LOG_FORMAT:
+            raise StoreError(f"{self._path} has format {found}; this version reads {LOG_FORMAT}")
+        if not self._acknowledged.path.exists():
+            self._keep_apart()
+
+    def _refuse_loss(self) -> None:
+        """See to it that what was acknowledged is there, without changing anything."""
+        try:
+            # First what must be there, then what is there: others may be publishing.
+            last = self._acknowledged.read()
+            if self._path.exists():
+                with closing(self._only_read()) as connection:
+                    reason = _lost(connection, last, self._acknowledged.path)
+            else:
+                reason = None if last is None else f"{self._path} is missing"
+        except CorruptStoreError as error:
+            reason = str(error)
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise StoreError(f"cannot open the live store {self._path}: {error}") from error
+            reason = str(error)
+        if reason is not None:
+            raise CorruptStoreError(
+                f"the live store {self._path} has lost batches that were acknowledged: {reason}. "
+                "Put back all its files (also -wal and -last), or see tpf-server restore --help"
+            )
+
+    def _only_read(self) -> sqlite3.Connection:
+        # A connection that may write would throw a damaged -wal file away when it is closed.
+        url = f"file:{quote(str(self._path.absolute()))}?mode=ro"
+        return sqlite3.connect(url, uri=True, timeout=30.0, isolation_level=None)
+
+    def _keep_apart(self) -> None:
+        """Keep the newest number apart from now on."""
+        with self._lock, _translated(self._path):
+            row = self._write.execute(
+                "SELECT sequence, payload FROM batches ORDER BY sequence DESC LIMIT 1"
+            ).fetchone()
+            if row is not None:
+                self._acknowledge(Last.of(*row))
+
+    def _acknowledge(self, last: Last) -> None:
+        known: Last | None = None
+        with suppress(CorruptStoreError):
+            known = self._acknowledged.read()
+        if known is not None and known.sequence >= last.sequence:
+            return
+        try:
+            self._acknowledged.write(last)
+        except OSError as error:
+            # The batch is durable all the same.
+            _log.warning("%s cannot be written: %s", self._acknowledged.path, error)
+        else:
+            if known is None:
+                self._write.execute(
+                    "INSERT OR IGNORE INTO settings VALUES (?, '1')", (_KEPT_APART,)
+                )
+
+    def _connect(self, busy_seconds: float) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        return connection
+
+    def setting(self, name: str, value: str) -> str:
+        """The value that was set when the log was made; sets it to `value` if it is new."""
+        with self._lock, _translated(self._path):
+            self._write.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", (name, value))
+            row = self._write.execute("SELECT value FROM settings WHERE name = ?", (name,))
+            return str(row.fetchone()[0])
+
+    def changed(self) -> bool:
+        """Whether a batch was committed since the last call: two microseconds, no file is read.
+
+        The connection that writes is another one, so commits of this process count too.
+        """
+        with self._lock, _translated(self._path):
+            (version,) = self._read.execute("PRAGMA data_version").fetchone()
+            changed = version != self._version
+            self._version = version
+            return bool(changed)
+
+    def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
+        """The records with a greater number than `after` that are there now, in order."""
+        writing = self._writer_thread == threading.get_ident()
+        with self._lock, _translated(self._path):
+            rows: list[Any] = (
+                (self._write if writing else self._read)
+                .execute(
+                    "SELECT sequence, published, payload FROM batches WHERE sequence > ? "
+                    "ORDER BY sequence LIMIT ?",
+                    (after, -1 if limit is None else limit),
+                )
+                .fetchall()
+            )
+        return (decode(*row) for row in rows)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction that excludes all other writers; durable when it is left."""
+        with _translated(self._path):
+            self._write.execute("BEGIN IMMEDIATE")
+        self._writer_thread = threading.get_ident()
+        try:
+            yield
+            with _translated(self._path):
+                self._write.execute("COMMIT")
+                if self._appended is not None:
+                    self._acknowledge(self._appended)
+        finally:
+            self._writer_thread = None
+            self._appended = None
+            if self._write.in_transaction:
+                self._write.execute("ROLLBACK")
+
+    def receipt(self, batch_id: str) -> Receipt | None:
+        """What was said of the batch with this identifier."""
+        with _translated(self._path):
+            row = self._write.execute(
+                "SELECT sequence, added, replaced FROM receipts WHERE batch_id = ?", (batch_id,)
+            ).fetchone()
+        return None if row is None else Receipt(row[0], row[1], row[2], repeated=True)
+
+    def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
+        """Add a record and keep the receipt under the identifier."""
+        payload = encode(record)
+        self._appended = Last.of(record.sequence, payload)
+        with _translated(self._path):
+            self._write.execute(
+                "INSERT INTO batches VALUES (?, ?, ?, ?)",
+                (record.sequence, record.published, record.entries, payload),
+            )
+            if batch_id is not None:
+                self._write.execute(
+                    "INSERT INTO receipts VALUES (?, ?, ?, ?, ?)",
+                    (batch_id, receipt.sequence, receipt.added, receipt.replaced, record.published),
+                )
+
+    def check_writing(self) -> None:
+        """Write something durably that nobody reads.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with _translated(self._path):
+            self._write.execute(
+                "INSERT INTO settings VALUES ('writable', '0') "
+                "ON CONFLICT DO UPDATE SET value = 1 - value"
+            )
+
+    def entries(self) -> int:
+        """How many versions the log holds, live or not."""
+        with _translated(self._path):
+            row = self._write.execute("SELECT coalesce(sum(entries), 0) FROM batches").fetchone()
+        return int(row[0])
+
+    def drop(self, until: int, forgotten: int) -> None:
+        """Drop records up to a number, and identifiers of batches published before an instant."""
+        with _translated(self._path):
+            self._write.execute("DELETE FROM batches WHERE sequence <= ?", (until,))
+            self._write.execute("DELETE FROM receipts WHERE published < ?", (forgotten,))
+
+    # Backups
+
+    def save(self, file: Path) -> None:
+        """Write the whole log to a new file, while others go on to publish.
+
+        Raises:
+            StoreError: the file is there, or cannot be written.
+        """
+        with _new_file(file) as copy:
+            with self._lock:
+                self._read.backup(copy)
+            # One file, without others beside it; what is kept apart stays with the log.
+            copy.execute("PRAGMA journal_mode=DELETE")
+            copy.execute("DELETE FROM settings WHERE name = ?", (_KEPT_APART,))
+
+    def contents(self) -> Contents:
+        """All that the log says.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        with self._lock, _translated(self._path):
+            return _contents(self._read)
+
+    def replace(self, contents: Contents, published: int) -> int:
+        """Put other contents in the place of this log's, whose numbers are not used again.
+
+        Args:
+            contents: those of a log.
+            published: now, in microseconds.
+
+        Returns:
+            the number of the newest batch.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with self.writing(), _translated(self._path):
+            ((newest,),) = self._write.execute("SELECT coalesce(max(sequence), 0) FROM batches")
+            with suppress(CorruptStoreError):
+                last = self._acknowledged.read()
+                newest = max(newest, last.sequence if last else 0)
+            settings, record = continued(contents, newest, published)
+            if self._acknowledged.path.exists():
+                settings = settings | {_KEPT_APART: "1"}
+            for table in _TABLES:
+                self._write.execute(f"DELETE FROM {table}")  # noqa: S608
+            _fill(self._write, contents._replace(settings=settings))
+            if record is not None:
+                self.append(record, Receipt(record.sequence, 0, 0), None)
+        return record.sequence if record is not None else 0
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._read.close()
+            self._write.close()
+            self._acknowledged.close()
+
+
+def read_backup(file: Path) -> Contents:
+    """What a log says that was written to a file.
+
+    Raises:
+        StoreError: it cannot be read, or is no log of this format.
+    """
+    try:
+        url = f"file:{quote(str(file.absolute()))}?mode=ro"
+        with closing(sqlite3.connect(url, uri=True)) as connection:
+            contents = _contents(connection)
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot read the backup {file}: {error}") from error
+    found = contents.settings.get("format")
+    if found != LOG_FORMAT:
+        raise StoreError(f"{file} has format {found}; this version reads {LOG_FORMAT}")
+    return contents
+
+
+def write_backup(file: Path, contents: Contents) -> None:
+    """Write what a log says to a new file.
+
+    Raises:
+        StoreError: the file is there, or cannot be written.
+    """
+    with _new_file(file) as connection:
+        connection.executescript(_SCHEMA)
+        _fill(connection, contents)
+
+
+@contextmanager
+def _new_file(file: Path) -> Iterator[sqlite3.Connection]:
+    """A database that has its name only once it is whole."""
+    if file.exists():
+        raise StoreError(f"{file} is there already")
+    half = file.with_name(f"{file.name}.part")
+    try:
+        half.unlink(missing_ok=True)
+        with closing(sqlite3.connect(half)) as connection:
+            yield connection
+            connection.commit()
+        half.rename(file)
+    except (sqlite3.Error, OSError) as error:
+        half.unlink(missing_ok=True)
+        raise StoreError(f"cannot write {file}: {error}") from error
+
+
+def _contents(connection: sqlite3.Connection) -> Contents:
+    connection.execute("BEGIN")  # all tables as they are at one moment
+    try:
+        settings, batches, receipts = (
+            connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()  # noqa: S608
+            for table in _TABLES
+        )
+    finally:
+        connection.rollback()
+    return Contents(dict(settings), batches, receipts)
+
+
+def _fill(connection: sqlite3.Connection, contents: Contents) -> None:
+    connection.executemany("INSERT INTO settings VALUES (?, ?)", contents.settings.items())
+    connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?)", contents.batches)
+    connection.executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?)", contents.receipts)
+
+
+def _lost(connection: sqlite3.Connection, last: Last | None, path: Path) -> str | None:
+    """Why batches must have been lost; ``None``: they have not."""
+    tables = connection.execute("SELECT name FROM sqlite_schema").fetchall()
+    if not {("settings",), ("batches",)} <= set(tables):
+        # Made, but not yet filled.
+        return None if last is None else "it is empty"
+    settings = dict(connection.execute("SELECT name, value FROM settings"))
+    first, newest, count = connection.execute(
+        "SELECT coalesce(min(sequence), 1), coalesce(max(sequence), 0), count(*) FROM batches"
+    ).fetchone()
+    if last is None:
+        return f"{path} is missing" if _KEPT_APART in settings else None
+    if newest < last.sequence:
+        return f"it ends with batch {newest}, and {last.sequence} were acknowledged"
+    row = connection.execute(
+        "SELECT sequence, payload FROM batches WHERE sequence = ?", (last.sequence,)
+    ).fetchone()
+    if (row is None and first <= last.sequence) or (row is not None and Last.of(*row) != last):
+        return f"batch {last.sequence} is not the one that was acknowledged"
+    if count != newest - first + 1 - left_out(settings, first):
+        return f"of the batches {first} to {newest} only {count} are there"
+    return None
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"the live store {path} failed: {error}") from error

@@ -1,0 +1,393 @@
+"""The live store: labelled facts in a durable log, served from an index in memory."""
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Self
+
+from annotations.instants import format_instant, from_micros, to_micros
+from annotations.labels import Fact
+from annotations.methods.base import FactPattern
+from annotations.terms import Quad, Term
+from tpf_server.errors import PastUnknown, SnapshotExpired, StoreClosedError
+from tpf_server.store.live.batch import Groups, checked, plan
+from tpf_server.store.live.cleaner import Cleaner
+from tpf_server.store.live.garbage import Unwatched, no_garbage
+from tpf_server.store.live.index import Batch, FactIndex
+from tpf_server.store.live.log import FOREVER, Log, Record
+from tpf_server.store.live.logs import open_log
+from tpf_server.store.live.reader import Reader
+from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.protocols import Receipt, Snapshot
+
+_SEEN_AT_ONCE = 1 << 17
+_CHECK_SECONDS = 1.0
+"""For how long it is believed that a batch could be published: to find out takes a small one."""
+_PAUSE = 1_000_000
+"""Microseconds between two batches that only let go of something."""
+
+
+def open_live_store(
+    place: str | Path, settings: LiveSettings | None = None, name: str = "live"
+) -> "IndexedLiveStore":
+    """Open a live store, which is made where it is not there.
+
+    Args:
+        place: a SQLite file, or the URL of a PostgreSQL database: ``postgresql://…``.
+        settings: how facts are kept.
+        name: which of the stores of a database; a file holds one.
+
+    Raises:
+        StoreError: the file or database cannot be opened, holds no live store, or one that was
+            made with another key.
+    """
+    settings = settings or LiveSettings()
+    return IndexedLiveStore(open_log(place, settings.key, name), settings)
+
+
+class IndexedLiveStore:
+    """A `LiveStore` over a log. Thread-safe; any number of them may share one log.
+
+    Args:
+        log: where the batches are kept; closed with the store.
+        settings: how facts are kept, with the key that the log was made with.
+
+    Raises:
+        StoreError: the log cannot be read.
+    """
+
+    def __init__(self, log: Log, settings: LiveSettings) -> None:
+        self._log = log
+        self._settings = settings
+        self._publishing = threading.Lock()
+        self._lock = threading.Lock()
+        self._holders = 1
+        self._retire_from = 0
+        self._checked_until = 0.0
+        self._watchers: list[tuple[Callable[[Term], bool], Callable[[Sequence[Quad]], None]]] = []
+        self._cleaner = Cleaner(log, settings)
+        self._reset()
+        with self._lock, no_garbage():
+            self._follow()
+
+    def _reset(self) -> None:
+        self._index = FactIndex(self._settings.key, keep_history=self._settings.history is None)
+        self._reader = Reader(self._index)
+        self._unwatched = Unwatched()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock:
+            if not self._holders:
+                raise StoreClosedError("the live store has been closed")
+            yield
+
+    # Following the log
+
+    def _follow(self) -> None:
+        """Read and apply what the log holds beyond the index."""
+        if self._log.changed():
+            self._apply_all(self._log.read(self._index.last))
+
+    def _apply_all(self, records: Iterator[Record]) -> None:
+        first = next(records, None)
+        if first is None:
+            return
+        if first.sequence != self._index.last + 1 and self._index.last:
+            # The log dropped records before this process saw them.
+            self._reset()
+            self._apply_all(self._log.read(0))
+            return
+        first_read = self._index.last == 0
+        for record in chain((first,), records):
+            self._reader.apply(record)
+            self._tell(record)
+        if first_read:
+            self._index.settle()
+        self._unwatched.grown(self._index.rows.live_rows)
+
+    def watch(
+        self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
+    ) -> Callable[[], None]:
+        """Call `seen` with the quads of the facts that are there, and of those that come.
+
+        It may be called with a quad more than once, and from any thread; it must not call the
+        store.
+
+        Args:
+            predicates: only facts with these predicates are of interest.
+            seen: what to call, with many quads at once.
+
+        Returns:
+            what to call when `seen` is not to be called any more.
+        """
+        watcher = (predicates, seen)
+
+        def end() -> None:
+            with self._lock:
+                if watcher in self._watchers:
+                    self._watchers.remove(watcher)
+
+        with self._reading():
+            rows = self._index.rows_with(predicates).tolist()
+            for first in range(0, len(rows), _SEEN_AT_ONCE):
+                seen(self._index.quads(rows[first : first + _SEEN_AT_ONCE]))
+            self._watchers.append(watcher)
+        return end
+
+    def _tell(self, record: Record) -> None:
+        for predicates, seen in self._watchers:
+            versions = chain(record.added, (carried.version for carried in record.carried))
+            seen(
+                [
+                    Quad(*[Term(text) for text in version[2:6]])
+                    for version in versions
+                    if predicates(Term(version.predicate))
+                ]
+            )
+
+    def snapshot(self, instant: datetime) -> Snapshot:
+        """The newest acknowledged state, at this instant."""
+        with self._reading():
+            self._follow()
+            return Snapshot(to_micros(instant), self._index.last)
+
+    def current(self, now: datetime) -> Snapshot:
+        """The newest acknowledged state, now.
+
+        Where the clock was set back behind what retention let go of, at the first instant that can
+        still be told.
+        """
+        with self._reading():
+            self._follow()
+            floor = self._index.floor
+            return Snapshot(max(to_micros(now), floor.expired, floor.history), self._index.last)
+
+    # Reading
+
+    def modified(self, snapshot: Snapshot) -> datetime | None:
+        """When the newest batch of the snapshot was published; ``None`` where there is none."""
+        with self._reading():
+            self._check(snapshot, None)
+            changed = self._batch(snapshot.sequence)
+        return None if changed is None else from_micros(changed.changed)
+
+    def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
+        """The exact number of matching facts that are valid in the snapshot.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return self._reader.count(pattern, snapshot)
+
+    def facts(
+        self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
+    ) -> Sequence[Fact]:
+        """Up to `limit` matching facts, valid in the snapshot, in the order of their slots.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return self._reader.facts(pattern, snapshot, offset, limit)
+
+    def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """The earliest instant after the snapshot's at which a label of a match ends or starts.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return _instant(self._reader.next_change(pattern, snapshot))
+
+    def past(self, patterns: Iterable[FactPattern], instant: datetime) -> Snapshot:
+        """The state that tells what held at a past instant.
+
+        Intervals tell it in the newest state. An expiration does not tell since when its fact
+        holds, so facts with one are known at an instant if none of them was changed since, or if
+        the state of that time is retained still.
+
+        Args:
+            patterns: which facts are wanted.
+            instant: when.
+
+        Raises:
+            PastUnknown: nobody knows.
+        """
+        at = to_micros(instant)
+        with self._reading():
+            self._follow()
+            index = self._index
+            changes = [
+                index.expiring_since(pattern.predicate)
+                for pattern in patterns
+                if pattern.labelling != "interval"
+            ]
+            known = [change for change in changes if change is not None]
+            if not known or at >= max(*known, index.floor.expired):
+                return Snapshot(at, index.last)
+            state = next((one for one in reversed(index.batches) if one.published <= at), None)
+            earliest = max(index.batches[0].published, index.floor.expired)
+            if state is not None and at >= earliest:
+                return Snapshot(at, state.sequence)
+        raise PastUnknown(
+            f"what held at {format_instant(instant)} is not known: an expiration does not tell "
+            f"since when a fact holds; ask for {format_instant(from_micros(earliest))} or later"
+        )
+
+    def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
+        """The earliest end of the labels of the matching facts that are valid in the snapshot.
+
+        Raises:
+            SnapshotExpired: the snapshot is older than what the store retains.
+        """
+        with self._reading():
+            self._check(snapshot, pattern)
+            return _instant(self._reader.earliest_end(pattern, snapshot))
+
+    def _batch(self, sequence: int) -> Batch | None:
+        """A retained batch; ``None`` for the state before the first."""
+        batches = self._index.batches
+        place = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
+        return batches[place] if place >= 0 else None
+
+    def _check(self, snapshot: Snapshot, pattern: FactPattern | None) -> None:
+        instant, sequence = snapshot
+        if sequence > self._index.last:
+            self._follow()
+        if sequence > self._index.last or sequence < 0:
+            raise SnapshotExpired(f"there is no state {sequence} of the live store")
+        floor = self._index.floor
+        if sequence < floor.sequence:
+            raise SnapshotExpired(f"state {sequence} of the live store is no longer retained")
+        if instant < floor.history:
+            raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
+        if instant < floor.expired and (pattern is None or pattern.labelling != "interval"):
+            # An instant before its own batch asks for history, which expiring facts have not.
+            batch = self._batch(sequence)
+            if batch is not None and instant >= batch.published:
+                raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
+
+    # Publishing
+
+    def publish(self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None) -> Receipt:
+        """Add labelled facts, all or none; returns when they are durable.
+
+        `tpf_server.store.live.batch` states what happens to older versions. A batch with an
+        identifier that was published before is acknowledged again and does nothing.
+
+        Raises:
+            PublishError: a fact without a label, a label that has ended, overlapping labels.
+            StoreError: the log cannot be written.
+        """
+        instant = to_micros(now)
+        groups = checked(facts, instant, self._settings.accept_past, self._settings.key)
+        with self._publishing:
+            receipt = self._publish(groups, instant, batch_id)
+            assert receipt is not None
+            return receipt
+
+    def retire(self, now: datetime) -> bool:
+        """Let go of what nobody may see any more, where no batch came for so long to do it.
+
+        Cheap where there is nothing to do, and bounded work once a second otherwise: a batch
+        without facts. Whoever serves the store calls it now and then.
+
+        Returns:
+            whether something was done.
+
+        Raises:
+            StoreError: the log cannot be written.
+        """
+        instant = to_micros(now)
+        if not self._publishing.acquire(blocking=False):
+            return False  # a batch is coming
+        try:
+            with self._reading():
+                due = instant >= self._retire_from and self._cleaner.is_due(self._index, instant)
+            if not due:
+                return False
+            self._retire_from = instant + _PAUSE
+            return self._publish([], instant, None, retiring=True) is not None
+        finally:
+            self._publishing.release()
+
+    def check_writing(self) -> None:
+        """See to it that a batch could be published.
+
+        Raises:
+            StoreError: it could not.
+        """
+        if not self._publishing.acquire(blocking=False):
+            return  # one is being published
+        try:
+            with self._reading():
+                now = time.monotonic()
+                if now < self._checked_until:
+                    return
+            self._log.check_writing()
+            self._checked_until = now + _CHECK_SECONDS
+        finally:
+            self._publishing.release()
+
+    def _publish(
+        self, groups: Groups, instant: int, batch_id: str | None, retiring: bool = False
+    ) -> Receipt | None:
+        """Publish checked facts; `_publishing` is held. ``None``: another process has retired."""
+        record: Record | None = None
+        try:
+            with self._log.writing():
+                if batch_id is not None and (known := self._log.receipt(batch_id)):
+                    return known
+                with self._reading():
+                    self._apply_all(self._log.read(self._index.last))
+                    if retiring and not self._cleaner.is_due(self._index, instant):
+                        return None
+                    effects = plan(self._index, groups, instant)
+                    record = self._cleaner.record(self._index, effects, instant)
+                receipt = Receipt(record.sequence, effects.facts, effects.replaced)
+                self._log.append(record, receipt, batch_id)
+                self._cleaner.clean(record)
+        except BaseException:
+            if record is not None:
+                with self._lock:
+                    self._index.take_back(record)
+            raise
+        with self._reading():
+            # A reader may have seen the commit and read the record before us.
+            if self._index.last == record.sequence - 1:
+                self._reader.apply(record)
+                self._tell(record)
+                self._unwatched.grown(self._index.rows.live_rows)
+        return receipt
+
+    def share(self) -> Self:
+        """The same store for one more holder, who closes it as well.
+
+        Raises:
+            StoreClosedError: it has been closed.
+        """
+        with self._reading():
+            self._holders += 1
+        return self
+
+    def close(self) -> None:
+        """Let go of the log, if nobody else holds the store. Then it raises `StoreClosedError`."""
+        with self._publishing, self._lock:
+            if self._holders:
+                self._holders -= 1
+                if not self._holders:
+                    self._log.close()
+
+
+def _instant(micros: int) -> datetime | None:
+    return None if micros == FOREVER else from_micros(micros)

@@ -1,0 +1,1 @@
+"""Static quads in memory-mapped columns: written once, replaced as a whole."""

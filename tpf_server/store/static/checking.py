@@ -1,0 +1,132 @@
+"""Find static data, and check it, without opening it: a store, or RDF files that are indexed first.
+
+The process that watches over the workers does this and loads no numpy for it.
+"""
+
+import fcntl
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from annotations.instants import from_micros
+from tpf_server.errors import CorruptStoreError, NoStoreError, StoreFormatError
+from tpf_server.store.static import layout
+from tpf_server.store.static.manifest import Manifest, read_manifest, verify_files
+
+_ATTEMPTS = 5
+_T = TypeVar("_T")
+
+
+def is_store(path: Path) -> bool:
+    """Whether there is a store at this path (it may be of another version, or corrupt)."""
+    return (path / layout.MANIFEST).is_file()
+
+
+def store_version(path: Path) -> str:
+    """The version of the store at this path, without opening it: did it change since?
+
+    Raises:
+        StoreFormatError: there is no store, or its manifest cannot be read.
+    """
+    return read_manifest(path).version
+
+
+def with_generation(path: Path, use: Callable[[Path, Manifest], _T]) -> _T:
+    """Do something with the files of a store, again where the store is replaced just then.
+
+    Args:
+        path: the directory of the store.
+        use: is given the folder of the files that count, and their manifest.
+
+    Raises:
+        NoStoreError: there is no store.
+        StoreVersionError: it was written in another version of the format.
+        CorruptStoreError: `use` says so, or the store is being replaced over and over.
+    """
+    manifest = read_manifest(path)
+    for _ in range(_ATTEMPTS):
+        try:
+            return use(path / manifest.generation, manifest)
+        except CorruptStoreError:
+            # The store may have been replaced since the manifest was read.
+            newer = read_manifest(path)
+            if newer.generation == manifest.generation:
+                raise
+            manifest = newer
+    raise CorruptStoreError(f"{path} is being replaced over and over")
+
+
+def checked_manifest(path: Path) -> Manifest:
+    """The manifest of a store whose files are what it says.
+
+    Raises:
+        NoStoreError: there is no store.
+        StoreVersionError: it was written in another version of the format.
+        CorruptStoreError: a file is missing, cut short or altered; says which.
+    """
+
+    def check(folder: Path, manifest: Manifest) -> Manifest:
+        verify_files(folder, manifest)
+        return manifest
+
+    return with_generation(path, check)
+
+
+def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path:
+    """The store of static data, checked: the source itself, or one that its RDF files are put in.
+
+    The store of RDF files is used again as long as the files have the same names, sizes and times;
+    its instant is the time of the newest file. Several processes may call this at once: one
+    indexes, the others wait for it.
+
+    Args:
+        source: a store, an RDF file, or a directory of RDF files.
+        cache: the directory for stores of RDF files; made where it is missing.
+        base: what relative IRIs in the files are resolved against; ``None``: they are refused.
+
+    Raises:
+        RdfInputError: a file cannot be read; says which and where.
+        StoreError: the store cannot be read or written.
+    """
+    if is_store(source):
+        checked_manifest(source)
+        return source
+    # Who has stores only does not load a parser of RDF.
+    from tpf_server.store.static.indexing import index_files
+    from tpf_server.store.static.rdf_files import rdf_files
+
+    if source.is_dir() and any(source.glob(f"{layout.GENERATION_PREFIX}*")):
+        raise NoStoreError(f"{source} is a store that lacks its {layout.MANIFEST}")
+    files = rdf_files([source])
+    states = [(file, file.stat()) for file in files]
+    fingerprint = hashlib.sha256(
+        repr((base, [(str(f), s.st_size, s.st_mtime_ns) for f, s in states])).encode()
+    ).hexdigest()
+    label = f"{source} {fingerprint}"
+    place = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
+    store = cache / f"{re.sub(r'[^A-Za-z0-9-]', '_', source.stem)}-{place}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / f"{store.name}.lock"):
+        if not (is_store(store) and _made_from(store, label)):
+            newest = max(status.st_mtime_ns for _, status in states)
+            index_files(
+                [source], store, created=from_micros(newest // 1000), base=base, source=label
+            )
+    return store
+
+
+def _made_from(store: Path, label: str) -> bool:
+    try:
+        return checked_manifest(store).source == label
+    except StoreFormatError:
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

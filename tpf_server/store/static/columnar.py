@@ -1,0 +1,319 @@
+"""The static store: memory-mapped columns, in which every pattern is one contiguous range.
+
+Counting is two array reads and up to two binary searches per further bound position; a page is a
+slice, at any depth. The file format is described in `tpf_server.store.static.layout`.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from itertools import repeat
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
+from tpf_server.errors import StoreClosedError
+from tpf_server.store.static import layout
+from tpf_server.store.static.columns import Ids, map_column
+from tpf_server.store.static.dictionary import Dictionary
+from tpf_server.store.static.manifest import Manifest
+
+_MEMO_PATTERNS: Final = 1024
+_MEMO_LENGTH: Final = 4096
+"""Characters of a pattern beyond which it is not remembered."""
+_PREDICATE_BIT: Final = 2
+_GRAPH_BIT: Final = 8
+_FEW: Final = 64
+"""Quads that are looked up one by one."""
+_new_quad = tuple.__new__
+
+
+class _Order:
+    """One order: rows sorted by the positions in its name."""
+
+    def __init__(self, folder: Path, name: str, manifest: Manifest) -> None:
+        self.name = name
+        starts = map_column(folder / layout.starts_file(name), manifest.terms + 1)
+        # Reading single numbers from a memoryview costs a fraction of what numpy takes for it.
+        self._starts = starts.data
+        self.columns: dict[str, Ids] = {
+            name[k - 1]: map_column(folder / layout.column_file(name, k), manifest.quads)
+            for k in layout.stored_columns(name, manifest.orders)
+        }
+        self._searched = [self.columns[position].data for position in name[1:]]
+        self._rows = manifest.quads
+
+    def range_of(self, prefix: Sequence[int]) -> tuple[int, int]:
+        """Where the rows that start with these ids begin and end."""
+        if not prefix:
+            return 0, self._rows
+        first = prefix[0]
+        low, high = self._starts[first], self._starts[first + 1]
+        for column, wanted in zip(self._searched, prefix[1:], strict=False):
+            low = bisect_left(column, wanted, low, high)
+            high = bisect_right(column, wanted, low, high)
+        return low, high
+
+
+def _repeats_a_variable(pattern: QuadPattern) -> bool:
+    variables = [term for term in pattern if is_variable(term)]
+    return len(set(variables)) < len(variables)
+
+
+class _Matches(NamedTuple):
+    """The matches of a pattern: rows `low` to `high` of the columns of its open positions."""
+
+    low: int
+    high: int
+    bound: tuple[Term | None, ...]
+    """Per position of a quad: its term where it is the same in all matches."""
+    columns: tuple[Ids, ...]
+    """The columns of the other positions, in the sequence of a quad."""
+
+
+_NOTHING: Final = _Matches(0, 0, (None,) * 4, ())
+
+
+class _Plan(NamedTuple):
+    """How the patterns with the same bound positions are answered."""
+
+    order: _Order
+    prefix: tuple[int, ...]
+    """Which positions of a quad are bound, in the sequence of the order."""
+    columns: tuple[Ids, ...]
+    """The columns of the open positions, in the sequence of a quad."""
+
+
+class _Files(NamedTuple):
+    """What an open store reads from; dropped as a whole when the store is closed."""
+
+    dictionary: Dictionary
+    plans: dict[int, _Plan]
+    """By bound positions: the sum of 1, 2, 4, 8 for subject, predicate, object, graph."""
+    equal: dict[str, Ids]
+    """The quads in which two positions agree, by position."""
+    memo: dict[QuadPattern, _Matches]
+    """Where the matches of recent patterns are, because a count precedes a page."""
+
+
+def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
+    """For each set of bound positions, the first order that begins with them."""
+    plans: dict[int, _Plan] = {}
+    for order in orders:
+        positions = [layout.POSITIONS.index(position) for position in order.name]
+        # Where there are no graphs, every quad is found as one of the default graph.
+        always = 0 if "g" in order.name else _GRAPH_BIT
+        for k in range(len(positions) + 1):
+            prefix = tuple(positions[:k])
+            open_positions = sorted(positions[k:])
+            bits = sum(1 << position for position in prefix) | always
+            if bits not in plans:
+                columns = tuple(order.columns[layout.POSITIONS[p]] for p in open_positions)
+                plans[bits] = _Plan(order, prefix, columns)
+    return plans
+
+
+class ColumnarStore:
+    """A static store that is open (`tpf_server.store.static.opening.open_store` opens it).
+
+    Implements `tpf_server.store.protocols.StaticStore`. Thread-safe.
+
+    Args:
+        folder: the folder of the generation.
+        manifest: the manifest that lists its files, verified.
+
+    Raises:
+        CorruptStoreError: a file is not what the manifest says.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.version: str = manifest.version
+        self.modified: datetime = manifest.created
+        self.prefixes: Mapping[str, str] = manifest.prefixes
+        self._has_graphs = manifest.orders == layout.QUAD_ORDERS
+        self._files: _Files | None = _Files(
+            Dictionary(folder / layout.TERMS, folder / layout.FENCE, manifest.terms),
+            _plans([_Order(folder, name, manifest) for name in manifest.orders]),
+            {p: map_column(folder / layout.equal_file(p)) for p in manifest.orders[0]},
+            {},
+        )
+        dictionary = self._files.dictionary
+        self.has_blank_nodes = dictionary.has_prefix("_:") or dictionary.has_prefix("<<(")
+
+    def count(self, pattern: QuadPattern) -> int:
+        """The exact number of quads that match; repeated variables are honoured.
+
+        A pattern whose graph is a variable matches every graph, the default graph included.
+
+        Raises:
+            StoreClosedError: the store has been closed.
+        """
+        files = self._files
+        if files is None:
+            raise StoreClosedError("the store has been closed")
+        matches = files.memo.get(pattern) or self._locate(files, pattern)
+        return matches.high - matches.low
+
+    def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
+        """Up to `limit` matches from position `offset` in an order that never changes.
+
+        Raises:
+            StoreClosedError: the store has been closed.
+        """
+        files = self._files
+        if files is None:
+            raise StoreClosedError("the store has been closed")
+        low, high, bound, columns = files.memo.get(pattern) or self._locate(files, pattern)
+        low += offset
+        high = min(high, low + limit)
+        rows = high - low
+        if rows <= 0:
+            return []
+        # One call decodes all columns: the call costs more than a dozen terms.
+        if len(columns) == 1:
+            terms = files.dictionary.terms(columns[0][low:high])
+        elif columns:
+            terms = files.dictionary.terms(np.concatenate([ids[low:high] for ids in columns]))
+        else:
+            terms = []
+        fields: list[Iterable[Term]] = []
+        at = 0
+        for term in bound:
+            if term is None:
+                fields.append(terms[at : at + rows])
+                at += rows
+            else:
+                fields.append(repeat(term, rows))
+        # What `Quad._make` does, without a Python frame per quad.
+        return list(map(_new_quad, repeat(Quad), zip(*fields, strict=True)))
+
+    def position(self, pattern: QuadPattern, quad: Quad) -> int:
+        """Where a quad that matches stands among the matches, in the order of `quads`.
+
+        Raises:
+            StoreClosedError: the store has been closed.
+        """
+        files = self._files
+        if files is None:
+            raise StoreClosedError("the store has been closed")
+        ids = [files.dictionary.id_of(term) or 0 for term in quad]
+        matches = files.memo.get(pattern) or self._locate(files, pattern)
+        if _repeats_a_variable(pattern):
+            open_ids = [id_ for id_, term in zip(ids, matches.bound, strict=True) if term is None]
+            found = np.ones(matches.high, dtype=bool)
+            for column, id_ in zip(matches.columns, open_ids, strict=True):
+                found &= column == np.uint32(id_)
+            return int(np.flatnonzero(found)[0])
+        bits = sum(1 << k for k, term in enumerate(pattern) if not is_variable(term))
+        order = files.plans[bits if self._has_graphs else bits | _GRAPH_BIT].order
+        return order.range_of([ids[layout.POSITIONS.index(p)] for p in order.name])[0] - matches.low
+
+    def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
+        """Those of these quads that are in the store: for many at once.
+
+        Raises:
+            StoreClosedError: the store has been closed.
+        """
+        files = self._files
+        if files is None:
+            raise StoreClosedError("the store has been closed")
+        # The ids of these terms: far more than the dictionary remembers.
+        id_of = cache(files.dictionary.id_of)
+        groups: dict[Term, list[Quad]] = {}
+        for quad in quads:
+            groups.setdefault(quad.predicate, []).append(quad)
+        found: list[Quad] = []
+        for predicate, some in groups.items():
+            likely = self._likely_held(files, id_of, predicate, some) if len(some) > _FEW else some
+            found += [quad for quad in likely if self.count(QuadPattern(*quad))]
+        return found
+
+    def _likely_held(
+        self,
+        files: _Files,
+        id_of: Callable[[str], int | None],
+        predicate: Term,
+        quads: list[Quad],
+    ) -> list[Quad]:
+        """Those of the quads with this predicate that the store holds in some graph."""
+        bits = _PREDICATE_BIT if self._has_graphs else _PREDICATE_BIT | _GRAPH_BIT
+        order = files.plans[bits].order
+        number = id_of(predicate)
+        low, high = (0, 0) if number is None else order.range_of([number])
+        if low == high:
+            return []
+        # What has the predicate is in the order of objects, then subjects.
+        held = order.columns["o"][low:high].astype(np.uint64) << np.uint64(32)
+        held |= order.columns["s"][low:high]
+        wanted = np.array(
+            [(id_of(quad.object) or 0) << 32 | (id_of(quad.subject) or 0) for quad in quads],
+            dtype=np.uint64,
+        )
+        places = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+        return [quads[k] for k in np.flatnonzero(held[places] == wanted)]
+
+    def _locate(self, files: _Files, pattern: QuadPattern) -> _Matches:
+        """Where the matches are."""
+        ids = [0, 0, 0, 0]
+        bound: list[Term | None] = [None, None, None, None]
+        bits = 0
+        for k, term in enumerate(pattern):
+            if term[:1] != "?":
+                found = files.dictionary.id_of(term)
+                if found is None:
+                    return _NOTHING
+                ids[k] = found
+                bound[k] = Term(term)
+                bits |= 1 << k
+        if len(set(pattern)) < len(pattern) and _repeats_a_variable(pattern):
+            return self._locate_equal(files.equal, pattern, ids)
+        if not self._has_graphs:
+            if ids[3]:
+                return _NOTHING
+            bound[3] = DEFAULT_GRAPH
+            bits |= _GRAPH_BIT
+        order, prefix, columns = files.plans[bits]
+        low, high = order.range_of([ids[k] for k in prefix])
+        matches = _Matches(low, high, tuple(bound), columns)
+        if sum(map(len, pattern)) <= _MEMO_LENGTH:
+            if len(files.memo) >= _MEMO_PATTERNS:
+                files.memo.clear()
+            files.memo[pattern] = matches
+        return matches
+
+    def _locate_equal(
+        self, equal: dict[str, Ids], pattern: QuadPattern, ids: list[int]
+    ) -> _Matches:
+        """Matches of a pattern with a repeated variable: copies of rows, so not remembered."""
+        rows = len(equal["s"])
+        if not self._has_graphs:
+            equal = {**equal, "g": np.zeros(rows, dtype=np.uint32)}
+        keep = np.ones(rows, dtype=bool)
+        column_of: dict[str, Ids] = {}
+        open_columns: list[Ids] = []
+        bound: list[Term | None] = []
+        for k, term in enumerate(pattern):
+            column = equal[layout.POSITIONS[k]]
+            if is_variable(term):
+                keep &= column == column_of.setdefault(term, column)
+                open_columns.append(column)
+                bound.append(None)
+            else:
+                keep &= column == np.uint32(ids[k])
+                bound.append(Term(term))
+        at = np.flatnonzero(keep)
+        return _Matches(0, len(at), tuple(bound), tuple(column[at] for column in open_columns))
+
+    def close(self) -> None:
+        """Let go of the files; a request that is still reading keeps them until it ends."""
+        self._files = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,198 @@
+"""The dictionary of a static store: terms as N-Triples text, sorted by their UTF-8 bytes.
+
+One record batch of one ``large_string`` column in an Arrow file, so that the offsets and the text
+are two buffers that are mapped and searched where they lie. Every so many-th term is repeated in a
+small second file, the fence, which is held in memory: the first two thirds of the steps of a search
+then touch no page of the dictionary.
+"""
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from annotations.terms import Term
+from tpf_server.errors import CorruptStoreError, StoreError
+from tpf_server.store.static.columns import Ids
+
+_SCHEMA = pa.schema([pa.field("term", pa.large_string(), nullable=False)])
+_ID_TYPE = pa.uint32()
+_STRIDE = 64
+_FENCE_TERMS = 1 << 15
+_MEMO_TERMS = 4096
+_MEMO_LENGTH = 1024
+
+
+class Dictionary:
+    """Terms and ids of a store. Thread-safe.
+
+    Args:
+        path: the Arrow file of the terms.
+        fence: the Arrow file of the fence.
+        length: the number of terms that it must hold.
+
+    Raises:
+        CorruptStoreError: a file is no dictionary of this length.
+    """
+
+    def __init__(self, path: Path, fence: Path, length: int) -> None:
+        self._terms = _map_terms(path, length)
+        self._stride = _stride(length)
+        fence_terms = _map_terms(fence, -(-length // self._stride))
+        self._fence: list[bytes] = fence_terms.cast(pa.large_binary()).to_pylist()
+        _, offsets, text = self._terms.buffers()
+        self._offsets = memoryview(offsets).cast("q")
+        self._text = memoryview(text if text is not None else b"")
+        self._positions = range(length)
+        self._memo: dict[str, int | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def id_of(self, term: str) -> int | None:
+        """The id of a term; ``None`` where the store does not hold it."""
+        memo = self._memo
+        try:
+            return memo[term]
+        except KeyError:
+            found = self._search(term.encode("utf-8", "surrogatepass"))
+        if len(term) <= _MEMO_LENGTH:
+            if len(memo) >= _MEMO_TERMS:
+                memo.clear()
+            memo[term] = found
+        return found
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Whether a term begins with this text."""
+        key = prefix.encode()
+        found = self._first_from(key)
+        return found < len(self._positions) and self._bytes_of(found).startswith(key)
+
+    def _search(self, key: bytes) -> int | None:
+        found = self._first_from(key)
+        return found if found < len(self._positions) and self._bytes_of(found) == key else None
+
+    def _first_from(self, key: bytes) -> int:
+        """The id of the first term that is not before this one."""
+        # The fence begins with the empty text, so that no key lies before it.
+        low = (bisect_right(self._fence, key) - 1) * self._stride
+        high = min(low + self._stride, len(self._positions))
+        return bisect_left(self._positions, key, low, high, key=self._bytes_of)
+
+    def _bytes_of(self, position: int) -> bytes:
+        return bytes(self._text[self._offsets[position] : self._offsets[position + 1]])
+
+    def terms(self, ids: Ids) -> list[Term]:
+        """The terms of these ids, in the same order."""
+        # From the buffer, because `pa.array` imports pandas: 130 ms and 60 MB.
+        positions = pa.Array.from_buffers(_ID_TYPE, len(ids), [None, pa.py_buffer(ids)])
+        found: list[Term] = self._terms.take(positions).to_pylist()
+        return found
+
+
+def _stride(length: int) -> int:
+    """How far apart the terms of the fence are: a power of two."""
+    stride = _STRIDE
+    while length > stride * _FENCE_TERMS:
+        stride *= 2
+    return stride
+
+
+def _map_terms(path: Path, length: int) -> pa.LargeStringArray:
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        if reader.num_record_batches != 1 or not reader.schema.equals(_SCHEMA):
+            raise CorruptStoreError(f"{path} holds no terms")
+        terms = reader.get_batch(0).column(0)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptStoreError(f"{path} is corrupt: {error}") from None
+    if len(terms) != length:
+        raise CorruptStoreError(f"{path} has {len(terms)} terms instead of {length}")
+    return terms
+
+
+def write_dictionary(path: Path, fence: Path, terms: Iterable[pa.Array]) -> int:
+    """Write the dictionary from sorted pieces; memory stays that of one piece.
+
+    Args:
+        path: the file of the terms to create.
+        fence: the file of the fence to create.
+        terms: arrays of strings that ascend strictly by their UTF-8 bytes, over all pieces; the
+            first term is the empty text (the default graph).
+
+    Returns:
+        The number of terms.
+
+    Raises:
+        StoreError: the terms do not ascend strictly, or do not begin with the empty text.
+    """
+    text_path = path.with_suffix(".text")
+    offsets_path = path.with_suffix(".offsets")
+    try:
+        count = _write_pieces(text_path, offsets_path, terms)
+        # Arrow wants both buffers at once: they are mapped, so nothing is held in memory.
+        with pa.memory_map(str(offsets_path)) as offsets, pa.memory_map(str(text_path)) as text:
+            column = pa.LargeStringArray.from_buffers(
+                count, offsets.read_buffer(), text.read_buffer()
+            )
+            _write_terms(path, column)
+            every = pa.array(range(0, count, _stride(count)), pa.uint32())
+            _write_terms(fence, column.take(every))
+    finally:
+        text_path.unlink(missing_ok=True)
+        offsets_path.unlink(missing_ok=True)
+    return count
+
+
+def _write_terms(path: Path, column: pa.LargeStringArray) -> None:
+    with path.open("wb") as file:
+        with pa.ipc.new_file(file, _SCHEMA) as writer:
+            writer.write_batch(pa.record_batch([column], schema=_SCHEMA))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_pieces(text_path: Path, offsets_path: Path, terms: Iterable[pa.Array]) -> int:
+    count = 0
+    end = 0
+    last: pa.Scalar | None = None
+    with text_path.open("wb") as text_file, offsets_path.open("wb") as offsets_file:
+        offsets_file.write(np.zeros(1, dtype="<i8").data)
+        for given in terms:
+            piece = given.cast(pa.large_string())
+            if not len(piece):
+                continue
+            _check_ascending(piece, last)
+            _, offsets_buffer, text = piece.buffers()
+            offsets = np.frombuffer(offsets_buffer, dtype="<i8")
+            offsets = offsets[piece.offset : piece.offset + len(piece) + 1]
+            if text is not None:
+                text_file.write(memoryview(text)[offsets[0] : offsets[-1]])
+            offsets_file.write(np.ascontiguousarray(offsets[1:] - offsets[0] + end).data)
+            end += int(offsets[-1] - offsets[0])
+            count += len(piece)
+            last = piece[-1]
+        if not end:
+            # Nothing can be mapped from an empty file; a byte beyond the last offset is no text.
+            text_file.write(b"\0")
+    if not count:
+        raise StoreError("a dictionary begins with the empty text of the default graph")
+    return count
+
+
+def _check_ascending(piece: pa.Array, last: pa.Scalar | None) -> None:
+    if piece.null_count:
+        raise StoreError("a term of the dictionary is null")
+    if last is None:
+        if piece[0].as_py() != "":
+            raise StoreError("a dictionary begins with the empty text of the default graph")
+    elif not pc.less(last, piece[0]).as_py():
+        raise StoreError(f"terms out of order: {last.as_py()} before {piece[0].as_py()}")
+    ascending = pc.less(piece.slice(0, len(piece) - 1), piece.slice(1))
+    if pc.all(ascending).as_py() is False:
+        at = pc.index(ascending, False).as_py()
+        raise StoreError(f"terms out of order: {piece[at].as_py()} before {piece[at + 1].as_py()}")

@@ -1,0 +1,212 @@
+"""The manifest of a static store: what it holds, and the checksums that prove it.
+
+The manifest is written last and replaced atomically, so a store is either wholly there or not.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from annotations.errors import InstantError
+from annotations.instants import format_instant, parse_instant
+from tpf_server.errors import CorruptStoreError, NoStoreError, StoreVersionError
+from tpf_server.store.static import layout
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """Size and SHA-256 (hexadecimal) of a file of the store."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a store holds."""
+
+    version: str
+    """Hash of the content: equal contents have equal versions."""
+    created: datetime
+    """When the content was written, or the instant that the writer was given for it."""
+    generation: str
+    """The folder that holds the files."""
+    quads: int
+    terms: int
+    """Number of entries of the dictionary; the first is the empty text of the default graph."""
+    graphs: int
+    """Number of named graphs."""
+    orders: tuple[str, ...]
+    prefixes: Mapping[str, str]
+    files: Mapping[str, FileEntry]
+    source: str = field(default="")
+    """What the store was made from, in the words of its writer."""
+
+
+def content_version(files: Mapping[str, FileEntry], prefixes: Mapping[str, str]) -> str:
+    """The version of a store with these files and prefixes: 16 hexadecimal digits."""
+    content = [sorted((name, entry.sha256) for name, entry in files.items()), dict(prefixes)]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write_manifest(store: Path, manifest: Manifest) -> None:
+    """Make this the manifest of the store: atomically, and durable on return."""
+    body: dict[str, Any] = {
+        "format": layout.FORMAT,
+        "format_version": layout.FORMAT_VERSION,
+        **asdict(manifest),
+        "created": format_instant(manifest.created),
+    }
+    body["checksum"] = _checksum(body)
+    temporary = store / f"{layout.MANIFEST}.new"
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(body, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(store / layout.MANIFEST)
+    sync_directory(store)
+
+
+def read_manifest(store: Path) -> Manifest:
+    """Read the manifest of a store.
+
+    Raises:
+        NoStoreError: there is no manifest.
+        StoreVersionError: the manifest is of another format or format version.
+        CorruptStoreError: the manifest is not what was written.
+    """
+    path = store / layout.MANIFEST
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoStoreError(f"{store} is not a store: it has no {layout.MANIFEST}") from None
+    except UnicodeDecodeError as error:
+        raise CorruptStoreError(f"{path} is corrupt: {error}") from None
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptStoreError(f"{path} is corrupt: {error}") from None
+    if not isinstance(body, dict) or body.get("format") != layout.FORMAT:
+        raise StoreVersionError(f"{path} is not the manifest of a store ({layout.FORMAT})")
+    if body.get("format_version") != layout.FORMAT_VERSION:
+        raise StoreVersionError(
+            f"{store} is written in version {body.get('format_version')!r} of the format; "
+            f"this program reads version {layout.FORMAT_VERSION}: write the store again"
+        )
+    if body.pop("checksum", None) != _checksum(body):
+        raise CorruptStoreError(f"{path} is corrupt: its checksum does not fit its content")
+    try:
+        return Manifest(
+            version=body["version"],
+            created=parse_instant(body["created"]),
+            generation=body["generation"],
+            quads=body["quads"],
+            terms=body["terms"],
+            graphs=body["graphs"],
+            orders=tuple(body["orders"]),
+            prefixes=body["prefixes"],
+            files={name: FileEntry(**entry) for name, entry in body["files"].items()},
+            source=body["source"],
+        )
+    except (KeyError, TypeError, AttributeError, InstantError) as error:
+        raise CorruptStoreError(f"{path} is corrupt: {error!r}") from None
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def file_entry(path: Path) -> FileEntry:
+    """Size and checksum of a file, read now."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+        return FileEntry(os.fstat(file.fileno()).st_size, digest.hexdigest())
+
+
+def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
+    """Check every file of a generation against the manifest.
+
+    Sizes are checked always. Checksums are checked once: a stamp beside the files remembers what
+    was checked (inode, size, times of change), so that opening again takes milliseconds, while a
+    file that was copied, restored or written to since is read and checked anew.
+
+    Args:
+        folder: the folder of the generation.
+        manifest: what the files should be.
+        again: read everything, whatever the stamp says (finds decay of the medium).
+
+    Raises:
+        CorruptStoreError: a file is missing, or differs from the manifest.
+    """
+    known = manifest.orders in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS)
+    if not known or set(manifest.files) != set(layout.files_of(manifest.orders)):
+        raise CorruptStoreError(f"{folder}: the manifest does not list the files of its orders")
+    fingerprint = _fingerprint(folder, manifest)
+    if not again and _read_stamp(folder) == fingerprint:
+        return
+    for name, entry in manifest.files.items():
+        if file_entry(folder / name) != entry:
+            raise CorruptStoreError(f"{folder / name} is corrupt: its checksum does not fit")
+    _write_stamp(folder, fingerprint)
+
+
+def stamp_verified(folder: Path, manifest: Manifest) -> None:
+    """Remember that the files of a folder are as the manifest says: its writer just read them.
+
+    Raises:
+        CorruptStoreError: a file is missing or has another size.
+    """
+    _write_stamp(folder, _fingerprint(folder, manifest))
+
+
+def _fingerprint(folder: Path, manifest: Manifest) -> dict[str, list[int]]:
+    """Of each file, what changes when anybody writes to it."""
+    fingerprint: dict[str, list[int]] = {}
+    for name, entry in manifest.files.items():
+        try:
+            status = (folder / name).stat()
+        except FileNotFoundError:
+            raise CorruptStoreError(f"{folder / name} is missing") from None
+        if status.st_size != entry.bytes:
+            raise CorruptStoreError(
+                f"{folder / name} has {status.st_size} bytes instead of {entry.bytes}"
+            )
+        fingerprint[name] = [
+            status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
+        ]  # fmt: skip
+    return fingerprint
+
+
+def _read_stamp(folder: Path) -> object:
+    try:
+        return json.loads((folder / layout.VERIFIED).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _write_stamp(folder: Path, fingerprint: Mapping[str, list[int]]) -> None:
+    temporary = folder / f"{layout.VERIFIED}.{os.getpid()}"
+    try:
+        temporary.write_text(json.dumps(fingerprint))
+        temporary.replace(folder / layout.VERIFIED)
+    except OSError:
+        # A read-only medium: the next opening checks again.
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the entries of a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,234 @@
+"""The finishing step of every writer of a static store, and the atomic switch to what it wrote.
+
+A writer brings sorted terms and sorted rows of ids, both in pieces of any size, so that nothing
+has to fit in memory: the local writer sorts with numpy, a Spark writer brings what Spark sorted.
+Sortedness, ids and the agreement of the orders are checked on the way.
+
+**Atomic switch.** The files go to a new folder inside the store, are flushed to the disk, and
+only then does the manifest, replaced in one rename, point at them. A reader that has the old
+generation open keeps its mapped files: the system frees them when the last reader closes. A
+writer that is killed leaves the old generation in force, and its litter to the next writer.
+"""
+
+import fcntl
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from tpf_server.errors import StoreBusyError, StoreError
+from tpf_server.store.static import layout
+from tpf_server.store.static.columns import ColumnWriter, Ids
+from tpf_server.store.static.dictionary import write_dictionary
+from tpf_server.store.static.manifest import (
+    Manifest,
+    content_version,
+    file_entry,
+    stamp_verified,
+    sync_directory,
+    write_manifest,
+)
+
+Rows: TypeAlias = tuple[Ids, ...]
+"""Rows of an order: one column of ids per position, of equal lengths."""
+
+_NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
+
+
+def write_store(
+    store: Path,
+    terms: Iterable[pa.Array],
+    orders: Mapping[str, Iterable[Rows]],
+    *,
+    created: datetime,
+    prefixes: Mapping[str, str] = _NO_PREFIXES,
+    source: str = "",
+) -> Manifest:
+    """Write a store, or replace the one that is there by an atomic switch.
+
+    Args:
+        store: the directory of the store; made where it is missing.
+        terms: pieces of the dictionary, ascending strictly by UTF-8 bytes over all pieces. The
+            first term is the empty text, which stands for the default graph and has id 0.
+        orders: for each order of `layout.TRIPLE_ORDERS`, or of `layout.QUAD_ORDERS` where there
+            are named graphs, its rows in pieces, ascending strictly over all pieces; columns in
+            the sequence of the letters of the order. They are taken one order after the other.
+        created: the instant of the content, shown as ``Last-Modified``.
+        prefixes: prefix to namespace.
+        source: what the store is made from, kept in the manifest.
+
+    Returns:
+        The manifest of the new store.
+
+    Raises:
+        StoreBusyError: another process is writing this store.
+        StoreError: the directory holds something else, or the input is not as described.
+        OSError: the disk is full or not writable.
+    """
+    names = tuple(orders)
+    if names not in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS):
+        raise StoreError(f"the orders of a store are not {names}")
+    with _writing(store) as folder:
+        count = write_dictionary(folder / layout.TERMS, folder / layout.FENCE, terms)
+        if count > 1 << 32:
+            raise StoreError(f"a store holds at most {1 << 32} terms, not {count}")
+        totals = {
+            name: _write_order(folder, name, names, rows, count) for name, rows in orders.items()
+        }
+        first = totals[names[0]]
+        for name, total in totals.items():
+            if total.sums != first.sums:
+                raise StoreError(f"the orders {names[0]} and {name} do not hold the same quads")
+        files = {name: file_entry(folder / name) for name in layout.files_of(names)}
+        manifest = Manifest(
+            version=content_version(files, prefixes),
+            created=created,
+            generation=f"{layout.GENERATION_PREFIX}{secrets.token_hex(8)}",
+            quads=first.rows,
+            terms=count,
+            graphs=totals["gspo"].firsts if "gspo" in totals else 0,
+            orders=names,
+            prefixes=dict(prefixes),
+            files=files,
+            source=source,
+        )
+        stamp_verified(folder, manifest)
+        sync_directory(folder)
+        folder.rename(store / manifest.generation)
+        sync_directory(store)
+        write_manifest(store, manifest)
+        _remove_others(store, manifest.generation)
+    return manifest
+
+
+@contextmanager
+def _writing(store: Path) -> Iterator[Path]:
+    """A new folder inside the store, with the lock held; removed again where writing fails."""
+    existed = store.exists()
+    if existed and not store.is_dir():
+        raise StoreError(f"{store} is a file: a store is a directory")
+    if (
+        existed
+        and not (store / layout.LOCK).exists()
+        and not (store / layout.MANIFEST).exists()
+        and any(store.iterdir())
+    ):
+        raise StoreError(f"{store} is a directory with other files: it is left alone")
+    store.mkdir(parents=True, exist_ok=True)
+    with (store / layout.LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreBusyError(f"another process is writing {store}") from None
+        for litter in store.glob(f"{layout.WRITING_PREFIX}*"):
+            shutil.rmtree(litter, ignore_errors=True)
+        folder = store / f"{layout.WRITING_PREFIX}{secrets.token_hex(8)}"
+        folder.mkdir()
+        try:
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not existed:
+                (store / layout.LOCK).unlink()
+                store.rmdir()
+            raise
+
+
+def _remove_others(store: Path, generation: str) -> None:
+    for other in store.glob(f"{layout.GENERATION_PREFIX}*"):
+        if other.name != generation:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+class _Totals(NamedTuple):
+    """What was written for an order."""
+
+    rows: int
+    firsts: int
+    """Number of distinct first terms; of an order that begins with the graph: of named graphs."""
+    sums: dict[str, int]
+    """Number of rows, and sum of the ids of each position: equal for orders of the same quads."""
+
+
+def _write_order(
+    folder: Path, name: str, all_orders: tuple[str, ...], pieces: Iterable[Rows], terms: int
+) -> _Totals:
+    per_first = np.zeros(terms, dtype=np.uint32)
+    sums = dict.fromkeys(sorted(name), 0)
+    rows = 0
+    last: list[int] | None = None
+    with ExitStack() as stack:
+
+        def open_column(file: str) -> ColumnWriter:
+            return stack.enter_context(ColumnWriter(folder / file))
+
+        columns = {
+            k: open_column(layout.column_file(name, k))
+            for k in layout.stored_columns(name, all_orders)
+        }
+        equal = (
+            {position: open_column(layout.equal_file(position)) for position in name}
+            if name == all_orders[0]
+            else {}
+        )
+        for piece in pieces:
+            length = len(piece[0])
+            if len(piece) != len(name) or any(len(column) != length for column in piece):
+                raise StoreError(f"rows of the order {name} need {len(name)} columns of one length")
+            if not length:
+                continue
+            if any(int(column.max()) >= terms for column in piece):
+                raise StoreError(f"a row of the order {name} has an id beyond the dictionary")
+            _check_ascending(name, piece, last)
+            last = [int(column[-1]) for column in piece]
+            firsts, counts = _runs(piece[0])
+            per_first[firsts] += counts
+            for k, writer in columns.items():
+                writer.append(piece[k - 1])
+            if equal:
+                agree = _two_agree(piece)
+                for (_, writer), column in zip(equal.items(), piece, strict=True):
+                    writer.append(column[agree])
+            for position, column in zip(name, piece, strict=True):
+                sums[position] += int(column.sum(dtype=np.uint64))
+            rows += length
+        if rows >= 1 << 32:
+            raise StoreError(f"a store holds fewer than {1 << 32} quads, not {rows}")
+        starts = np.zeros(terms + 1, dtype=np.uint32)
+        np.cumsum(per_first, out=starts[1:], dtype=np.uint32)
+        open_column(layout.starts_file(name)).append(starts)
+    distinct = int(np.count_nonzero(per_first[1:]))
+    return _Totals(rows, distinct, {"rows": rows, **sums})
+
+
+def _runs(ascending: Ids) -> tuple[Ids, Ids]:
+    """The distinct values of an ascending column, and how often each occurs."""
+    begins = np.flatnonzero(np.concatenate(([True], ascending[1:] != ascending[:-1])))
+    counts = np.diff(begins, append=len(ascending))
+    return ascending[begins], counts.astype(np.uint32)
+
+
+def _check_ascending(name: str, piece: Rows, last: list[int] | None) -> None:
+    less = np.zeros(len(piece[0]) - 1, dtype=bool)
+    same = ~less
+    for column in piece:
+        less |= same & (column[:-1] < column[1:])
+        same &= column[:-1] == column[1:]
+    across = last is None or last < [int(column[0]) for column in piece]
+    if not (across and less.all()):
+        raise StoreError(f"the rows of the order {name} do not ascend strictly")
+
+
+def _two_agree(piece: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    agree = np.zeros(len(piece[0]), dtype=bool)
+    for k, column in enumerate(piece):
+        for other in piece[:k]:
+            agree |= column == other
+    return agree

@@ -1,0 +1,76 @@
+"""What stands before Flask: pages of fragments, which are most of the traffic.
+
+A page takes less time than Flask takes to route, wrap and answer a request, so that pages are read
+and answered here, as plain WSGI. Everything else goes on to Flask: other resources, other methods,
+and pages that cannot be given, with the error that says why.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from tpf_server.errors import ServerError
+from tpf_server.fragments.negotiation import Negotiator
+from tpf_server.store.failures import store_failures
+from tpf_server.web.addresses import base_of
+from tpf_server.web.metrics import Metrics
+from tpf_server.web.read import read_fragment
+from tpf_server.web.site import Site
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+FAILURE: Final = "tpf_server.failure"
+"""Where the environment of a request holds the error that kept it from being answered here."""
+
+
+class PageMiddleware:
+    """A WSGI application that answers ``GET`` and ``HEAD`` of pages, before another one.
+
+    Args:
+        rest: answers what is no page, and errors.
+        site: what is served.
+        negotiator: chooses the format of a page.
+        metrics: counts the requests that are answered here.
+    """
+
+    def __init__(
+        self, rest: "WSGIApplication", site: Site, negotiator: Negotiator, metrics: Metrics
+    ) -> None:
+        self._rest = rest
+        self._site = site
+        self._negotiator = negotiator
+        self._metrics = metrics
+        self._failures: tuple[type[Exception], ...] = (ServerError, *store_failures())
+
+    def __call__(
+        self, environ: "WSGIEnvironment", start_response: "StartResponse"
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        method = environ["REQUEST_METHOD"]
+        if method not in ("GET", "HEAD"):
+            return self._rest(environ, start_response)
+        started = time.perf_counter()
+        base = base_of(environ, self._site.settings)
+        path = environ["PATH_INFO"][1:]
+        endpoints = self._site.endpoints(base)
+        endpoint, chosen = endpoints.get(path), None
+        if endpoint is None:
+            stem, _, suffix = path.rpartition(".")
+            endpoint = endpoints.get(stem)
+            chosen = self._negotiator.by_suffix(suffix)
+            if endpoint is None or chosen is None:
+                return self._rest(environ, start_response)
+        try:
+            if chosen is None:
+                chosen = self._negotiator.by_accept(environ.get("HTTP_ACCEPT"))
+            status, headers, body = read_fragment(
+                self._site, endpoint, chosen, environ, base + path
+            )
+        except self._failures as error:
+            environ[FAILURE] = error
+            return self._rest(environ, start_response)
+        start_response(status, headers)
+        self._metrics.count(method, status[:3], time.perf_counter() - started)
+        # A list is sent in one go; another iterable would be a task per chunk, and a thread for it.
+        return [body]

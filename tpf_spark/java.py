@@ -1,0 +1,91 @@
+"""Finds a Java that Spark can use, or says in one line what is missing."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess  # runs `java -version`
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tpf_spark.errors import JavaNotFoundError
+
+MINIMUM_VERSION = 17
+"""Spark 4 runs on Java 17 and later."""
+
+_USUAL_PLACES = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk*",
+    "~/.sdkman/candidates/java/*",
+    "~/.jdks/*",
+)
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def find_java(
+    java_home: str | None, environment: Mapping[str, str], places: tuple[str, ...] = _USUAL_PLACES
+) -> Path:
+    """The home of a Java that is new enough.
+
+    Args:
+        java_home: the setting; where it is given, no other place is searched.
+        environment: ``JAVA_HOME`` and ``PATH`` are looked up here.
+        places: file name patterns of directories to search after these.
+
+    Raises:
+        JavaNotFoundError: there is none, or those that are there are too old.
+    """
+    if java_home is not None:
+        version = _version_of(Path(java_home))
+        if version is None:
+            raise JavaNotFoundError(f"no Java in {java_home} (there is no bin/java that runs)")
+        if version < MINIMUM_VERSION:
+            raise JavaNotFoundError(_too_old({java_home: version}))
+        return Path(java_home)
+    old: dict[str, int] = {}
+    for home in _candidates(environment, places):
+        version = _version_of(home)
+        if version is not None and version >= MINIMUM_VERSION:
+            return home
+        if version is not None:
+            old[str(home)] = version
+    if old:
+        raise JavaNotFoundError(_too_old(old))
+    raise JavaNotFoundError(
+        f"no Java found: Spark needs Java {MINIMUM_VERSION} or later (Debian, Ubuntu: apt-get "
+        f"install default-jre-headless)"
+    )
+
+
+def _too_old(found: Mapping[str, int]) -> str:
+    listed = ", ".join(f"Java {version} in {home}" for home, version in found.items())
+    return f"Spark needs Java {MINIMUM_VERSION} or later; found only {listed}"
+
+
+def _candidates(environment: Mapping[str, str], places: tuple[str, ...]) -> Iterator[Path]:
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home)
+    if program := shutil.which("java", path=environment.get("PATH", "")):
+        yield Path(os.path.realpath(program)).parent.parent
+    for place in places:
+        yield from (
+            Path(path) for path in sorted(glob.glob(os.path.expanduser(place)), reverse=True)
+        )
+
+
+def _version_of(home: Path) -> int | None:
+    program = home / "bin" / "java"
+    if not os.access(program, os.X_OK):
+        return None
+    try:
+        answer = subprocess.run(  # noqa: S603 - the program is one that the user installed
+            [program, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    return int(match.group(1)) if match else None

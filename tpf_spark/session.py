@@ -1,0 +1,271 @@
+"""The one place that starts Spark.
+
+A session binds the loopback interface only, shows no web page, and writes what Spark and Java have
+to say to a log file. It works on ``local[*]`` and, by its master URL, on a cluster.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tpf_spark.errors import SparkError, SparkMissingError, SparkSettingError
+from tpf_spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+PREFIX = "TPF_SPARK_"
+_LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How to run Spark; every setting has a sensible default.
+
+    Args:
+        master: the master URL: ``local[*]``, ``local[2]``, ``spark://host:7077``.
+        memory: memory of the driver (which is the worker in ``local[…]`` mode), as Java writes it.
+        executor_memory: memory of each executor of a cluster.
+        java_home: directory that holds ``bin/java``; ``None``: search the usual places.
+        local_dir: where Spark puts its temporary files; ``None``: the directory for such files of
+            the system.
+        log: file for the messages of Spark and Java; ``None``: ``spark.log`` in `local_dir`.
+        host: the address on which the driver is reached; loopback unless the cluster needs more.
+        packages: Maven coordinates to fetch, separated by commas, as the source of Kafka needs.
+    """
+
+    master: str = "local[*]"
+    memory: str = "2g"
+    executor_memory: str = "1g"
+    java_home: str | None = None
+    local_dir: str | None = None
+    log: str | None = None
+    host: str = "127.0.0.1"
+    packages: str | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], **given: Any) -> "SparkSettings":
+        """The settings from ``TPF_SPARK_MASTER`` and the like; what is `given` counts more.
+
+        Raises:
+            SparkSettingError: a variable with the prefix ``TPF_SPARK_`` names no setting.
+        """
+        names = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, value in environment.items():
+            if key.startswith(PREFIX):
+                name = key.removeprefix(PREFIX).lower()
+                if name not in names:
+                    raise SparkSettingError(f"{key} is no setting of Spark; known: {sorted(names)}")
+                values[name] = value
+        values.update({name: value for name, value in given.items() if value is not None})
+        return cls(**values)
+
+
+@contextlib.contextmanager
+def spark_session(
+    settings: SparkSettings,
+    environment: Mapping[str, str] | None = None,
+    name: str = "tpf-load",
+    options: Mapping[str, str] | None = None,
+    harmless: tuple[type[Exception], ...] = (),
+) -> Iterator["SparkSession"]:
+    """A Spark session, for data frames and streams; see `spark_context`."""
+    with spark_context(settings, environment, name, options, harmless) as context:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession(context)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextlib.contextmanager
+def spark_context(
+    settings: SparkSettings,
+    environment: Mapping[str, str] | None = None,
+    name: str = "tpf-load",
+    options: Mapping[str, str] | None = None,
+    harmless: tuple[type[Exception], ...] = (),
+) -> Iterator["SparkContext"]:
+    """A Spark context that is stopped, with its Java, at the end of the block.
+
+    Args:
+        settings: how to run it.
+        environment: where to look for Java; ``None``: the environment of the process.
+        name: the name of the application, as a cluster shows it.
+        options: of Spark, beside and instead of those that every session has.
+        harmless: errors inside the block for which nobody needs the log of Spark.
+
+    Raises:
+        JavaNotFoundError: no Java, or none that is new enough.
+        SparkMissingError: PySpark is not installed.
+        SparkError: Spark did not start, or one runs already.
+    """
+    java = find_java(settings.java_home, os.environ if environment is None else environment)
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkException
+        from pyspark.java_gateway import launch_gateway
+    except ImportError as error:
+        raise SparkMissingError(
+            "PySpark is not installed: pip install 'live-linked-data[loaders]'"
+        ) from error
+    if SparkContext._active_spark_context is not None:
+        raise SparkError("a Spark session runs already in this process")
+    with contextlib.ExitStack() as stack:
+        if settings.local_dir is None:
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-spark-")))
+        else:
+            work = Path(settings.local_dir)
+            work.mkdir(parents=True, exist_ok=True)
+        log_path = _log_path(settings)
+        log = stack.enter_context(log_path.open("ab"))
+        conf = SparkConf()
+        for key, value in (_configuration(settings, work, name) | dict(options or {})).items():
+            conf.set(key, value)
+        # The context reads these when it starts; the workers run the Python of this process.
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        where = {"JAVA_HOME": str(java), "SPARK_LOCAL_IP": settings.host}
+        stack.enter_context(_environment(python | where))
+        if settings.log is None and settings.local_dir is None:
+            # Kept where Spark fails, because nothing else tells why.
+            stack.enter_context(_removed_unless_spark_fails(log_path, harmless))
+
+        def start() -> "SparkContext":
+            try:
+                gateway = cast("Any", launch_gateway)(
+                    conf, popen_kwargs={"stdout": log, "stderr": log}
+                )
+            except PySparkException as error:
+                reason = _reason(log_path)
+                raise SparkError(f"Spark did not start{reason}; see {log_path}") from error
+            stack.callback(_shut_down, gateway)
+            try:
+                context = SparkContext(conf=conf, gateway=gateway)
+            except (PySparkException, Py4JError) as error:
+                reason = _first_line(error)
+                raise SparkError(f"Spark did not start: {reason}; see {log_path}") from error
+            stack.callback(context.stop)
+            return context
+
+        yield _to_its_end(start)
+
+
+@contextlib.contextmanager
+def _removed_unless_spark_fails(log: Path, harmless: tuple[type[Exception], ...]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, (*harmless, KeyboardInterrupt, SystemExit)):
+            log.unlink(missing_ok=True)
+        raise
+    log.unlink(missing_ok=True)
+
+
+def _log_path(settings: SparkSettings) -> Path:
+    if settings.log is not None:
+        return Path(settings.log)
+    if settings.local_dir is not None:
+        return Path(settings.local_dir) / "spark.log"
+    return Path(tempfile.gettempdir()) / f"tpf-spark-{os.getpid()}.log"
+
+
+def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, str]:
+    # The workers import this package, installed or not.
+    package_root = str(Path(__file__).resolve().parent.parent)
+    cores = os.cpu_count() or 2
+    packages = {} if settings.packages is None else {"spark.jars.packages": settings.packages}
+    return packages | {
+        "spark.app.name": name,
+        "spark.master": settings.master,
+        "spark.driver.memory": settings.memory,
+        "spark.executor.memory": settings.executor_memory,
+        "spark.driver.bindAddress": settings.host,
+        "spark.driver.host": settings.host,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(work),
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.executorEnv.PYTHONPATH": package_root,
+        # local[…] runs its Python workers as children of this process's Java.
+        # Java only hands out tasks: compiling little and collecting simply starts it sooner.
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work} {_LIGHT_JAVA}",
+    }
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
+    """Start Spark, even when somebody interrupts that: nothing could end a Java that is half there.
+
+    Another thread does it, which no interrupt reaches, and where PySpark sets no handler for Ctrl-C
+    (it calls Java, even amid another call). The first interrupt counts when Spark has started.
+    """
+    with ThreadPoolExecutor(1, "spark-start") as pool:
+        starting = pool.submit(start)
+        try:
+            return starting.result()
+        except BaseException:
+            if threading.current_thread() is threading.main_thread():
+                before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+                try:
+                    wait([starting])
+                finally:
+                    signal.signal(signal.SIGINT, before)
+            raise
+
+
+def _shut_down(gateway: Any) -> None:
+    """End the Java process: it listens to its standard input, and a later session needs its own."""
+    from pyspark import SparkContext
+
+    process = gateway.proc
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        process.stdin.close()
+        process.wait(timeout=30)
+
+
+def _reason(log: Path) -> str:
+    """Why Java gave up, as its log has it."""
+    found = _JAVA_PROBLEM.search(log.read_text(encoding="utf-8", errors="replace"))
+    return f" ({found[1].strip()})" if found else ""
+
+
+_JAVA_PROBLEM = re.compile(
+    r"""^(?:Exception in thread "main" [\w.$]+: |(?=Invalid |Unrecognized ))(.+)$""", re.MULTILINE
+)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
