@@ -10,8 +10,10 @@ older than the log, never newer.
 
 import os
 import time
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple
 
 from tpf_server.errors import CorruptStoreError
@@ -71,9 +73,22 @@ class Acknowledged:
             OSError: the file cannot be written.
         """
         text = f"{last.sequence:020} {last.checksum} ".encode()
+        text += _check(text)
         if self._file is None:
+            if not self.path.exists():
+                self._make(text)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        os.pwrite(self._file, text + _check(text), 0)
+        os.pwrite(self._file, text, 0)
+
+    def _make(self, text: bytes) -> None:
+        # Whole at once, where the file system has links: who reads it meanwhile must not find an
+        # empty file. No renaming, as another process may have made it and hold it open.
+        with NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name) as made:
+            made.write(text)
+            made.flush()
+            os.fchmod(made.fileno(), 0o644)
+            with suppress(OSError):
+                os.link(made.name, self.path)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -87,13 +87,11 @@ class SqliteLog:
     def _refuse_loss(self) -> None:
         """See to it that what was acknowledged is there, without changing anything."""
         try:
-            # First what must be there, then what is there: others may be publishing.
-            last = self._acknowledged.read()
-            if self._path.exists():
-                with closing(self._only_read()) as connection:
-                    reason = _lost(connection, last, self._acknowledged.path)
-            else:
-                reason = None if last is None else f"{self._path} is missing"
+            # First what must be there, then what is there: others may be publishing. Where they
+            # have told of their first batch between the two looks, there is more to compare with.
+            reason = self._what_is_lost(last := self._acknowledged.read())
+            while reason is not None and last != (last := self._acknowledged.read()):
+                reason = self._what_is_lost(last)
         except CorruptStoreError as error:
             reason = str(error)
         except sqlite3.DatabaseError as error:
@@ -105,6 +103,13 @@ class SqliteLog:
                 f"the live store {self._path} has lost batches that were acknowledged: {reason}. "
                 "Put back all its files (also -wal and -last), or see tpf-server restore --help"
             )
+
+    def _what_is_lost(self, last: Last | None) -> str | None:
+        if not self._path.exists():
+            return None if last is None else f"{self._path} is missing"
+        with closing(self._only_read()) as connection:
+            connection.execute("BEGIN")  # one view of all tables, whoever publishes or tidies up
+            return _lost(connection, last, self._acknowledged.path)
 
     def _only_read(self) -> sqlite3.Connection:
         # A connection that may write would throw a damaged -wal file away when it is closed.

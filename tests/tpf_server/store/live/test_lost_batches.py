@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
 from tests.support.postgres import Address
 from tpf_server.errors import CorruptStoreError, StoreError
+from tpf_server.store.live.acknowledged import Acknowledged, Last
 from tpf_server.store.live.backups import back_up, restore
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 
@@ -194,3 +196,57 @@ def test_what_is_no_backup_is_refused(crashed: Path, tmp_path: Path, content: by
     with pytest.raises(StoreError):
         restore(crashed, tmp_path / "file", LATER)
     assert not refused_or_complete(crashed)
+
+
+def test_a_first_batch_beside_an_opening_is_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.sqlite"
+    publisher = open_live_store(path)
+    read, looks = Acknowledged.read, 0
+
+    def read_then_publish(self: Acknowledged) -> Last | None:
+        nonlocal looks
+        looks += 1
+        last = read(self)
+        if looks == 1:
+            publish(publisher, 0, 1)
+        return last
+
+    monkeypatch.setattr(Acknowledged, "read", read_then_publish)
+    store = open_live_store(path)
+    assert looks > 1
+    assert numbers(store) == 1
+    store.close()
+    publisher.close()
+
+
+def test_the_newest_number_is_never_seen_half_written(tmp_path: Path) -> None:
+    """Many writers begin at once, as the workers of a server do, and one reads all the while."""
+    for number in range(20):
+        path = tmp_path / f"{number}-last"
+        done = threading.Event()
+        seen: list[Last | None] = []
+
+        def watch(path: Path, done: threading.Event, seen: list[Last | None]) -> None:
+            while not done.is_set():
+                seen.append(Acknowledged(path).read())
+
+        watcher = threading.Thread(target=watch, args=(path, done, seen))
+        writers = [Acknowledged(path) for _ in range(4)]
+        threads = [
+            threading.Thread(target=writer.write, args=(Last(1, "0" * 32),)) for writer in writers
+        ]
+        watcher.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        writers[0].write(Last(2, "1" * 32))
+        done.set()
+        watcher.join()
+        assert Acknowledged(path).read() == Last(2, "1" * 32)
+        assert set(seen) <= {None, Last(1, "0" * 32), Last(2, "1" * 32)}
+        for writer in writers:
+            writer.close()
+        assert [file.name for file in tmp_path.glob(f"{number}-last*")] == [path.name]
