@@ -4,6 +4,8 @@ What all of them have in common is here: an interrupt, also while modules are be
 that is not installed, what cannot be read or written, and a reader that has gone, each end a
 command with at most one line. So this module loads nothing that takes time.
 
+What they have in common beside that is `--version`, and that a shell asks them what may come next.
+
 | exit status | |
 |---|---|
 | 0 | done |
@@ -71,6 +73,8 @@ def run(name: str, arguments: Sequence[str]) -> int:
         with _heeding({signal.SIGINT: lambda *_: _leave(program)}):
             command = _loaded(COMMANDS[name])
         with _heeding(dict.fromkeys((signal.SIGTERM, signal.SIGHUP), _end)):
+            if _COMPLETING.format(_shouted(program)) in os.environ:
+                return _completed(command, program)
             status = _invoked(command, name, arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -90,13 +94,86 @@ def _loaded(command: _Command) -> Any:
     from importlib.util import find_spec
 
     from typer import Typer
-    from typer.main import get_command
 
     for module in command.needs:
         if find_spec(module) is None:
             raise ModuleNotFoundError(module, name=module)
     found = getattr(import_module(command.module), command.attribute)
-    return get_command(found) if isinstance(found, Typer) else found
+    return _typed(found) if isinstance(found, Typer) else _plain(found)
+
+
+_VERSION = "Show the version and stop."
+
+
+def _typed(app: Any) -> Any:
+    """What click runs of an application, with the flag for the version."""
+    from typer import Context, Option, Typer
+    from typer.main import get_command
+
+    def show(context: Context, wanted: bool) -> None:
+        if wanted:
+            _show_version(context)
+
+    def command(
+        version: bool = Option(
+            False, "--version", is_eager=True, expose_value=False, callback=show, help=_VERSION
+        ),
+    ) -> None:
+        """Exists for its option: typer has a click of its own, and makes the options of it."""
+
+    holder = Typer(add_completion=False)
+    holder.command()(command)
+    found = get_command(app)
+    found.params.extend(get_command(holder).params)
+    return found
+
+
+def _plain(command: Any) -> Any:
+    """The same for a command of click."""
+    from click import Context, Option, Parameter
+
+    def show(context: Context, _option: Parameter, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            _show_version(context)
+
+    command.params.append(
+        Option(["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show,
+               help=_VERSION)
+    )  # fmt: skip
+    return command
+
+
+def _show_version(context: Any) -> None:
+    from importlib.metadata import version
+
+    sys.stdout.write(f"{context.find_root().info_name} {version('live-linked-data')}\n")
+    context.exit()
+
+
+_COMPLETING = "_{}_COMPLETE"
+"""The variable by which a shell asks for completions, as click and typer name it."""
+_INSTRUCTIONS = ("source", "complete")
+
+
+def _shouted(program: str) -> str:
+    return program.replace("-", "_").upper()
+
+
+def _completed(command: Any, program: str) -> int:
+    """Answer a shell that asks what may come next, or how to ask."""
+    from typer.completion import get_completion_inspect_parameters
+
+    get_completion_inspect_parameters()  # makes the shells known that typer completes for
+    variable = _COMPLETING.format(_shouted(program))
+    # Typer says source_bash where click says bash_source; people need not know who made a command.
+    words = os.environ[variable].split("_", 1)
+    typed = type(command).__module__.startswith("typer.")
+    os.environ[variable] = "_".join(sorted(words, key=_INSTRUCTIONS.__contains__, reverse=typed))
+    try:
+        command.main([], prog_name=program, complete_var=variable)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 1
 
 
 def _invoked(command: Any, name: str, arguments: Sequence[str]) -> int:
@@ -214,6 +291,9 @@ def _close_output() -> None:
 def main() -> NoReturn:
     """What all scripts call: the command has the name of the script."""
     name, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
+    if _COMPLETING.format(_shouted(name)) in os.environ:
+        line = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+        arguments = line.split()[1:]
     if f"{name} {' '.join(arguments[:1])}" in COMMANDS:
         name, arguments = f"{name} {arguments[0]}", arguments[1:]
     sys.stdout = _standard_output()

@@ -23,16 +23,29 @@ from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
-from tpf_client.printing import Format, print_answer, refusal
+from tpf_client.printing import Format, named_format, print_answer, refusal
 from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream, Update
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
+def _format_option(name: str) -> Format:
+    found = named_format(name)
+    if found is None:
+        raise typer.BadParameter(f"no format {name!r}: {', '.join(Format)}, or a media type")
+    return found
+
+
 @app.command(no_args_is_help=True)
 def query(
-    urls: Annotated[list[str], typer.Argument(help="URLs of datasets", metavar="URL...")],
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            help="URLs of datasets, and behind them the query unless -q or -f gives it",
+            metavar="URL... [QUERY]",
+        ),
+    ],
     text: Annotated[str | None, typer.Option("-q", "--query", help="the query")] = None,
     file: Annotated[
         Path | None,
@@ -101,14 +114,27 @@ def query(
         bool, typer.Option("--stats", help="print a JSON line on standard error at the end")
     ] = False,
     format: Annotated[  # noqa: A002 - the name of the flag
-        Format | None, typer.Option("--format", help="format of the answer")
+        Format | None,
+        typer.Option(
+            "--format",
+            parser=_format_option,
+            metavar="FORMAT",
+            help=f"format of the answer: {', '.join(Format)}, another usual name, or a media type",
+        ),
     ] = None,
 ) -> None:
     """Answer a SPARQL query over Triple Pattern Fragments, once or continuously."""
+    *urls, last = arguments
+    if text is None and file is None and not _is_url(last):
+        text = last
+    else:
+        urls.append(last)
+    if not urls:
+        raise typer.BadParameter(f"not an http(s) URL: {last}", param_hint="URL")
     if (text is None) == (file is None):
-        raise typer.BadParameter("give the query with -q or with -f")
+        raise typer.BadParameter("give the query: behind the URLs, with -q, or with -f")
     for url in (*urls, *(allow_link or ())):
-        if not url.startswith(("http://", "https://")):
+        if not _is_url(url):
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
     try:
         asking = Client(*urls, allowed_origins=allow_link or (), strict=strict)
@@ -156,6 +182,10 @@ def query(
                 **{k: v for k, v in asdict(done).items() if k not in ("requests", "bytes")},
             }
             sys.stderr.write(json.dumps(line) + "\n")
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
 
 
 def _read(file: Path | None) -> str:

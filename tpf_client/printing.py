@@ -11,7 +11,7 @@ from annotations.printable import printable
 from tpf_client.board import solution_table
 from tpf_client.solutions import Solutions, graph_text
 from tpf_client.sparql.algebra import Form
-from tpf_client.sparql.results import BOOLEAN_WRITERS
+from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES
 
 
 class Format(StrEnum):
@@ -25,15 +25,38 @@ class Format(StrEnum):
     NDJSON = "ndjson"
     TTL = "ttl"
     NT = "nt"
+    JSONLD = "jsonld"
+    RDFXML = "rdfxml"
 
 
-_GRAPHS = {Format.TTL: "turtle", Format.NT: "nt"}
+_GRAPHS = {
+    Format.TTL: "turtle", Format.NT: "nt", Format.JSONLD: "json-ld", Format.RDFXML: "xml",
+}  # fmt: skip
+_NAMES = {
+    Format.JSON: ("srj", "application/json"),
+    Format.XML: ("srx", "application/xml", "text/xml"),
+    Format.NDJSON: ("jsonl", "application/x-ndjson", "application/jsonl"),
+    Format.TTL: ("turtle", "text/turtle"),
+    Format.NT: ("ntriples", "n-triples", "application/n-triples"),
+    Format.JSONLD: ("json-ld", "application/ld+json"),
+    Format.RDFXML: ("rdf", "rdf/xml", "application/rdf+xml"),
+}
+"""What else the formats are called, beside the media types of results."""
+_CALLED = {each.value: each for each in Format}
+_CALLED |= {media_type: Format(name) for name, media_type in MEDIA_TYPES.items()}
+_CALLED |= {name: each for each, names in _NAMES.items() for name in names}
 _FORMATS: dict[Form, tuple[Format, ...]] = {
     "SELECT": tuple(each for each in Format if each not in _GRAPHS),
     "ASK": (Format.TABLE, Format.JSON, Format.XML),
     "CONSTRUCT": tuple(_GRAPHS),
     "DESCRIBE": tuple(_GRAPHS),
 }
+
+
+def named_format(name: str) -> Format | None:
+    """The format of this name, in whatever case: ours, a usual one, or a media type."""
+    # A parameter, such as a charset, changes nothing.
+    return _CALLED.get(name.partition(";")[0].strip().lower())
 
 
 def refusal(form: Form, wanted: Format | None, *, watch: bool, terminal: bool) -> str | None:
@@ -70,7 +93,8 @@ def print_answer(answer: Solutions | bool | rdflib.Graph, form: Format | None) -
         out.flush()
         return 1
     if isinstance(answer, rdflib.Graph):
-        out.write(graph_text(answer, _GRAPHS[form or Format.TTL]))
+        text = graph_text(answer, _GRAPHS[form or Format.TTL])
+        out.write(text if text.endswith("\n") else text + "\n")
         out.flush()
         return len(answer)
     if form is None:

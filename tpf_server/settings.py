@@ -58,6 +58,7 @@ class DatasetSettings:
         "subject-predicate", "what versions of a fact share: subject-predicate or triple"
     )
     token: str = _setting("", "bearer token for publishing; the server's publish_token where empty")
+    token_file: str = _setting("", "file that holds the token, in its place")
     page_size: int = _setting(0, "quads per page; the server's page_size where 0")
     max_age: float | None = _setting(
         None, "seconds that a page may be cached for; unset: 10 with live facts, else 3600"
@@ -115,6 +116,7 @@ class Settings:
     )
     data_dir: str = _setting(".tpf-server", "where indexes and the logs of live facts are kept")
     publish_token: str = _setting("", "bearer token for publishing; off where empty")
+    publish_token_file: str = _setting("", "file that holds publish_token, in its place")
     page_size: int = _setting(100, "quads per page")
     max_page_size: int = _setting(1000, "most quads that a client may ask for with limit")
     max_values: int = _setting(64, "most bindings in a values parameter (brTPF); 0: off")
@@ -322,7 +324,24 @@ def _build(kind: type[_Kind], values: Mapping[str, Any], what: str) -> _Kind:
     fields: dict[str, Any] = {
         name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
     }
+    for secret in ("publish_token", "token"):
+        # Workers get the token; nobody reads the file again before the settings are reloaded.
+        if file := fields.pop(f"{secret}_file", ""):
+            if fields.get(secret):
+                raise SettingsError(f"give {secret} or {secret}_file, not both")
+            fields[secret] = _secret(f"{secret}_file", file)
     return kind(**fields)
+
+
+def _secret(setting: str, file: Any) -> str:
+    """What a file holds, without the blanks at its ends."""
+    try:
+        secret = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise SettingsError(f"{setting}: {error}") from error
+    if not secret:
+        raise SettingsError(f"{setting}: {file} is empty")
+    return secret
 
 
 def _parse(row: SettingRow, text: str) -> Any:

@@ -13,7 +13,14 @@ from annotations.clock import SystemClock
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
-from loaders.commands.publishing import Label, LabelOption, Token, publishing, stopped_by_signals
+from loaders.commands.publishing import (
+    Label,
+    LabelOption,
+    Token,
+    TokenFile,
+    publishing,
+    stopped_by_signals,
+)
 from loaders.replay import ReplaySettings, describe
 from loaders.replay import replay as play
 from loaders.sources.base import Feed
@@ -31,6 +38,7 @@ class Push:
         ),
     ] = None
     token: Token = None
+    token_file: TokenFile = None
     label: Label = LabelOption.EXPIRATION
 
 
@@ -88,7 +96,7 @@ def _publish(
         server.label.for_url(server.push),
         original_instants=True,
     )
-    with publishing(server.push, clock, server.token) as publisher:
+    with publishing(server.push, clock, server.token, server.token_file) as publisher:
         summary = play(feed, publisher, clock, settings, stopped)
     if not quiet:
         typer.echo(describe(summary), err=True)

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -39,13 +40,37 @@ Token = Annotated[
     str | None,
     typer.Option("--token", envvar="TPF_PUBLISH_TOKEN", help="The server's publishing token."),
 ]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        envvar="TPF_PUBLISH_TOKEN_FILE",
+        help="File with the token, for --token.",
+    ),
+]
 Label = Annotated[LabelOption, typer.Option("--label", help="What the labels state.")]
 
 
+def token_of(token: str | None, file: Path | None) -> str | None:
+    """The token that is given, or that a file holds."""
+    if file is None:
+        return token
+    if token is not None:
+        raise typer.BadParameter("give --token or --token-file, not both")
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{file}: {reason}", param_hint="--token-file") from error
+
+
 @contextmanager
-def publishing(url: str, clock: Clock, token: str | None) -> Iterator[Sender]:
+def publishing(
+    url: str, clock: Clock, token: str | None, token_file: Path | None
+) -> Iterator[Sender]:
     """A sender to the dataset or the stream that is given on the command line."""
-    publisher = sender_to(dataset_url(url), clock, token)
+    publisher = sender_to(dataset_url(url), clock, token_of(token, token_file))
     try:
         yield publisher
     finally:

@@ -16,6 +16,7 @@ from loaders.commands.publishing import (
     Label,
     LabelOption,
     Token,
+    TokenFile,
     Url,
     publishing,
     stopped_by_signals,
@@ -54,6 +55,7 @@ class Replay:
     start: options.From = None
     until: options.Until = None
     token: Token = None
+    token_file: TokenFile = None
     label: Label = LabelOption.EXPIRATION
     state: State = None
     original: Original = False
@@ -67,7 +69,7 @@ class Replay:
             timedelta(seconds=self.lead), self.state,
         )  # fmt: skip
         clock = SystemClock()
-        with publishing(url, clock, self.token) as publisher:
+        with publishing(url, clock, self.token, self.token_file) as publisher:
             feed = make_feed()
             with (
                 stopped_by_signals() as stopped,

@@ -17,9 +17,11 @@ from loaders.commands.publishing import (
     Label,
     LabelOption,
     Token,
+    TokenFile,
     Url,
     dataset_url,
     stopped_by_signals,
+    token_of,
 )
 from loaders.errors import InputError, LoaderError, SettingError
 from loaders.publisher import Publisher, is_stream
@@ -64,6 +66,7 @@ def stream(
     ] = None,
     label: Label = LabelOption.EXPIRATION,
     token: Token = None,
+    token_file: TokenFile = None,
     interval: Annotated[
         float, typer.Option("--interval", min=0.01, metavar="S", help="Seconds between two looks.")
     ] = 1.0,
@@ -106,7 +109,7 @@ def stream(
     clock = SystemClock()
     spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
     with ExitStack() as stack:
-        publisher = Publisher(dataset, clock, token)
+        publisher = Publisher(dataset, clock, token_of(token, token_file))
         stack.callback(publisher.close)
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from commands import COMMANDS
 
+PACKAGE = "live-linked-data"
 PROJECT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"][
     "optional-dependencies"
@@ -82,6 +84,44 @@ sys.meta_path.insert(0, Missing())""",
     assert done.returncode == 1
     assert line.startswith(f"{name}: ")
     assert f"pip install 'live-linked-data[{COMMANDS[name].extras}]'" in line
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_version(name: str) -> None:
+    done = run(name, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {version(PACKAGE)}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("tpf-query --fo", {"--format"}),
+        ("tpf-query serve --allow-s", {"--allow-service"}),
+        ("tpf-server --por", {"plain,--port"}),
+        ("tpf-server restore --dat", {"plain,--data-dir"}),
+        ("tpf-load gt", {"gtfs", "gtfs-rt"}),
+        ("tpf-replay irail --tok", {"--token", "--token-file"}),
+        ("tpf-continuous run --sem", {"--semantics"}),
+        ("tpf-experiments run --q", {"--quick"}),
+        ("tpf-demo --s", {"--seconds"}),
+    ],
+)
+def test_a_shell_asks_what_comes_next(line: str, expected: set[str]) -> None:
+    program, *words = line.split()
+    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
+    source = run(program, env=os.environ | {variable: "bash_source"})
+    asking = re.search(rf"{variable}=(\w+)", source.stdout)
+    assert asking is not None, source.stderr
+    # The script that it gave asks like this.
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), variable: asking[1]}
+    done = run(program, env=os.environ | asked)
+    assert (done.returncode, set(done.stdout.split()), done.stderr) == (0, expected, "")
+
+
+def test_a_shell_that_nobody_knows() -> None:
+    done = run("tpf-query", "--help", env=os.environ | {"_TPF_QUERY_COMPLETE": "csh_source"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "csh not supported" in done.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -74,6 +74,20 @@ def test_formats_and_statistics(url: str) -> None:
     assert _run(url, "-q", f"ASK {{ ?s <{EX}p> ?o }}").stdout == "true\n"
 
 
+def test_the_query_may_stand_behind_the_urls(url: str, tmp_path: Path) -> None:
+    query = f"SELECT ?o {{ ?s <{EX}p> ?o }} ORDER BY ?o"
+    file = tmp_path / "q.rq"
+    file.write_text(query)
+    expected = _run(url, "-q", query, "--format", "csv").stdout
+    assert expected.count("\n") > 1
+    assert _run(url, query, "--format", "text/csv").stdout == expected
+    assert _run("--format", "csv", url, url, query).stdout == expected
+    assert _run(url, url, "-f", str(file), "--format", "csv").stdout == expected
+    for wrong in ([query], [url, query, "-q", query], [url, query, url], [url, query, query]):
+        refused = _run(*wrong)
+        assert (refused.returncode, refused.stdout) == (2, ""), wrong
+
+
 def test_watch_prints_json_lines_and_ends_after_its_seconds(url: str, tmp_path: Path) -> None:
     file = tmp_path / "query.rq"
     file.write_text(f"SELECT ?o {{ ?s <{EX}d> ?o }}")

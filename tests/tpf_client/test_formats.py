@@ -15,7 +15,7 @@ import tpf_client.cli
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Solutions
-from tpf_client.printing import Format, refusal
+from tpf_client.printing import Format, named_format, refusal
 
 EX = "http://example.org/"
 ROWS = 3000
@@ -29,8 +29,8 @@ QUERIES = {
 OFFERED = {
     "SELECT": {"table", "json", "csv", "tsv", "xml", "ndjson"},
     "ASK": {"table", "json", "xml"},
-    "CONSTRUCT": {"ttl", "nt"},
-    "DESCRIBE": {"ttl", "nt"},
+    "CONSTRUCT": {"ttl", "nt", "jsonld", "rdfxml"},
+    "DESCRIBE": {"ttl", "nt", "jsonld", "rdfxml"},
 }
 BEGINS = {
     ("ASK", "table"): "true\n",
@@ -43,6 +43,8 @@ BEGINS = {
     ("SELECT", "xml"): "<?xml",
     ("SELECT", "ndjson"): '{"n": {',
 }
+
+BEGIN_OF_GRAPHS = {"ttl": "@prefix", "nt": "<", "jsonld": "[\n", "rdfxml": "<?xml"}
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +70,37 @@ def test_a_format_is_honoured_or_refused(
     result = CliRunner().invoke(tpf_client.cli.app, arguments, catch_exceptions=False)
     if wanted in OFFERED[form]:
         assert result.exit_code == 0, result.output
-        begin = BEGINS.get((form, wanted), "<" if wanted == "nt" else "@prefix")
+        begin = BEGINS.get((form, wanted), BEGIN_OF_GRAPHS.get(wanted, ""))
+        assert begin
         assert result.stdout.replace("\r\n", "\n").startswith(begin)
         assert result.stdout.endswith("\n")
     else:
         assert (result.exit_code, result.stdout, len(server.log)) == (2, "", asked)
         words = " ".join(result.stderr.replace("│", " ").split())
         assert f"{form} has no format {wanted}" in words
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("turtle", "ttl"), ("text/turtle", "ttl"), ("ntriples", "nt"), ("N-Triples", "nt"),
+        ("application/n-triples", "nt"), ("application/rdf+xml", "rdfxml"),
+        ("application/ld+json", "jsonld"), ("srj", "json"), ("srx", "xml"), ("jsonl", "ndjson"),
+        ("application/sparql-results+json", "json"), ("application/sparql-results+xml", "xml"),
+        ("text/csv; charset=utf-8", "csv"), ("text/tab-separated-values", "tsv"),
+        ("turtles", None), ("", None), ("image/png", None),
+    ],
+)  # fmt: skip
+def test_formats_have_their_usual_names(name: str, wanted: str | None) -> None:
+    assert named_format(name) == wanted
+    assert all(named_format(each.upper()) is each for each in Format)
+
+
+def test_a_name_of_no_format_is_quoted() -> None:
+    arguments = ["http://localhost/x", SELECT, "--format", "turtles"]
+    result = CliRunner().invoke(tpf_client.cli.app, arguments)
+    assert result.exit_code == 2
+    assert "no format 'turtles'" in result.stderr
 
 
 @pytest.mark.parametrize("wanted", [each.value for each in Format])

@@ -54,6 +54,27 @@ def test_a_bad_environment_is_refused(name: str, value: str) -> None:
         read_configuration(None, {f"TPF_SERVER_{name}": value}, {})
 
 
+def test_tokens_come_from_files(tmp_path: Path) -> None:
+    secret, other = tmp_path / "secret", tmp_path / "other"
+    secret.write_text("s e\n")
+    other.write_text("o")
+    file = tmp_path / "server.toml"
+    file.write_text(f'[datasets.x]\ntoken_file = "{other}"')
+    environment = {"TPF_SERVER_PUBLISH_TOKEN_FILE": str(secret)}
+    server, (dataset,) = read_configuration(file, environment, {})
+    assert (server.publish_token, dataset.token) == ("s e", "o")
+    with pytest.raises(SettingsError, match="publish_token or publish_token_file"):
+        read_configuration(file, environment, {"publish_token": "x"})
+    for content in (None, "", "\n", "a\nb", "é"):
+        secret.unlink()
+        secret.write_text(content or "")
+        if content is None:
+            secret.rename(tmp_path / "away")
+            secret.symlink_to(tmp_path / "nowhere")
+        with pytest.raises(SettingsError):
+            read_configuration(file, environment, {})
+
+
 def test_settings_reach_the_workers_as_they_are() -> None:
     configuration = Configuration(
         Settings(prefixes={"a": "http://example.org/"}, title="é", publish_token="x y"),
