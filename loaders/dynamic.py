@@ -9,7 +9,8 @@ from typing import IO
 
 from annotations.instants import to_micros
 from annotations.labels import Fact, Interval, key_of
-from annotations.methods.base import Method, Naming
+from annotations.methods.base import Naming
+from annotations.methods.method import Method
 from annotations.terms import Quad
 from loaders.errors import OutputError
 from loaders.progress import Report, Silent

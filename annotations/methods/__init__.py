@@ -4,8 +4,8 @@ A new method is one file beside these and one line in `METHODS`.
 """
 
 from annotations.errors import MethodError
-from annotations.methods.base import Method
 from annotations.methods.implicit_graph import ImplicitGraph
+from annotations.methods.method import Method
 from annotations.methods.named_graph import NamedGraph
 from annotations.methods.rdf12 import Rdf12Reifier
 from annotations.methods.reification import Reification

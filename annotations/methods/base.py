@@ -1,19 +1,14 @@
-"""What an annotation method is: one fact, four directions.
+"""What annotation methods take and give: names, patterns of facts, parts of shapes, rewritings."""
 
-Every method encodes a fact as quads, decodes quads to facts, rewrites a triple pattern for
-clients that read annotated data of others, and tells a server which labelled facts answer a
-quad pattern over the annotated data, so that the annotated quads need not exist anywhere.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from annotations.errors import AnnotationError
-from annotations.labels import Fact, FactKey, Label, Labelling
+from annotations.labels import Fact, Label, Labelling
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
+from annotations.terms import Quad, QuadPattern, Term, Variable
 
 NAMED_GRAPHS = Term("*")
 """As the graph of a `FactPattern`: any graph but the default graph (the name of no term)."""
@@ -109,72 +104,6 @@ OnError: TypeAlias = Callable[[AnnotationError], None]
 """Told of one problem; returns, and the rest is read."""
 
 
-class Method(Protocol):
-    """An annotation method. Implementations are stateless and listed in `METHODS`."""
-
-    name: str
-    """Name in settings and URLs: ``named-graph``."""
-
-    def encode(self, fact: Fact, naming: Naming) -> list[Quad]:
-        """The quads that say this fact; a fact without a label is its own quad.
-
-        Raises:
-            EncodeError: the fact would itself be read as an annotation.
-        """
-
-    def decode(
-        self,
-        quads: Iterable[Quad],
-        naming: Naming,
-        *,
-        key: FactKey = "subject-predicate",
-        on_error: OnError | None = None,
-    ) -> list[Fact]:
-        """The facts that these quads say, in the order of their quads; unlabelled ones included.
-
-        Repeated quads count once. A fact whose label cannot be read is left out, because without
-        the label it would hold for ever; of labels that overlap the earliest is kept.
-
-        Args:
-            quads: annotated data.
-            naming: vocabulary and IRIs.
-            key: what makes two facts versions of one fact, whose labels must not overlap.
-            on_error: called once per problem, of the classes below, and the rest is read; without
-                it the first problem is raised.
-
-        Raises:
-            DecodeError: an annotation is incomplete, contradicts itself or labels no fact.
-            LabelError: a label cannot hold, or two labels of one fact overlap.
-            InstantError: a label's instant is malformed or has no time zone.
-        """
-
-    def rewrite(
-        self,
-        pattern: TriplePattern,
-        labelling: LabelForm,
-        fresh: Callable[[str], Variable],
-        naming: Naming,
-    ) -> Rewriting:
-        """The pattern as it must be asked of data annotated by this method.
-
-        It matches labelled facts only, one solution per fact and label. A variable as predicate
-        stands for the predicate of the fact: the triples that make up annotations carry no label
-        themselves, so the join with the label keeps them out.
-
-        Args:
-            pattern: what the query asks.
-            labelling: the kind of label that the data carry, and how it is written.
-            fresh: makes a variable that occurs nowhere else, from a hint for its name.
-            naming: vocabulary and IRIs (of the foreign server).
-        """
-
-    def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
-        """Which labelled facts show quads that match `pattern`, and which quads.
-
-        The parts are disjoint and in a fixed order, so that pages are stable.
-        """
-
-
 __all__ = [
     "NAMED_GRAPHS",
     "Derived",
@@ -182,7 +111,6 @@ __all__ = [
     "FactPattern",
     "Label",
     "LabelForm",
-    "Method",
     "Naming",
     "OnError",
     "Part",

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from annotations.labels import Fact, Label
 from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
+from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.names import fragment_iri, read_fragment_iri
-from annotations.methods.shaped import ShapedMethod, labelled, without_fact
 from annotations.methods.shapes import (
     DEFAULT,
     GRAPH,
@@ -25,7 +25,7 @@ from annotations.methods.shapes import (
 from annotations.terms import Quad, QuadPattern, TriplePattern, Variable
 
 
-class ImplicitGraph(ShapedMethod):
+class ImplicitGraph(Method):
     """The method ``implicit-graph``."""
 
     name = "implicit-graph"

@@ -11,7 +11,7 @@ from annotations.errors import DecodeError
 from annotations.labels import Fact
 from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
-from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import (
     DEFAULT,
     GRAPH,
@@ -25,7 +25,7 @@ from annotations.methods.shapes import (
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, TriplePattern, Variable
 
 
-class NamedGraph(ShapedMethod):
+class NamedGraph(Method):
     """The method ``named-graph``."""
 
     name = "named-graph"

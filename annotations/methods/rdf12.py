@@ -11,7 +11,7 @@ from annotations.errors import TermError
 from annotations.labels import Fact, Label
 from annotations.methods.base import Derived, LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
-from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import (
     GRAPH,
     OBJECT,
@@ -34,7 +34,7 @@ from annotations.terms import (
 )
 
 
-class Rdf12Reifier(ShapedMethod):
+class Rdf12Reifier(Method):
     """The method ``rdf-1.2``."""
 
     name = "rdf-1.2"

@@ -10,7 +10,7 @@ from annotations.errors import DecodeError
 from annotations.labels import Fact
 from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
-from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
 from annotations.namespaces import (
     RDF_OBJECT,
@@ -24,7 +24,7 @@ from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
 _PARTS = (RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT)
 
 
-class Reification(ShapedMethod):
+class Reification(Method):
     """The method ``reification``."""
 
     name = "reification"

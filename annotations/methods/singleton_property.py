@@ -10,12 +10,12 @@ from annotations.errors import DecodeError
 from annotations.labels import Fact
 from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
-from annotations.methods.shaped import ShapedMethod, labelled, without_fact
+from annotations.methods.method import Method, labelled, without_fact
 from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
 from annotations.terms import QuadPattern, Term, TriplePattern, Variable
 
 
-class SingletonProperty(ShapedMethod):
+class SingletonProperty(Method):
     """The method ``singleton-property``."""
 
     name = "singleton-property"

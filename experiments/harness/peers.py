@@ -49,13 +49,12 @@ def nodes() -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def node_for_comunica() -> str:
+def new_node() -> str:
     """A Node that is new enough for Comunica.
 
     Raises:
         UnavailableError: there is none.
     """
-    package("@comunica/query-sparql")
     for command, version in nodes():
         if int(version.lstrip("v").partition(".")[0]) >= _COMUNICA_NODE:
             return command
@@ -114,16 +113,32 @@ def hdt_converter() -> Path | None:
     return program
 
 
+def program(name: str, package: str, *folders: str) -> str:
+    """The path of a program of a Debian package.
+
+    Args:
+        name: the program.
+        package: that brings it.
+        folders: where to look, too.
+
+    Raises:
+        UnavailableError: it is not there.
+    """
+    found = shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+    if found is None:
+        raise UnavailableError(
+            f"no {name} found: install Debian's package {package}, or as root {_INSTALL}"
+        )
+    return found
+
+
 def nginx() -> str:
     """The path of nginx.
 
     Raises:
         UnavailableError: it is not there.
     """
-    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if found is None:
-        raise UnavailableError("no nginx found: install Debian's package nginx")
-    return found
+    return program("nginx", "nginx", "/usr/sbin")
 
 
 def versions() -> dict[str, str]:

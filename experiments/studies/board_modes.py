@@ -49,17 +49,7 @@ REWRITING = tuple(
     for method in METHODS
     for cache in (False, True)
 )
-MODES = (STREAMER, CACHED, SHARED, CQELS, CSPARQL, *REWRITING)
 _numbers = count()
-
-
-def mode_of(name: str) -> Mode:
-    """The mode of this name.
-
-    Raises:
-        KeyError: there is none.
-    """
-    return {mode.name: mode for mode in MODES}[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,8 @@ def _place(name: str, data: Path, folder: Path) -> Iterator[Place]:
 def _client(name: str) -> Iterator[Process]:
     if name == COMUNICA:
         script = Path(__file__).with_name("native") / "comunica.mjs"
-        order = [peers.node_for_comunica(), str(script), str(peers.node_modules())]
+        peers.package("@comunica/query-sparql")
+        order = [peers.new_node(), str(script), str(peers.node_modules())]
     else:
         order = python("experiments.studies.client_process")
     with started(name, order) as process:

@@ -16,7 +16,7 @@ instance that is busier than deadline / period cannot do that.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SECONDS_PER_MONTH = 365.25 / 12 * 86_400
@@ -79,12 +79,6 @@ class Costs:
     traffic: Line
     memory: Line
     period: float
-
-    @property
-    def both_sides(self) -> Line:
-        """CPU of server, cache and clients together."""
-        lines = [self.server, self.clients, *([] if self.cache is None else [self.cache])]
-        return Line(sum(line.fixed for line in lines), sum(line.per_client for line in lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +196,3 @@ def compared(one: Line, other: Line) -> Comparison:
     below = slope > 0 or (slope == 0 and start > 0)
     crossing = -start / slope if slope else None
     return Comparison(below, crossing if crossing is not None and crossing > 0 else None)
-
-
-def relative_errors(line: Line, points: Mapping[float, float]) -> Sequence[float]:
-    """How far a line is from values, as a share of them."""
-    return [abs(line.at(n) - y) / y for n, y in points.items() if y]

@@ -4,13 +4,10 @@ The queries are those of paper 001 with windows of a chosen length, and with the
 challenge asks for (the best first; ties by cell, so that the order is total).
 """
 
-import csv
-import gzip
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -80,25 +77,6 @@ class Trip(NamedTuple):
     drop_latitude: Decimal
     fare: Decimal
     tip: Decimal
-
-
-def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt")
-    return path.open()
-
-
-def read_trips(path: Path, count: int | None = None) -> Iterator[Trip]:
-    """The trips of a DEBS 2015 file (17 columns, in the order of their drop-off)."""
-    with _opened(path) as lines:
-        for number, row in enumerate(csv.reader(lines)):
-            if number == count:
-                return
-            pickup, dropoff = (
-                datetime.fromisoformat(text).replace(tzinfo=UTC) for text in row[2:4]
-            )
-            numbers = [Decimal(row[place]) for place in (6, 7, 8, 9, 11, 14)]
-            yield Trip(int(dropoff.timestamp() * 1000), f'"{row[0]}"', pickup, dropoff, *numbers)
 
 
 _INSTANT = pa.timestamp("us", "UTC")

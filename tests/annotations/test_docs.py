@@ -9,7 +9,8 @@ import pytest
 
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS, method_named
-from annotations.methods.base import Method, Naming
+from annotations.methods.base import Naming
+from annotations.methods.method import Method
 from annotations.terms import Quad, iri, literal
 from tests.support.oracle import quad_of
 

@@ -10,8 +10,9 @@ from annotations.errors import EncodeError
 from annotations.instants import instant_term
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
-from annotations.methods.base import FactPattern, Method
+from annotations.methods.base import FactPattern
 from annotations.methods.lookup import matches
+from annotations.methods.method import Method
 from annotations.methods.names import fragment_iri, minted
 from annotations.namespaces import (
     DEFAULT_VOCABULARY,

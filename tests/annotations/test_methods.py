@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from annotations.errors import MethodError
 from annotations.labels import Fact, check_no_overlap, overlaps
 from annotations.methods import METHODS, method_named
-from annotations.methods.base import Method
+from annotations.methods.method import Method
 from tests.support.facts import FACTS, NAMING
 from tests.support.oracle import quad_of
 

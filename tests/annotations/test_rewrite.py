@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from annotations.instants import instant_term
 from annotations.labels import Expiration, Fact, Interval, Label, Labelling, overlaps
 from annotations.methods import METHODS
-from annotations.methods.base import Method, Rewriting
+from annotations.methods.base import Rewriting
+from annotations.methods.method import Method
 from annotations.namespaces import DEFAULT_VOCABULARY, RDF_REIFIES, RDF_SUBJECT
 from annotations.terms import (
     DEFAULT_GRAPH,

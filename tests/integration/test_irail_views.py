@@ -6,7 +6,8 @@ import pytest
 
 from annotations.labels import Fact, Labelling
 from annotations.methods import METHODS
-from annotations.methods.base import Method, Naming
+from annotations.methods.base import Naming
+from annotations.methods.method import Method
 from tests.support.irail import Day, instants, needs_recording, play
 from tests.support.oracle import Publications
 from tests.support.served import BASE, Served

@@ -7,7 +7,8 @@ import pytest
 
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
-from annotations.methods.base import Method, Naming
+from annotations.methods.base import Naming
+from annotations.methods.method import Method
 from annotations.terms import Quad
 from tests.support.served import BASE, NOON, Served, quad
 

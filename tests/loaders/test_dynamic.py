@@ -12,7 +12,7 @@ from hypothesis import given
 
 from annotations.labels import Fact, overlaps
 from annotations.methods import METHODS
-from annotations.methods.base import Method
+from annotations.methods.method import Method
 from annotations.terms import Quad, Term
 from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_streams
 from loaders.errors import OutputError

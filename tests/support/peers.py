@@ -10,8 +10,8 @@ Each peer is a mark that skips a test, with what to do about it, where the progr
 
 import json
 import select
-import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,11 @@ from typing import Any
 import pytest
 
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, Triple, iri, literal, triple_term
+from experiments.errors import UnavailableError
+from experiments.harness import peers
 
 PROJECT = Path(__file__).parents[2]
 HERE = PROJECT / "tests/peers"
-NODE_MODULES = PROJECT / ".run/peers/node_modules"
-_INSTALL = "run tests/peers/install"
-_POSTGRES = Path("/usr/lib/postgresql")
-_OLDEST_NODE = 22
 _ANSWER_SECONDS = 60
 
 
@@ -64,43 +62,27 @@ class Peer:
         return str(self.path)
 
 
-def _debian(name: str, package: str, *elsewhere: Path) -> Peer:
-    found = shutil.which(name)
-    paths = [Path(found)] if found else [path for path in elsewhere if path.is_file()]
-    reason = f"no {name} found: install Debian's package {package}, or as root {_INSTALL}"
-    return Peer(name, paths[0] if paths else None, reason)
+def _peer(name: str, find: Callable[[], str | Path]) -> Peer:
+    try:
+        return Peer(name, Path(find()), "")
+    except UnavailableError as missing:
+        return Peer(name, None, str(missing))
 
 
-def _node() -> Peer:
-    """Node of the version that Comunica needs: from npm beside it, or on the path."""
-    reason = f"no Node >= {_OLDEST_NODE} found: {_INSTALL} (needs npm)"
-    for candidate in (str(NODE_MODULES / ".bin/node"), shutil.which("node")):
-        if candidate is None or not Path(candidate).is_file():
-            continue
-        answer = subprocess.run([candidate, "--version"], capture_output=True, text=True)
-        major = answer.stdout.strip().lstrip("v").partition(".")[0]
-        if answer.returncode == 0 and major.isdigit() and int(major) >= _OLDEST_NODE:
-            return Peer("node", Path(candidate), reason)
-    return Peer("node", None, reason)
-
-
-def _package(name: str, file: str) -> Peer:
+def _package(name: str) -> Path:
     """A package of npm, which needs Node."""
-    path = NODE_MODULES / file
-    if NODE.path is None:
-        return Peer(name, None, NODE.reason)
-    reason = f"no {name} found in .run/peers: {_INSTALL}"
-    return Peer(name, path if path.is_file() else None, reason)
+    peers.new_node()
+    return peers.package(name)
 
 
-NODE = _node()
-COMUNICA = _package("Comunica", "@comunica/query-sparql/package.json")
-LDF_SERVER = _package("ldf-server", "@ldf/server/bin/ldf-server")
-NGINX = _debian("nginx", "nginx", Path("/usr/sbin/nginx"))
-CHROMIUM = _debian("chromium", "chromium")
-POSTGRES = _debian(
-    "postgres", "postgresql", *sorted(_POSTGRES.glob("*/bin/postgres"), reverse=True)
-)
+NODE_MODULES = peers.node_modules()
+NODE = _peer("node", peers.new_node)
+COMUNICA = _peer("Comunica", lambda: _package("@comunica/query-sparql"))
+LDF_SERVER = _peer("ldf-server", lambda: _package("@ldf/server"))
+NGINX = _peer("nginx", peers.nginx)
+CHROMIUM = _peer("chromium", lambda: peers.program("chromium", "chromium"))
+_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+POSTGRES = _peer("postgres", lambda: peers.program("postgres", "postgresql", *map(str, _POSTGRES)))
 
 
 class Comunica:

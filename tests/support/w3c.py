@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import pyoxigraph as ox
 
+from annotations.namespaces import XSD
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri_value, is_blank_node
 from tests.support.oracle import solutions_of, term_of
-from tpf_client.sparql.expressions.values import NUMERIC_TYPES, Opaque, lexical_of, value_of
+from tpf_client.sparql.expressions.values import INTEGER_TYPES, Opaque, lexical_of, value_of
 from tpf_client.sparql.parser import parse_query
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -19,6 +20,7 @@ QT = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#"
 RS = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+NUMERIC_TYPES = INTEGER_TYPES | {XSD + name for name in ("decimal", "float", "double")}
 
 
 class Suite(NamedTuple):

@@ -23,7 +23,7 @@ Schema: TypeAlias = tuple[Variable, ...]
 Change: TypeAlias = tuple[Solution, int]
 Sink: TypeAlias = Callable[[Solution, int], None]
 Multiset: TypeAlias = Counter[Solution]
-"""Solutions with their multiplicities, as the plain twins of the operators take and give them."""
+"""Solutions with their multiplicities, as tests compare them."""
 
 UNBOUND: TermId = 0
 

@@ -13,7 +13,8 @@ from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import FIRST, LAST, instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label
-from annotations.methods.base import LabelForm, Method, Naming, Rewriting
+from annotations.methods.base import LabelForm, Naming, Rewriting
+from annotations.methods.method import Method
 from annotations.terms import (
     DEFAULT_GRAPH,
     Quad,

@@ -15,9 +15,8 @@ from annotations.errors import AnnotationError, InstantError, LabelError, TermEr
 from annotations.instants import parse_instant
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS, method_named
-from annotations.methods.base import Method
+from annotations.methods.method import Method, reads_as_annotation
 from annotations.methods.names import read_fragment_iri
-from annotations.methods.shaped import reads_as_annotation
 from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
 from annotations.terms import DEFAULT_GRAPH, Quad, is_iri
 from tpf_server.errors import (

@@ -57,7 +57,8 @@ def test_our_client_on_our_servers_answers_everything_rightly(tmp_path: Path) ->
 @pytest.mark.peers
 def test_comunica_and_the_reference_server(tmp_path: Path) -> None:
     try:
-        peers.node_for_comunica()
+        peers.package("@comunica/query-sparql")
+        peers.new_node()
         peers.package("@ldf/server")
     except UnavailableError as error:
         pytest.skip(str(error))

@@ -10,27 +10,45 @@ from hypothesis import strategies as st
 from annotations.namespaces import XSD
 from annotations.terms import Term, Variable, literal
 from tests.support.changes import Tick, check, timelines
+from tests.support.plain_operators import (
+    plain_closure,
+    plain_distinct,
+    plain_extend,
+    plain_filter,
+    plain_group,
+    plain_join,
+    plain_left_join,
+    plain_lookup_join,
+    plain_minus,
+    plain_number,
+    plain_project,
+    plain_semi_join,
+    plain_slice,
+    plain_top_k,
+    plain_union,
+    plain_values,
+)
 from tpf_client.dataflow.changes import UNBOUND, Change, Multiset, Schema, Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Meter
-from tpf_client.dataflow.operators.closure import Closure, plain_closure
-from tpf_client.dataflow.operators.distinct import Distinct, plain_distinct
-from tpf_client.dataflow.operators.extend import Extend, plain_extend
-from tpf_client.dataflow.operators.filter import Filter, plain_filter
-from tpf_client.dataflow.operators.group import Group, plain_group
-from tpf_client.dataflow.operators.hash_join import HashJoin, plain_join
+from tpf_client.dataflow.operators.closure import Closure
+from tpf_client.dataflow.operators.distinct import Distinct
+from tpf_client.dataflow.operators.extend import Extend
+from tpf_client.dataflow.operators.filter import Filter
+from tpf_client.dataflow.operators.group import Group
+from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.layout import layout
-from tpf_client.dataflow.operators.left_join import LeftJoin, plain_left_join
-from tpf_client.dataflow.operators.lookup_join import LookupJoin, plain_lookup_join
-from tpf_client.dataflow.operators.minus import Minus, plain_minus, removes
-from tpf_client.dataflow.operators.number import Number, plain_number
-from tpf_client.dataflow.operators.order import TopK, plain_top_k
+from tpf_client.dataflow.operators.left_join import LeftJoin
+from tpf_client.dataflow.operators.lookup_join import LookupJoin
+from tpf_client.dataflow.operators.minus import Minus, removes
+from tpf_client.dataflow.operators.number import Number
+from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.operators.output import Output
-from tpf_client.dataflow.operators.project import Project, plain_project
-from tpf_client.dataflow.operators.semi_join import Mark, SemiJoin, plain_semi_join
-from tpf_client.dataflow.operators.slice import Slice, plain_slice
-from tpf_client.dataflow.operators.union import Union, plain_union
-from tpf_client.dataflow.operators.values import Values, plain_values
+from tpf_client.dataflow.operators.project import Project
+from tpf_client.dataflow.operators.semi_join import Mark, SemiJoin
+from tpf_client.dataflow.operators.slice import Slice
+from tpf_client.dataflow.operators.union import Union
+from tpf_client.dataflow.operators.values import Values
 from tpf_client.dataflow.state.aggregates import accumulator
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql.algebra import Aggregate, VariableRef

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Input, Node
 
 Place: TypeAlias = Solution
@@ -181,18 +181,3 @@ def reachable(start: Place, edges: Edges, at_least_once: bool, many: bool) -> se
                 if many:
                     places.append(target)
     return reached
-
-
-def plain_closure(
-    starts: Multiset, edges: Multiset, shape: Shape, at_least_once: bool, many: bool
-) -> Multiset:
-    """The plain twin, of all edges."""
-    steps: Edges = {}
-    for source, target, *graph in edges:
-        steps.setdefault((source, *graph), {})[(target, *graph)] = 1
-    pairs = (
-        shape(start, end)
-        for start in starts
-        for end in reachable(start, steps, at_least_once, many)
-    )
-    return Multiset(pair for pair in pairs if pair is not None)

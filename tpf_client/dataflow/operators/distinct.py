@@ -1,6 +1,6 @@
 """Distinct: every solution once, as long as there is at least one copy of it."""
 
-from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Node
 
 
@@ -24,8 +24,3 @@ class Distinct(Node):
             self.emit(solution, 1)
         elif after <= 0 < before:
             self.emit(solution, -1)
-
-
-def plain_distinct(rows: Multiset) -> Multiset:
-    """The plain twin."""
-    return Multiset(rows.keys())

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Multiset, Solution, TermId
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Key, Node
 
 Compute = Callable[[Solution], TermId]
@@ -71,11 +71,3 @@ class Extend(Node):
             self._owed[solution] = -balance
         if not given:
             del self._given[solution]
-
-
-def plain_extend(rows: Multiset, compute: Compute) -> Multiset:
-    """The plain twin (of a computation that is not volatile)."""
-    result: Multiset = Multiset()
-    for row, count in rows.items():
-        result[(*row, compute(row))] += count
-    return result

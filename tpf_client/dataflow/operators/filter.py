@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Key, Node
 
 Condition = Callable[[Solution], bool]
@@ -50,8 +50,3 @@ class Filter(Node):
             return found if found is not None and condition(found) else None
 
         self.ask(upstream, row, upstream.key)
-
-
-def plain_filter(rows: Multiset, condition: Condition) -> Multiset:
-    """The plain twin."""
-    return Multiset({row: count for row, count in rows.items() if condition(row)})

@@ -1,11 +1,9 @@
 """Group: one solution per group of solutions, with its aggregates."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
-from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Key, Node
-from tpf_client.dataflow.operators.extend import Compute
-from tpf_client.dataflow.state.aggregates import Accumulator
 from tpf_client.dataflow.state.groups import Grouping, Groups
 
 
@@ -50,24 +48,3 @@ class Group(Node):
     def all_keys(self) -> Iterable[Key]:
         """See `Node`."""
         return self.groups.by_key
-
-
-def plain_group(
-    rows: Multiset,
-    keys: Sequence[Compute],
-    aggregates: Sequence[tuple[Compute, Callable[[], Accumulator]]],
-) -> Multiset:
-    """The plain twin: fresh accumulators that only ever see the whole group."""
-    groups: dict[Solution, Multiset] = {} if keys else {(): Multiset()}
-    for row, count in rows.items():
-        groups.setdefault(tuple(compute(row) for compute in keys), Multiset())[row] += count
-    result: Multiset = Multiset()
-    for key, members in groups.items():
-        values = []
-        for argument, make in aggregates:
-            fresh = make()
-            for row, count in members.items():
-                fresh.add(argument(row), count)
-            values.append(fresh.result())
-        result[key + tuple(values)] += 1
-    return result

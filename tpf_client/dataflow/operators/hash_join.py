@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution, places_of, selection
+from tpf_client.dataflow.changes import UNBOUND, Solution, places_of, selection
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.layout import KeyOf, Layout, key_of, layout
+from tpf_client.dataflow.operators.layout import KeyOf, key_of, layout
 
 Index = dict[Any, dict[Solution, int]]
 
@@ -161,15 +161,3 @@ class _Side:
             return None
         put(self.full, values, solution, count)
         return values
-
-
-def plain_join(left: Multiset, right: Multiset, how: Layout) -> Multiset:
-    """The plain twin: the whole join of whole inputs, pair by pair."""
-    result: Multiset = Multiset()
-    for one, times in left.items():
-        for other, more in right.items():
-            if how.left_key(one) == how.right_key(other):
-                merged = how.merge(one, other)
-                if merged is not None:
-                    result[merged] += times * more
-    return result

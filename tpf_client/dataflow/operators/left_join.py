@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution
+from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.layout import Layout, layout
+from tpf_client.dataflow.operators.layout import layout
 from tpf_client.dataflow.operators.matching import Matching
 
 Condition = Callable[[Solution], bool]
@@ -40,20 +40,3 @@ class LeftJoin(Matching):
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
         """A left solution that is alone."""
         return None if has_partners else left + self._padding
-
-
-def plain_left_join(
-    left: Multiset, right: Multiset, how: Layout, condition: Condition | None = None
-) -> Multiset:
-    """The plain twin."""
-    result: Multiset = Multiset()
-    for one, times in left.items():
-        alone = True
-        for other, more in right.items():
-            merged = how.merge(one, other) if how.left_key(one) == how.right_key(other) else None
-            if merged is not None and (condition is None or condition(merged)):
-                result[merged] += times * more
-                alone = False
-        if alone:
-            result[one + (UNBOUND,) * (len(how.schema) - len(one))] += times
-    return result

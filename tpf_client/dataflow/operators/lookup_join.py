@@ -1,20 +1,16 @@
 """Lookup join: asks a source for the partners of the left solutions that there are."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import (
     Change,
     LookupSource,
-    Multiset,
     Schema,
     Solution,
     projection,
 )
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.hash_join import plain_join
-from tpf_client.dataflow.operators.layout import layout
 
 
 class _Entry:
@@ -129,11 +125,3 @@ class LookupJoin(Node):
                     emit(solution + rest, count * times)
 
         return deliver
-
-
-def plain_lookup_join(
-    left: Multiset, left_schema: Schema, right: Multiset, right_schema: Schema
-) -> Multiset:
-    """The plain twin: the join with everything that the source knows."""
-    how: Any = layout(left_schema, frozenset(left_schema), right_schema, frozenset(right_schema))
-    return plain_join(left, right, how)

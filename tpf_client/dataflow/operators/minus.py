@@ -6,7 +6,7 @@ Source: SPARQL 1.1 Query Language, section 18.5.
 from collections.abc import Mapping, Sequence
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution
+from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.layout import Layout, layout
 from tpf_client.dataflow.operators.matching import Matching, Pair
@@ -63,16 +63,3 @@ def removes(
         )
 
     return pair
-
-
-def plain_minus(left: Multiset, right: Multiset, how: Layout, pair: Pair) -> Multiset:
-    """The plain twin."""
-    return Multiset(
-        {
-            one: times
-            for one, times in left.items()
-            if not any(
-                how.left_key(one) == how.right_key(other) and pair(one, other) for other in right
-            )
-        }
-    )

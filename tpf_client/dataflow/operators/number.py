@@ -1,7 +1,7 @@
 """Number: gives every distinct solution an identifier of its own, while it is there."""
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Multiset, Solution
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Node
 
 
@@ -31,8 +31,3 @@ class Number(Node):
         else:
             del self._known[solution]
         self.emit((*solution, number), count)
-
-
-def plain_number(rows: Multiset) -> Multiset:
-    """The plain twin; which solution has which number is not determined."""
-    return Multiset({(*row, -place): rows[row] for place, row in enumerate(rows, 1)})

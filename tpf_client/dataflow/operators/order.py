@@ -229,16 +229,3 @@ class TopK(Node):
             if visible not in seen:
                 seen.add(visible)
                 yield row, 1
-
-
-def plain_top_k(
-    rows: Multiset, key: SortKey, offset: int, limit: int | None, distinct: Seen | None = None
-) -> Multiset:
-    """The plain twin."""
-    copies = [
-        row for row in sorted(rows, key=lambda row: (key(row), row)) for _ in range(rows[row])
-    ]
-    if distinct is not None:
-        first = {distinct(row): row for row in reversed(copies)}
-        copies = [row for row in dict.fromkeys(copies) if first[distinct(row)] == row]
-    return Multiset(copies[offset : None if limit is None else offset + limit])

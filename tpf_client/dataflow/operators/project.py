@@ -4,12 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import (
-    Multiset,
-    Schema,
     Sink,
     Solution,
     places_of,
-    projection,
     selection,
 )
 from tpf_client.dataflow.node import Key, Node
@@ -76,12 +73,3 @@ class Project(Node):
 
         self._source.connect(push)
         super().connect(sink)
-
-
-def plain_project(rows: Multiset, schema: Schema, variables: Sequence[Variable]) -> Multiset:
-    """The plain twin."""
-    reduce = projection(schema, variables)
-    result: Multiset = Multiset()
-    for row, count in rows.items():
-        result[reduce(row)] += count
-    return result

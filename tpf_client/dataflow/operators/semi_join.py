@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Multiset, Solution, TermId
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.layout import Layout, layout
+from tpf_client.dataflow.operators.layout import layout
 from tpf_client.dataflow.operators.matching import Matching, State
 
 Condition = Callable[[Solution], bool]
@@ -77,24 +77,3 @@ class SemiJoin(Matching):
                 state.shown = kept
             if not count:
                 self._forget(solution, state)
-
-
-def plain_semi_join(
-    left: Multiset,
-    right: Multiset,
-    how: Layout,
-    negated: bool,
-    condition: Condition | None = None,
-) -> Multiset:
-    """The plain twin (without a mark)."""
-    result: Multiset = Multiset()
-    for one, times in left.items():
-        found = any(
-            how.left_key(one) == how.right_key(other)
-            and (merged := how.merge(one, other)) is not None
-            and (condition is None or condition(merged))
-            for other in right
-        )
-        if found != negated:
-            result[one] = times
-    return result

@@ -99,8 +99,3 @@ class Slice(Node):
             change = now[row] - before[row]
             if change:
                 self.emit(row, change)
-
-
-def plain_slice(rows: Multiset, offset: int, limit: int | None) -> int:
-    """The plain twin: how many solutions come out; which ones is not determined."""
-    return sum(window(iter(rows.items()), offset, limit).values())

@@ -1,6 +1,6 @@
 """Union: the solutions of several nodes, brought to one schema."""
 
-from tpf_client.dataflow.changes import Multiset, Schema, Sink, Solution, projection
+from tpf_client.dataflow.changes import Schema, Sink, Solution, projection
 from tpf_client.dataflow.node import Node
 
 
@@ -21,16 +21,3 @@ class Union(Node):
             self.emit(widen(solution), count)
 
         return push
-
-
-def plain_union(
-    left: Multiset, left_schema: Schema, right: Multiset, right_schema: Schema
-) -> Multiset:
-    """The plain twin."""
-    schema = tuple(dict.fromkeys((*left_schema, *right_schema)))
-    result: Multiset = Multiset()
-    for rows, source in ((left, left_schema), (right, right_schema)):
-        widen = projection(source, schema)
-        for row, count in rows.items():
-            result[widen(row)] += count
-    return result

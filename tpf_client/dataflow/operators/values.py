@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import UNBOUND, Multiset, Solution
+from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.node import Node
 
 
@@ -36,8 +36,3 @@ class Values(Node):
             self._sent = True
             for row in self._rows:
                 self.emit(row, 1)
-
-
-def plain_values(rows: Iterable[Solution]) -> Multiset:
-    """The plain twin."""
-    return Multiset(rows)

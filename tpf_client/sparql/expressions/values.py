@@ -106,7 +106,6 @@ INTEGER_TYPES = frozenset(
         "positiveInteger",
     )
 )  # fmt: skip
-NUMERIC_TYPES = INTEGER_TYPES | {XSD + "decimal", XSD + "float", XSD + "double"}
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")

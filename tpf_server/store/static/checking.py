@@ -25,15 +25,6 @@ def is_store(path: Path) -> bool:
     return (path / layout.MANIFEST).is_file()
 
 
-def store_version(path: Path) -> str:
-    """The version of the store at this path, without opening it: did it change since?
-
-    Raises:
-        StoreFormatError: there is no store, or its manifest cannot be read.
-    """
-    return read_manifest(path).version
-
-
 def with_generation(path: Path, use: Callable[[Path, Manifest], _T]) -> _T:
     """Do something with the files of a store, again where the store is replaced just then.
 

@@ -21,7 +21,7 @@ from tpf_server.errors import (
     StoreVersionError,
 )
 from tpf_server.store.static import layout
-from tpf_server.store.static.checking import is_store, store_version
+from tpf_server.store.static.checking import is_store
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 from tpf_server.store.static.opening import open_dataset, open_store
@@ -169,7 +169,7 @@ def test_is_store_and_version(store: Path, tmp_path: Path) -> None:
     assert is_store(store)
     assert not is_store(tmp_path)
     with open_store(store) as opened:
-        assert store_version(store) == opened.version
+        assert read_manifest(store).version == opened.version
         assert opened.modified == CREATED
 
 

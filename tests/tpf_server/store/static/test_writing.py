@@ -16,7 +16,7 @@ from annotations.terms import Quad, QuadPattern, Term, variable
 from tests.support.stores import CREATED, static_store
 from tpf_server.errors import StoreBusyError, StoreError
 from tpf_server.store.static import layout
-from tpf_server.store.static.checking import store_version
+from tpf_server.store.static.manifest import read_manifest
 from tpf_server.store.static.opening import open_store
 from tpf_server.store.static.sorting import sorted_orders
 from tpf_server.store.static.writing import Rows, write_store
@@ -120,7 +120,7 @@ def test_replaced_while_open(tmp_path: Path) -> None:
         with static_store(path, [new_quad]) as new:
             assert old.quads(ANYTHING, 0, 9) == [old_quad]
             assert new.quads(ANYTHING, 0, 9) == [new_quad]
-            assert store_version(path) == new.version != old.version
+            assert read_manifest(path).version == new.version != old.version
         folders = [entry.name for entry in path.iterdir() if entry.is_dir()]
         assert folders == [new.manifest.generation], "the old generation is gone from the disk"
 

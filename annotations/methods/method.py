@@ -1,4 +1,10 @@
-"""What the methods share: encoding and matching by their shapes, and the frame of decoding."""
+"""What an annotation method is: one fact, four directions.
+
+Every method encodes a fact as quads, decodes quads to facts, rewrites a triple pattern for
+clients that read annotated data of others, and tells a server which labelled facts answer a
+quad pattern over the annotated data, so that the annotated quads need not exist anywhere.
+Encoding, matching and the frame of decoding follow from the method's shapes.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -13,10 +19,14 @@ from annotations.methods.shapes import Shape
 from annotations.terms import Quad, QuadPattern, Term, TriplePattern, Variable
 
 
-class ShapedMethod(ABC):
-    """An annotation method that is given by its shapes, its reader and its rewriting."""
+class Method(ABC):
+    """An annotation method: its shapes, its reader and its rewriting.
+
+    Methods are stateless and listed in `METHODS`.
+    """
 
     name: str
+    """Name in settings and URLs: ``named-graph``."""
 
     @abstractmethod
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
@@ -34,7 +44,18 @@ class ShapedMethod(ABC):
         fresh: Callable[[str], Variable],
         naming: Naming,
     ) -> Rewriting:
-        """The pattern as it must be asked of data annotated by this method."""
+        """The pattern as it must be asked of data annotated by this method.
+
+        It matches labelled facts only, one solution per fact and label. A variable as predicate
+        stands for the predicate of the fact: the triples that make up annotations carry no label
+        themselves, so the join with the label keeps them out.
+
+        Args:
+            pattern: what the query asks.
+            labelling: the kind of label that the data carry, and how it is written.
+            fresh: makes a variable that occurs nowhere else, from a hint for its name.
+            naming: vocabulary and IRIs (of the foreign server).
+        """
 
     def encode(self, fact: Fact, naming: Naming) -> list[Quad]:
         """The quads that say this fact; a fact without a label is its own quad.
@@ -49,7 +70,10 @@ class ShapedMethod(ABC):
         return [shape.render(fact) for shape in _shapes(self, naming) if shape.shown_by(fact)]
 
     def match(self, pattern: QuadPattern, naming: Naming) -> Sequence[Part]:
-        """Which labelled facts show quads that match `pattern`, and which quads."""
+        """Which labelled facts show quads that match `pattern`, and which quads.
+
+        The parts are disjoint and in a fixed order, so that pages are stable.
+        """
         parts = (shape.match(pattern) for shape in _shapes(self, naming))
         return [part for part in parts if part is not None]
 
@@ -61,7 +85,17 @@ class ShapedMethod(ABC):
         key: FactKey = "subject-predicate",
         on_error: OnError | None = None,
     ) -> list[Fact]:
-        """The facts that these quads say (see `annotations.methods.base.Method.decode`).
+        """The facts that these quads say, in the order of their quads; unlabelled ones included.
+
+        Repeated quads count once. A fact whose label cannot be read is left out, because without
+        the label it would hold for ever; of labels that overlap the earliest is kept.
+
+        Args:
+            quads: annotated data.
+            naming: vocabulary and IRIs.
+            key: what makes two facts versions of one fact, whose labels must not overlap.
+            on_error: called once per problem, of the classes below, and the rest is read; without
+                it the first problem is raised.
 
         Raises:
             DecodeError: an annotation is incomplete, contradicts itself or labels no fact.
@@ -83,7 +117,7 @@ class ShapedMethod(ABC):
 
 
 @lru_cache(maxsize=256)
-def _shapes(method: ShapedMethod, naming: Naming) -> tuple[Shape, ...]:
+def _shapes(method: Method, naming: Naming) -> tuple[Shape, ...]:
     return method.shapes(naming)
 
 
