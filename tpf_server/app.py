@@ -1,4 +1,4 @@
-"""The application: `create_app` for tests and embedding, `factory` for the workers of a server."""
+"""The application: `create_app`, `create_blueprint` for embedding, `factory` for the workers."""
 
 import multiprocessing
 import os
@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from flask import Flask
+from flask import Blueprint, Flask
 
 from annotations.clock import Clock, SystemClock
 from tpf_server.connections import Connections
 from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import ServerError, StoreClosedError, StoreError
 from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.negotiation import Negotiator
+from tpf_server.fragments.writers import WRITERS
 from tpf_server.reloading import Made, Reloading
 from tpf_server.settings import Configuration, Settings
 from tpf_server.web.bodies import BodyReader
+from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics
+from tpf_server.web.page_middleware import PageMiddleware
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
 from tpf_server.workers import WORKER_VARIABLE
@@ -57,20 +61,65 @@ def create_app(
     """
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
-    datasets = list(datasets)
-    bodies = BodyReader(settings.max_body, connections.body_of if connections else None)
-    site = Site(settings, datasets, clock, bodies)
+    metrics = metrics or Metrics()
+    site = _site(settings, datasets, clock, connections)
+    negotiator = _negotiator(settings)
     app.extensions["tpf_server"] = site
     if settings.continuous:
-        # A plain server does not load the engine.
-        from tpf_server.continuous.assembly import continuous_service
-        from tpf_server.continuous.web import continuous_blueprint
-
-        service = service or continuous_service(settings, datasets, clock)
-        app.extensions["tpf_server.continuous"] = service
-        app.register_blueprint(continuous_blueprint(service, site.bodies, settings))
-    routes(app, site, metrics or Metrics())
+        app.extensions["tpf_server.continuous"] = _add_continuous(app, site, service)
+    routes(app, site, negotiator, metrics)
+    if settings.direct_pages:
+        app.wsgi_app = PageMiddleware(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]
     return app
+
+
+def create_blueprint(
+    settings: Settings, datasets: Iterable[Dataset], clock: Clock, name: str = "fragments"
+) -> Blueprint:
+    """The fragment server as a part of somebody's own Flask application.
+
+    All paths below its ``url_prefix`` are its own; without a prefix, all that the application has
+    no rule for. Requests go through Flask's dispatch.
+
+    Args:
+        settings: the server's settings; `base_url` is the URL of the application with the prefix.
+        datasets: what is served; nobody closes their stores.
+        clock: tells the time of every answer.
+        name: of the blueprint, for `flask.url_for`: ``fragments.fragment``, ``fragments.view``.
+    """
+    blueprint = Blueprint(name, __name__)
+    site = _site(settings, datasets, clock)
+    if settings.continuous:
+        _add_continuous(blueprint, site, None)
+    routes(blueprint, site, _negotiator(settings), Metrics())
+    return blueprint
+
+
+def _site(
+    settings: Settings,
+    datasets: Iterable[Dataset],
+    clock: Clock,
+    connections: Connections | None = None,
+) -> Site:
+    bodies = BodyReader(settings.max_body, connections.body_of if connections else None)
+    return Site(settings, datasets, clock, bodies)
+
+
+def _negotiator(settings: Settings) -> Negotiator:
+    return Negotiator((*WRITERS, HtmlWriter(settings.title, settings.query_page)))
+
+
+def _add_continuous(
+    target: Flask | Blueprint, site: Site, service: "ContinuousService | None"
+) -> "ContinuousService":
+    # A plain server does not load the engine.
+    from tpf_server.continuous.assembly import continuous_service
+    from tpf_server.continuous.web import continuous_blueprint
+
+    datasets = list(site.datasets.values())
+    service = service or continuous_service(site.settings, datasets, site.clock)
+    target.register_blueprint(continuous_blueprint(service, site.bodies, site.settings))
+    return service
 
 
 class _Worker:

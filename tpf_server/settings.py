@@ -167,6 +167,9 @@ class Settings:
     max_result_bytes: int = _setting(
         2**28, "about the bytes that kept emissions of all continuous queries take"
     )
+    direct_pages: bool = _setting(
+        True, "answer pages before Flask dispatches them; off: hooks of Flask see them, too"
+    )
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(

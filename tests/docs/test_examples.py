@@ -72,6 +72,10 @@ def test_watch_async(server: RunningServer) -> None:
     assert sorted(lines) == ["delays: 3 added, 0 removed", "late: 1 added, 0 removed"]
 
 
+def test_embedded() -> None:
+    assert run("embedded.py") == ["/data/trains?page=2", "200 OK my application"]
+
+
 def test_to_pandas(server: RunningServer) -> None:
     publish(server)
     *_, mean = run("to_pandas.py", server.origin + "trains")

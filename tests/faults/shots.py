@@ -59,8 +59,16 @@ class Answer(NamedTuple):
         return found
 
 
-def fire(app: Wsgi, shot: Shot) -> Answer:
-    """Send a request to an application."""
+class Raw(NamedTuple):
+    """What came back, as the application gave it."""
+
+    status: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+def fire_raw(app: Wsgi, shot: Shot) -> Raw:
+    """Send a request to an application, and keep everything of what it answers."""
     environ: dict[str, Any] = {
         "REQUEST_METHOD": shot.method,
         "SCRIPT_NAME": "",
@@ -93,7 +101,12 @@ def fire(app: Wsgi, shot: Shot) -> Answer:
         close = getattr(chunks, "close", None)
         if close is not None:
             close()
-    status, headers = started[0]
+    return Raw(*started[0], body)
+
+
+def fire(app: Wsgi, shot: Shot) -> Answer:
+    """Send a request to an application."""
+    status, headers, body = fire_raw(app, shot)
     for name, value in headers:
         if name.lower() == "content-encoding":
             body = {"gzip": gzip, "br": brotli}[value].decompress(body)

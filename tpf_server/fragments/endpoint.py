@@ -70,8 +70,9 @@ class Endpoint:
         self.version = _digest(
             dataset.static.version if dataset.static is not None else "",
             self.url,
-            # Without the tokens: who knows a tag must learn nothing about them.
-            replace(settings, publish_token=""),
+            # Without the tokens: who knows a tag must learn nothing about them. And without what
+            # changes no page.
+            replace(settings, publish_token="", direct_pages=True),
             replace(own, token=""),
             sorted(self.prefixes.items()),
             _PROGRAM,

@@ -11,33 +11,49 @@ from urllib.parse import quote
 
 from tpf_server.fragments.endpoint import Endpoint
 
-_GENID: Final = re.compile(r"\.well-known/genid/([^/]+)/.+", re.DOTALL)
-_MINTED: Final = re.compile(r"([^/]+)/facts/([a-z]+)/[0-9a-f]{32}")
-_VIEWS: Final = {
+_KINDS: Final = {
     "property": "singleton-property",
     "graph": "named-graph",
     "statement": "reification",
     "reifier": "rdf-1.2",
 }
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 
 
-def description(endpoints: Mapping[str, Endpoint], base: str, path: str) -> str | None:
-    """The URL of the fragment that describes what is named by a path; ``None``: nothing is.
+def described_blank_node(
+    endpoints: Mapping[str, Endpoint], base: str, name: str, label: str
+) -> str | None:
+    """The URL of the fragment that describes a blank node; ``None``: nothing does.
 
     Args:
         endpoints: what is served, by path.
         base: URL of this server.
-        path: percent-decoded, without the slash at its front.
+        name: of the dataset.
+        label: percent-decoded; it may have parts.
     """
-    view = None
-    if (found := _GENID.fullmatch(path)) is not None:
-        prefix = path.rpartition("/")[0] + "/"
-        # The last part is the label as `Skolemizer` writes it.
-        iri = base + prefix + quote(path[len(prefix) :], safe="")
-    elif (found := _MINTED.fullmatch(path)) is not None:
-        iri = base + path
-        view = _VIEWS.get(found[2])
-    else:
+    front, slash, last = label.rpartition("/")
+    # The last part is the label as `Skolemizer` writes it.
+    iri = f"{base}.well-known/genid/{name}/{front}{slash}{quote(last, safe='')}"
+    return _fragment(endpoints.get(name), iri)
+
+
+def described_annotation(
+    endpoints: Mapping[str, Endpoint], base: str, name: str, kind: str, digest: str
+) -> str | None:
+    """The URL of the fragment that describes what an annotation names; ``None``: nothing does.
+
+    Args:
+        endpoints: what is served, by path.
+        base: URL of this server.
+        name: of the dataset.
+        kind: of the node, as names of annotations say it.
+        digest: of the fact.
+    """
+    if _DIGEST.fullmatch(digest) is None or not (kind.isascii() and kind.islower()):
         return None
-    endpoint = endpoints.get(f"{found[1]}/{view}") or endpoints.get(found[1])
+    endpoint = endpoints.get(f"{name}/{_KINDS.get(kind)}") or endpoints.get(name)
+    return _fragment(endpoint, f"{base}{name}/facts/{kind}/{digest}")
+
+
+def _fragment(endpoint: Endpoint | None, iri: str) -> str | None:
     return None if endpoint is None else f"{endpoint.url}?subject={quote(iri, safe='')}"

@@ -7,7 +7,7 @@ With several workers the numbers are summed over all of them, through the files 
 import os
 import time
 
-from flask import Flask, Response, g, request
+from flask import Blueprint, Flask, Response, g, request
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -31,10 +31,10 @@ class Metrics:
         # Looking a child up by its labels costs more than counting does.
         self._counters: dict[tuple[str, str], Counter] = {}
 
-    def watch(self, app: Flask) -> None:
-        """Count every request that reaches the application."""
-        app.before_request(self._start)
-        app.after_request(self._count)
+    def watch(self, target: Flask | Blueprint) -> None:
+        """Count every request that reaches an application, or a part of one."""
+        target.before_request(self._start)
+        target.after_request(self._count)
 
     def count(self, method: str, status: str, seconds: float) -> None:
         """Count one request."""

@@ -1,4 +1,7 @@
-"""``GET`` and ``HEAD`` of a page of a fragment, as plain WSGI."""
+"""``GET`` and ``HEAD`` of a page of a fragment: from a WSGI environment to status, fields and body.
+
+The route of a page calls this, and so does what stands before Flask.
+"""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +16,7 @@ from tpf_server.fragments.freshness import (
     matching_tag,
     max_age,
 )
-from tpf_server.fragments.negotiation import Chosen
+from tpf_server.fragments.negotiation import Chosen, Negotiator
 from tpf_server.fragments.request import read_request
 from tpf_server.web.compression import chosen_encoding, compressed
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
@@ -38,22 +41,51 @@ class Reply(NamedTuple):
     body: bytes
 
 
+def find_endpoint(
+    site: Site, negotiator: Negotiator, base: str, path: str
+) -> tuple[Endpoint, Chosen | None] | None:
+    """The endpoint at a path, and the format that a suffix chooses; ``None``: there is none.
+
+    Args:
+        site: what is served.
+        negotiator: knows the suffixes.
+        base: URL of the server.
+        path: percent-decoded, without the slash at its front.
+    """
+    endpoints = site.endpoints(base)
+    endpoint = endpoints.get(path)
+    if endpoint is not None:
+        return endpoint, None
+    stem, _, suffix = path.rpartition(".")
+    endpoint, chosen = endpoints.get(stem), negotiator.by_suffix(suffix)
+    return None if endpoint is None or chosen is None else (endpoint, chosen)
+
+
 def read_fragment(
-    site: Site, endpoint: Endpoint, chosen: Chosen, environ: "WSGIEnvironment", url: str
+    site: Site,
+    negotiator: Negotiator,
+    endpoint: Endpoint,
+    chosen: Chosen | None,
+    environ: "WSGIEnvironment",
+    url: str,
 ) -> Reply:
     """Answer with a page, or with ``304`` where the client has it.
 
     Args:
         site: tells the time.
+        negotiator: chooses the format where the URL does not.
         endpoint: where it was asked.
-        chosen: the format of the answer.
+        chosen: the format that the URL chooses.
         environ: method, query string and header fields of the request.
         url: absolute URL that was asked for, without its query string.
 
     Raises:
+        NotAcceptableError: the client accepts none of the formats.
         RequestError: a malformed URL or header field.
         SnapshotExpired: the URL pins a snapshot that is no longer retained.
     """
+    if chosen is None:
+        chosen = negotiator.by_accept(environ.get("HTTP_ACCEPT"))
     now = site.clock.now()
     asked = read_request(
         url,

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from flask import Response
+from werkzeug.datastructures import Headers
 from werkzeug.http import parse_date
 
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
@@ -41,6 +42,24 @@ class Whole(Response):
         chunks = list(body)
         self.close()
         return chunks
+
+
+class AsGiven(Whole):
+    """A response with the header fields that it was given, and no others.
+
+    Args:
+        status: the status line.
+        headers: the header fields.
+        body: the body.
+    """
+
+    def __init__(self, status: str, headers: list[tuple[str, str]], body: bytes) -> None:
+        super().__init__([body], status)
+        self.headers = Headers(headers)
+
+    def get_wsgi_headers(self, _: "WSGIEnvironment") -> Headers:
+        """The fields as they are: nothing is claimed or left out because of the status."""
+        return self.headers
 
 
 def http_date(instant: datetime) -> str:
@@ -106,7 +125,12 @@ def options(allowed: tuple[str, ...]) -> Response:
 
 
 def dress(response: Response, now: datetime, base: str, public: bool) -> Response:
-    """Add what every answer carries: its date, the way to the documentation, who may read it."""
+    """Add what every answer carries: its date, the way to the documentation, who may read it.
+
+    A page comes with these: its date is the instant that it is of.
+    """
+    if isinstance(response, AsGiven):
+        return response
     headers = response.headers
     if headers.get("Content-Type", "").startswith("text/html"):
         headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
