@@ -19,13 +19,11 @@ import requests
 from requests.adapters import BaseAdapter
 
 from annotations.clock import ManualClock
-from annotations.terms import Quad
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
-from tpf_server.store.static.indexing import QuadIndexer
 from tpf_server.store.static.opening import open_dataset
 
 BASE = "http://server.example/"
@@ -164,11 +162,3 @@ def application(
             yield Application(clock, live, session, adapter.work)
     finally:
         served.close()
-
-
-def static_store(folder: Path, quads: list[Quad], created: datetime) -> Path:
-    """A store of static facts."""
-    indexer = QuadIndexer()
-    indexer.add(quads)
-    indexer.write(folder, created=created)
-    return folder

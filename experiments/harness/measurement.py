@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from experiments.harness.static_loading import StaticLoading
 
 Value: TypeAlias = str | int | float | None
 """What a cell of the raw data holds; ``None``: nothing is known."""
@@ -22,12 +24,14 @@ class Run:
         folder: for files that are made on the way; removed afterwards.
         say: shows a line of progress.
         output: where the results of all experiments are; ``None``: nowhere.
+        static: makes stores of static data.
     """
 
     seed: int
     folder: Path
     say: Callable[[str], None]
     output: Path | None = None
+    static: StaticLoading = field(default_factory=lambda: StaticLoading(spark=False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from experiments.harness.machine import describe_machine, describe_versions, loa
 from experiments.harness.measurement import Group, Measurement, Run
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData, Results
+from experiments.harness.static_loading import StaticLoading
 from loaders.errors import LoaderError
 from tpf_client.errors import ClientError
 from tpf_server.errors import ServerError
@@ -79,7 +80,8 @@ class Runner:
         left_out: dict[str, str] = {}
         begin = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix=f"tpf-{experiment.name}-") as scratch:
-            run = Run(self._configuration.seed, Path(scratch), self._say, self._output)
+            static = StaticLoading(self._say)
+            run = Run(self._configuration.seed, Path(scratch), self._say, self._output, static)
             groups = list(experiment.groups(settings, run))
             planned = {id(group): self._planned(group, raw) for group in groups}
             total = sum(len(each) for each in planned.values())
@@ -95,6 +97,8 @@ class Runner:
                 for measurement in group.measurements
                 if repetition < self._repetitions(measurement)
             )
+        if static.by is not None:
+            facts["static data loaded by"] = static.by
         facts["seconds"] = round(time.perf_counter() - begin, 1)
         facts["load at the end"] = load_average()
         results = raw.results(left_out, missing)

@@ -207,20 +207,6 @@ def _launcher(folder: Path) -> Path:
     return launcher
 
 
-def index(triples: Path, store: Path) -> None:
-    """Make a store of N-Triples, with the local writer in a process of its own.
-
-    Raises:
-        MeasurementError: that failed.
-    """
-    if not store.exists():
-        order = [
-            command("tpf-load"), "rdf", str(triples), "--output", str(store),
-            "--engine", "local", "--quiet",
-        ]  # fmt: skip
-        _run(order, "tpf-load")
-
-
 def _run(order: Sequence[str], what: str) -> None:
     try:
         done = subprocess.run(  # noqa: S603

@@ -16,7 +16,7 @@ from typing import Any, Self
 from annotations.labels import Labelling
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError
-from experiments.harness.in_process import Application, Work, application, static_store
+from experiments.harness.in_process import Application, Work, application
 from experiments.harness.items import Figure, Finding, Item, Table, Target
 from experiments.harness.measurement import Group, Measurement, Row, Run
 from experiments.harness.results import Results
@@ -109,7 +109,7 @@ class AnnotationMethods:
         for period in settings.periods:
             name = f"{POLLING} every {period:g} s"
             add(name, "expiration", NONE, "off", partial(_poll, period, settings.polls))
-        yield Group("in process", partial(_open, recorded, run.folder), measurements)
+        yield Group("in process", partial(_open, recorded, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Per tick in the mean, then over time."""
@@ -134,11 +134,11 @@ class AnnotationMethods:
 
 
 @contextmanager
-def _open(recorded: Recording, folder: Path) -> Iterator[Stage]:
-    store = folder / "static"
+def _open(recorded: Recording, run: Run) -> Iterator[Stage]:
+    store = run.folder / "static"
     if not store.exists():
-        static_store(store, list(recorded.static), recorded.start)
-    yield Stage(recorded, Answers(recorded, recorded.query), store, folder)
+        run.static.store(store, recorded.static, recorded.start)
+    yield Stage(recorded, Answers(recorded, recorded.query), store, run.folder)
 
 
 class _Playing:

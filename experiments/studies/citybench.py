@@ -14,7 +14,6 @@ from annotations.clock import SystemClock
 from annotations.terms import DEFAULT_GRAPH, Quad
 from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
-from experiments.harness.in_process import static_store
 from experiments.harness.items import Figure, Finding, Item, Table
 from experiments.harness.measurement import Group, Measurement, Row, Run
 from experiments.harness.processes import Process, python, started
@@ -185,7 +184,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
             for name in EVENTS
         },
     }
-    stores = {name: static_store(run.folder / name, part, now) for name, part in parts.items()}
+    stores = run.static.stores(run.folder, parts, now)
     with ExitStack() as stack:
         clients = [
             stack.enter_context(started(f"client {n}", python("experiments.studies.board_clients")))

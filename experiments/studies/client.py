@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias
 
 import pyoxigraph
 
+from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness import peers
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
@@ -20,10 +21,10 @@ from experiments.harness.results import Results
 from experiments.harness.servers import (
     Server,
     fragment_server,
-    index,
     reference_data,
     reference_server,
 )
+from experiments.harness.static_loading import StaticLoading
 from experiments.workloads.shop import (
     COMPARED,
     GRAPHS,
@@ -185,7 +186,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
         for name in settings.servers:
             try:
                 data = triples if name == REFERENCE else quads
-                places[name] = stack.enter_context(_place(name, data, run.folder))
+                places[name] = stack.enter_context(_place(name, data, run.folder, run.static))
             except UnavailableError as error:
                 run.say(f"{name}: {error}")
         clients = {}
@@ -198,7 +199,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
 
 
 @contextmanager
-def _place(name: str, data: Path, folder: Path) -> Iterator[Place]:
+def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterator[Place]:
     """A server that calls itself what its proxy is called."""
     port = free_port()
     base = f"http://{LOOPBACK}:{port}/"
@@ -210,7 +211,8 @@ def _place(name: str, data: Path, folder: Path) -> Iterator[Place]:
             )
         else:
             store = folder / _DATASET
-            index(data, store)
+            if not store.exists():
+                static.load({store: data}, SystemClock().now())
             config = "max_values = 0\nmax_page_size = 100\n" if name == PLAIN else ""
             own = folder / ("plain" if name == PLAIN else "restricted")
             server = stack.enter_context(fragment_server(own, config, store, base_url=base))

@@ -11,9 +11,9 @@ from experiments.harness.estimates import percentile
 from experiments.harness.items import Finding, Item, Table, Target
 from experiments.harness.measurement import Group, Measurement, Row, Run
 from experiments.harness.results import Results
-from experiments.workloads.conference import FLOORPLAN, STREAM, Conference, query, write
+from experiments.workloads.conference import FLOORPLAN, STREAM, Conference, quads, query
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.engine.static.static_data import MemoryGraph
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 
 # Microseconds per event of the original engine (paced at 100 events per second, 10^5 triples), and
 # with 1,000 queries.
@@ -45,8 +45,8 @@ class Sizes:
 class Opened:
     """The static graphs, loaded once, and the events."""
 
-    floorplan: MemoryGraph
-    bibliography: MemoryGraph
+    floorplan: StoreGraph
+    bibliography: StoreGraph
     events: Sequence[tuple[int, tuple[str, str, str]]]
 
 
@@ -114,19 +114,23 @@ def _lowest(
 
 
 @contextmanager
+def conference_graphs(
+    conference: Conference, run: Run, size: int
+) -> Iterator[tuple[StoreGraph, StoreGraph]]:
+    """The floor plan and a bibliography of this size, loaded and open."""
+    parts = {
+        "floorplan": quads(conference.floorplan()),
+        "bibliography": quads(conference.bibliography(size)),
+    }
+    with run.static.graphs(run.folder / f"static{size}", parts) as (floorplan, bibliography):
+        yield floorplan, bibliography
+
+
+@contextmanager
 def _opened(settings: Sizes, run: Run, size: int) -> Iterator[Opened]:
     conference = Conference(run.seed)
-    graphs = []
-    for name, triples in (
-        ("floorplan", conference.floorplan()),
-        ("bibliography", conference.bibliography(size)),
-    ):
-        path = run.folder / f"{name}.nt"
-        write(triples, path)
-        graph = MemoryGraph()
-        graph.load(path)
-        graphs.append(graph)
-    yield Opened(graphs[0], graphs[1], list(conference.badges(settings.events)))
+    with conference_graphs(conference, run, size) as (floorplan, bibliography):
+        yield Opened(floorplan, bibliography, list(conference.badges(settings.events)))
 
 
 def _measure(name: str, count: int, opened: Any) -> Iterable[Row]:

@@ -19,17 +19,18 @@ from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
 from experiments.harness.measurement import Group, Measurement, Row, Run
 from experiments.harness.results import Results
+from experiments.studies.conference import conference_graphs
 from experiments.studies.csparql_report import (
     native_report,
     rules_on_spark_report,
     rules_report,
     spark_report,
 )
-from experiments.workloads.conference import STREAM, Conference, write
+from experiments.workloads.conference import STREAM, Conference
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
-from tpf_server.continuous.engine.static.static_data import MemoryGraph
+from tpf_server.continuous.engine.static.static_data import StoreGraph
 
 _FROM = f"FROM STREAM <{STREAM}> [RANGE 3s STEP 1s]"
 _PREFIXES = """PREFIX lv: <http://example.org/floorplan#>
@@ -215,19 +216,10 @@ def _nothing() -> Iterator[None]:
 @contextmanager
 def _conference(
     settings: Sizes, run: Run, size: int
-) -> Iterator[tuple[list[MemoryGraph], Sequence[tuple[int, tuple[str, str, str]]]]]:
+) -> Iterator[tuple[Sequence[StoreGraph], Sequence[tuple[int, tuple[str, str, str]]]]]:
     conference = Conference(run.seed)
-    graphs = []
-    for name, triples in (
-        ("floorplan", conference.floorplan()),
-        ("bibliography", conference.bibliography(size)),
-    ):
-        path = run.folder / f"{name}.nt"
-        write(triples, path)
-        graph = MemoryGraph()
-        graph.load(path)
-        graphs.append(graph)
-    yield graphs, list(conference.badges(100 * settings.seconds))
+    with conference_graphs(conference, run, size) as graphs:
+        yield graphs, list(conference.badges(100 * settings.seconds))
 
 
 class _Stopwatch:

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
+from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.estimates import percentile
 from experiments.harness.measurement import Row
@@ -18,10 +19,10 @@ from experiments.harness.servers import (
     Server,
     constant_server,
     fragment_server,
-    index,
     reference_data,
     reference_server,
 )
+from experiments.harness.static_loading import StaticLoading
 from experiments.studies.fragment_requests import DATASET
 from experiments.workloads.people import People
 
@@ -39,10 +40,12 @@ class Files:
     Args:
         people: the data.
         folder: where the files are; those that are there are used again.
+        static: makes our store.
     """
 
     people: People
     folder: Path
+    static: StaticLoading
 
     def triples(self) -> Path:
         """The file of N-Triples."""
@@ -55,7 +58,8 @@ class Files:
     def store(self) -> Path:
         """Our store."""
         store = self.folder / DATASET
-        index(self.triples(), store)
+        if not store.exists():
+            self.static.load({store: self.triples()}, SystemClock().now())
         return store
 
     def reference(self) -> ReferenceData:

@@ -83,7 +83,7 @@ class Fragments:
         folder = Path(settings.data) if settings.data else run.folder
         for number, triples in enumerate(settings.triples):
             people = People(triples, run.seed)
-            files = Files(people, folder / f"{triples}-{run.seed}")
+            files = Files(people, folder / f"{triples}-{run.seed}", run.static)
             names = settings.servers if number == 0 else (OURS,)
             formats = settings.formats if number == 0 else settings.formats[:1]
             yield Group(

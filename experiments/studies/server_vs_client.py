@@ -13,7 +13,6 @@ from typing import Self
 from annotations.clock import SystemClock
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError, UnavailableError
-from experiments.harness.in_process import static_store
 from experiments.harness.items import Item
 from experiments.harness.measurement import Group, Measurement, Row, Run
 from experiments.harness.processes import Process, python, started
@@ -158,8 +157,7 @@ class ServerVsClient:
 
 @contextmanager
 def _open(settings: Sizes, run: Run, departures: Board) -> Iterator[Opened]:
-    store = run.folder / "board"
-    static_store(store, list(departures.static), SystemClock().now())
+    store = run.static.store(run.folder / "board", departures.static, SystemClock().now())
     with ExitStack() as stack:
         clients = [
             stack.enter_context(started(f"client {n}", python("experiments.studies.board_clients")))

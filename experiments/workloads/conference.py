@@ -5,8 +5,9 @@ where they are with what they wrote.
 """
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+
+from annotations.terms import Quad, Term
 
 _TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 _LV = "http://example.org/floorplan#"
@@ -139,6 +140,11 @@ class Conference:
             yield at, (_person(person), f"<{_LV}detectedAt>", _room(where[person]))
 
 
+def quads(triples: Iterable[Triple]) -> Iterator[Quad]:
+    """Triples as quads of the default graph."""
+    return (Quad(*map(Term, triple)) for triple in triples)
+
+
 def _room(number: int) -> str:
     return f"<{_DATA}room{number}>"
 
@@ -150,9 +156,3 @@ def _person(number: int) -> str:
 def _author(number: int) -> Iterator[Triple]:
     yield _person(number), _TYPE, f"<{_FOAF}Person>"
     yield _person(number), f"<{_FOAF}name>", f'"Author {number}"'
-
-
-def write(triples: Iterator[Triple], path: Path) -> None:
-    """Write triples as N-Triples."""
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(f"{' '.join(triple)} .\n" for triple in triples)

@@ -70,8 +70,8 @@ def static_graphs(
 ) -> Mapping[Term, Sequence[StoreGraph]]:
     """The static data of queries, by the names of graphs.
 
-    Their default graph is the default graphs of all datasets together; ``GRAPH`` names one dataset
-    by its URL.
+    Their default graph is the default graphs of all datasets together; ``GRAPH`` names one of them
+    by the URL of its dataset, or a named graph, which may have parts in several datasets.
 
     Args:
         settings: the server's settings.
@@ -82,5 +82,7 @@ def static_graphs(
         if dataset.static is not None:
             graph = StoreGraph(dataset.static)
             graphs[DEFAULT_GRAPH].append(graph)
-            graphs[Term(f"<{settings.base}{dataset.settings.name}>")] = [graph]
+            graphs.setdefault(Term(f"<{settings.base}{dataset.settings.name}>"), []).append(graph)
+            for name in dataset.static.graphs():
+                graphs.setdefault(name, []).append(StoreGraph(dataset.static, name))
     return graphs

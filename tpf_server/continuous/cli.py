@@ -51,9 +51,12 @@ class _Task:
 def run(
     queries: Annotated[list[str], typer.Argument(help="files with queries, or queries")],
     static: Annotated[
-        list[Path] | None, typer.Option(help="RDF file or store of the default graph")
+        list[Path] | None,
+        typer.Option(help="RDF file of the default graph, or store with its graphs"),
     ] = None,
-    graph: Annotated[list[str] | None, typer.Option(help="IRI=FILE of a named graph")] = None,
+    graph: Annotated[
+        list[str] | None, typer.Option(help="IRI=FILE (or store) of a named graph")
+    ] = None,
     stream: Annotated[list[str] | None, typer.Option(help="IRI=FILE of a stream")] = None,
     semantics: Annotated[
         str | None,

@@ -37,6 +37,9 @@ class StaticStore(Protocol):
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
         """Those of these quads that are in the store: for many at once."""
 
+    def graphs(self) -> Sequence[Term]:
+        """The names of the named graphs."""
+
     def close(self) -> None:
         """Let go of the files."""
 

@@ -1,19 +1,28 @@
 """Static data from stores that the loaders wrote, the way Spark writes them."""
 
+import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import requests
 from typer.testing import CliRunner
 
 from annotations.clock import ManualClock
 from annotations.terms import Term
 from loaders.rdf.build import load_rdf_spark
+from tests.support.peers import PROJECT
+from tests.support.running_server import TOKEN, RunningServer
 from tpf_server.continuous.assembly import continuous_service, static_graphs
 from tpf_server.continuous.cli import app
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.datasets import DatasetOpener
 from tpf_server.settings import Configuration, DatasetSettings, Settings
+from tpf_spark.errors import JavaNotFoundError
+from tpf_spark.java import find_java
 
 NOON = datetime(2020, 1, 1, 12, tzinfo=UTC)
 ROOMS = "<urn:hall> <urn:near> <urn:cafe> .\n<urn:cafe> <urn:near> <urn:hall> .\n"
@@ -98,3 +107,78 @@ def test_queries_of_a_server_see_its_datasets(stores: Path) -> None:
     service.close()
     for dataset in anew:
         dataset.close()
+
+
+CITY = """<urn:ann> <urn:name> "Ann" .
+<urn:hall> <urn:near> <urn:cafe> <urn:plan> .
+<urn:cafe> <urn:near> <urn:hall> <urn:plan> .
+"""
+BOTH = {
+    "cqels": """SELECT ?name ?next { STREAM <s> [NOW] { ?who <urn:at> ?room }
+        ?who <urn:name> ?name . GRAPH <urn:plan> { ?room <urn:near> ?next } }""",
+    "periodic": """REGISTER QUERY periodic AS SELECT ?name ?next
+        FROM STREAM <s> [RANGE 1s STEP 1s]
+        WHERE { ?who <urn:at> ?room . ?who <urn:name> ?name .
+        GRAPH <urn:plan> { ?room <urn:near> ?next } }""",
+}
+
+
+@pytest.fixture(scope="module")
+def by_spark(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that the command wrote, with Spark, and nothing else in its process."""
+    pytest.importorskip("pyspark")
+    try:
+        find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("loaded")
+    (folder / "city.nq").write_text(CITY)
+    command = [sys.executable, "-m", "commands", "tpf-load", "rdf", str(folder / "city.nq")]
+    command += ["--output", str(folder / "city"), "--engine", "spark"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "engine: spark" in done.stderr
+    return folder / "city"
+
+
+@pytest.mark.spark
+def test_what_spark_loaded_a_server_joins_with_streams(by_spark: Path, tmp_path: Path) -> None:
+    """In its default graph and in named ones, by queries of both languages, over HTTP."""
+    config = 'continuous = true\nstream_time = "elements"\n'
+    config += f'[datasets.city]\nsource = "{by_spark}"\n'
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with RunningServer(tmp_path, config) as server:
+        for name, text in BOTH.items():
+            made = requests.post(
+                f"{server.url}queries", json={"query": text, "name": name}, headers=headers,
+                timeout=60,
+            )  # fmt: skip
+            assert made.status_code == 201, made.text
+        lines = "500\t<urn:ann>\t<urn:at>\t<urn:hall>\n1500\t<urn:eve>\t<urn:at>\t<urn:hall>\n"
+        tsv = headers | {"Content-Type": "text/tab-separated-values"}
+        assert requests.post(f"{server.url}streams/s", lines, headers=tsv, timeout=60).ok
+        for name, relation in (("cqels", "added"), ("periodic", "result")):
+            found = requests.get(
+                f"{server.url}queries/{name}/results",
+                params={"follow": "false"},
+                headers={"Accept": "application/x-ndjson"},
+                timeout=60,
+            )
+            (line,) = found.text.splitlines()
+            assert json.loads(line)[relation] == [{"name": '"Ann"', "next": "<urn:cafe>"}]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", BOTH)
+def test_what_spark_loaded_the_command_joins_with_streams(
+    name: str, by_spark: Path, tmp_path: Path
+) -> None:
+    stream = tmp_path / "stream.tsv"
+    stream.write_text("500\t<urn:ann>\t<urn:at>\t<urn:hall>\n")
+    text = BOTH[name].replace("<s>", "<urn:s>")
+    result = CliRunner().invoke(
+        app, ["run", text, "--static", str(by_spark), "--stream", f"urn:s={stream}"]
+    )
+    assert result.exit_code == 0, result.output
+    (line,) = result.output.splitlines()
+    assert line.split("\t", 2)[2].split() == ['"Ann"', "<urn:cafe>"]

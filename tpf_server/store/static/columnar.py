@@ -57,6 +57,11 @@ class _Order:
             high = bisect_right(column, wanted, low, high)
         return low, high
 
+    def firsts(self) -> Ids:
+        """The ids that rows begin with, and 0."""
+        begins = np.diff(np.asarray(self._starts))
+        return np.union1d(np.uint32(0), np.flatnonzero(begins).astype(np.uint32))
+
 
 def _repeats_a_variable(pattern: QuadPattern) -> bool:
     variables = [term for term in pattern if is_variable(term)]
@@ -307,6 +312,20 @@ class ColumnarStore:
                 bound.append(Term(term))
         at = np.flatnonzero(keep)
         return _Matches(0, len(at), tuple(bound), tuple(column[at] for column in open_columns))
+
+    def graphs(self) -> Sequence[Term]:
+        """The names of the named graphs.
+
+        Raises:
+            StoreClosedError: the store has been closed.
+        """
+        files = self._files
+        if files is None:
+            raise StoreClosedError("the store has been closed")
+        if not self._has_graphs:
+            return []
+        # Id 0 is that of the default graph.
+        return files.dictionary.terms(files.plans[_GRAPH_BIT].order.firsts()[1:])
 
     def close(self) -> None:
         """Let go of the files; a request that is still reading keeps them until it ends."""

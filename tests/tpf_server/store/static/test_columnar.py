@@ -116,9 +116,11 @@ def test_orders_for_graphs_only_where_there_are_graphs(tmp_path: Path) -> None:
     with static_store(tmp_path / "triples", [quad]) as store:
         assert store.manifest.orders == layout.TRIPLE_ORDERS
         assert store.manifest.graphs == 0
+        assert store.graphs() == []
     with static_store(tmp_path / "quads", [quad, quad._replace(graph=NODES[3])]) as store:
         assert store.manifest.orders == layout.QUAD_ORDERS
         assert store.manifest.graphs == 1
+        assert store.graphs() == [NODES[3]]
 
 
 def test_variable_graph_matches_the_default_graph_too(tmp_path: Path) -> None:

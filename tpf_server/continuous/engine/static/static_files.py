@@ -14,8 +14,8 @@ def load(engine: StaticGraphs, static: Iterable[Path], graphs: Iterable[tuple[st
 
     Args:
         engine: takes them.
-        static: files or stores of the default graph.
-        graphs: IRI and file (or store) of each named graph.
+        static: files of the default graph, or stores: with their named graphs.
+        graphs: IRI and file of each named graph; of a store its default graph.
 
     Raises:
         ContinuousError: a file cannot be read.
@@ -23,6 +23,9 @@ def load(engine: StaticGraphs, static: Iterable[Path], graphs: Iterable[tuple[st
     """
     for name, path in [*((None, path) for path in static), *graphs]:
         if path.is_dir() and is_store(path):
-            engine.attach(StoreGraph(open_store(path)), name)
+            store = open_store(path)
+            engine.attach(StoreGraph(store), name)
+            for graph in store.graphs() if name is None else ():
+                engine.attach(StoreGraph(store, graph), graph)
         else:
             engine.load(path, name)

@@ -1,0 +1,111 @@
+"""Static data of experiments, loaded as users load them: with Spark, where there is a Java.
+
+The same pipeline makes the same bytes in this process, where there is none; a run says which it
+was. Spark ends when the data are there: nothing is measured beside it.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from annotations.clock import SystemClock
+from annotations.terms import Quad
+from loaders.rdf.build import load_rdf_spark
+from loaders.static import line_of
+from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.store.static.opening import open_store
+from tpf_spark.errors import JavaNotFoundError, SparkMissingError
+from tpf_spark.java import find_java
+from tpf_spark.session import SparkSettings, spark_context
+
+WITH_SPARK = "Spark"
+
+
+class StaticLoading:
+    """Makes stores.
+
+    Args:
+        say: is told once why there is no Spark.
+        spark: whether to look for it at all.
+
+    Attributes:
+        by: what loaded them: Spark, or this process and why; ``None`` before anything was.
+    """
+
+    def __init__(self, say: Callable[[str], None] | None = None, *, spark: bool = True) -> None:
+        self.by: str | None = None
+        self._say = say
+        self._missing = None if spark else "not wanted"
+
+    def store(self, folder: Path, quads: Iterable[Quad], created: datetime) -> Path:
+        """A store of these quads; see `stores`."""
+        return self.stores(folder.parent, {folder.name: quads}, created)[folder.name]
+
+    def stores(
+        self, folder: Path, parts: Mapping[str, Iterable[Quad]], created: datetime
+    ) -> dict[str, Path]:
+        """A store for each name, in this folder.
+
+        Raises:
+            SparkError: there is a Java, and Spark does not start with it.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {}
+        for name, quads in parts.items():
+            file = folder / f"{name}.nq"
+            with file.open("w", encoding="utf-8") as lines:
+                lines.writelines(f"{line_of(quad)}\n" for quad in quads)
+            files[folder / name] = file
+        self.load(files, created)
+        for file in files.values():
+            file.unlink()
+        return {store.name: store for store in files}
+
+    @contextmanager
+    def graphs(
+        self, folder: Path, parts: Mapping[str, Iterable[Quad]]
+    ) -> Iterator[list[StoreGraph]]:
+        """The default graphs of a store for each name, open for a block.
+
+        Raises:
+            SparkError: see `stores`.
+        """
+        found = self.stores(folder, parts, SystemClock().now())
+        with ExitStack() as stack:
+            yield [StoreGraph(stack.enter_context(open_store(found[name]))) for name in parts]
+
+    def load(self, files: Mapping[Path, Path], created: datetime) -> None:
+        """Make stores of files.
+
+        Args:
+            files: a file of RDF for the directory of each store.
+            created: the instant of their content.
+
+        Raises:
+            InputError: a file cannot be read.
+            SparkError: there is a Java, and Spark does not start with it.
+        """
+        with self._context() as context:
+            for store, file in files.items():
+                load_rdf_spark([file], store, context, created=created, strict=True)
+
+    @contextmanager
+    def _context(self) -> Iterator[Any]:
+        """A Spark context, or ``None``."""
+        settings = SparkSettings.from_environment(os.environ)
+        if self._missing is None:
+            try:
+                find_java(settings.java_home, os.environ)
+                with spark_context(settings, name="tpf-experiments") as context:
+                    self.by = WITH_SPARK
+                    yield context
+                    return
+            except (JavaNotFoundError, SparkMissingError) as error:
+                self._missing = str(error)
+                if self._say is not None:
+                    self._say(f"static data are loaded without Spark: {error}")
+        self.by = f"this process, without Spark: {self._missing}"
+        yield None
