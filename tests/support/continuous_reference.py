@@ -7,7 +7,7 @@ that it comes from. Only a path of any length is matched in all elements of its 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyoxigraph as ox
@@ -22,7 +22,6 @@ from tpf_server.continuous.engine.windows.specification import (
 )
 
 _STREAM = re.compile(r"(?i:STREAM)\s+<([^>]*)>\s*\[([^\]]*)\]\s*(?=\{)")
-_PATH = re.compile(r"^[(^]|>[/|+*?]")
 _APART = re.compile(r"VALUES[^{]*\{[^}]*\}|(?:BIND|FILTER)\s*(?=\()|OPTIONAL|UNION|MINUS|[{}]")
 _REPEATED = re.compile(r"[>)][+*]")
 _IN = ox.NamedNode("urn:reference:in")
@@ -58,7 +57,7 @@ class Reference:
         self.clauses: list[tuple[str, Window]] = []
         self._present: set[ox.Quad] = set()
         self._whole: set[int] = set()
-        self._patterns: list[list[list[str]]] = []
+        self._gone: set[tuple[int, int]] = set()
         if isinstance(static, str):
             self._store = ox.Store()
             self._store.load(static.encode(), format=ox.RdfFormat.N_QUADS)
@@ -75,7 +74,6 @@ class Reference:
         end = _closing(text, match.end())
         number = len(self.clauses)
         self.clauses.append((match[1], parse_window(match[2])))
-        self._patterns.append([])
         body = self._body(text[match.end() + 1 : end], number)
         # What is more than triples is a group of its own: a FILTER in it sees nothing outside.
         flat = _APART.search(text, match.end() + 1, end) is None
@@ -101,7 +99,6 @@ class Reference:
         for pattern in filter(
             None, (each.strip(" .\n") for each in re.split(r"(?<=[\s>\w])\.\s", text + " "))
         ):
-            self._patterns[number].append(pattern.split())
             if _REPEATED.search(pattern):
                 self._whole.add(number)
                 parts.append(f"GRAPH <urn:reference:whole:{number}> {{ {pattern} }}")
@@ -115,33 +112,41 @@ class Reference:
         return " ".join(parts)
 
     def boundaries(self, after: int, before: int) -> set[int]:
-        """The instants in between at which a window with a slide holds something else."""
+        """The instants in between at which it is looked at: the multiples of its slides."""
         return {
             at
-            for number, (_, window) in enumerate(self.clauses)
-            if isinstance(window, Range) and window.slide
-            for at in range(after + 1, before)
-            if at % window.slide == 0 and self._wanted(number, at) != self._wanted(number, at - 1)
+            for slide in {slide for _, slide in self._slides()}
+            for at in range(after // slide * slide + slide, before, slide)
         }
 
-    def changed(self, before: When, now: When, streams: Container[str]) -> bool:
-        """Whether a window with a slide over one of these streams holds something else."""
+    def slides(self, before: Mapping[str, int], now: Mapping[str, int]) -> bool:
+        """Whether a stream has come to a multiple of the slide of a window over it.
+
+        Args:
+            before: the time of each stream a millisecond ago.
+            now: the same now.
+        """
         return any(
-            isinstance(window, Range)
-            and window.slide is not None
-            and stream in streams
-            and self._wanted(number, before) != self._wanted(number, now)
-            for number, (stream, window) in enumerate(self.clauses)
+            before[stream] // slide < now[stream] // slide for stream, slide in self._slides()
         )
 
-    def _wanted(self, number: int, at: When) -> list[tuple[int, tuple[str, str, str]]]:
-        """The triples in a window that match some pattern there."""
+    def _slides(self) -> list[tuple[str, int]]:
         return [
-            (place, triple)
-            for place, triples in self.visible(number, at).items()
-            for triple in triples
-            if any(_matches(pattern, triple) for pattern in self._patterns[number])
+            (stream, window.slide)
+            for stream, window in self.clauses
+            if isinstance(window, Range) and window.slide is not None
         ]
+
+    def let_go(self, passed: Mapping[str, int]) -> None:
+        """No window will have again what it has not at these times of its stream."""
+        for number, (stream, window) in enumerate(self.clauses):
+            if not isinstance(window, Triples):
+                first, _ = _bounds(window, passed[stream])
+                self._gone.update(
+                    (number, place)
+                    for place, arrival in enumerate(self._arrivals)
+                    if arrival.stream == stream and arrival.at < first
+                )
 
     def change(self, triple: tuple[str, str, str], *, added: bool) -> None:
         """The static data have one triple more or less."""
@@ -165,7 +170,12 @@ class Reference:
                 triples = [each for each in triples if self._arrivals[each[0]].at <= at][-count:]
             case _:
                 first, last = _bounds(window, at)
-                triples = [each for each in triples if first <= self._arrivals[each[0]].at <= last]
+                triples = [
+                    each
+                    for each in triples
+                    if first <= self._arrivals[each[0]].at <= last
+                    and (number, each[0]) not in self._gone
+                ]
         for place, triple in triples:
             result.setdefault(place, []).append(triple)
         return result
@@ -253,16 +263,19 @@ class Clocks:
         self._newest = dict.fromkeys(self.streams, -1)
         self._lag = dict.fromkeys(self.streams, 0)
 
+    def passed(self) -> dict[str, int]:
+        """Until when everything has come on each stream."""
+        return {each: max(newest, self._told) for each, newest in self._newest.items()}
+
     def late(self, stream: str, at: int) -> bool:
         """Whether an element comes too late."""
-        return at < max(self._newest[stream], self._told)
+        return at < self.passed()[stream]
 
     def times(self) -> dict[str, int]:
         """The time of each stream."""
         front = 0 if self._front is None else self._front
         return {
-            each: max(self._newest[each], self._told, front - self._lag[each])
-            for each in self.streams
+            each: max(passed, front - self._lag[each]) for each, passed in self.passed().items()
         }
 
     def arrive(self, stream: str, at: int, look: "Look") -> None:
@@ -299,7 +312,7 @@ class Clocks:
 
     def _go(self, at: int, look: "Look") -> None:
         before, self._front = self.times(), at
-        look(at, before, self.times(), self.streams)
+        look(at, before, self.times())
 
     def _catch_up(self, streams: list[str], until: int, look: "Look") -> None:
         assert self._front is not None
@@ -310,16 +323,22 @@ class Clocks:
                     self._lag[each] = max(0, self._front - at)
                     if at > self._front:
                         self._newest[each] = at
-            look(at, before, self.times(), streams)
+            look(at, before, self.times())
 
 
-Look = Callable[[int, When, When, Container[str]], None]
+Look = Callable[[int, Mapping[str, int], Mapping[str, int]], None]
 
 
 class Beside:
-    """A query beside its recomputation: what it must emit, tick by tick."""
+    """A query beside its recomputation: what it must emit, tick by tick.
 
-    def __init__(self, text: str, static: str | ox.Store, at: int = 0) -> None:
+    Args:
+        text: the query.
+        static: the static data (see `Reference`).
+        at: the time at which it begins; ``None``: nothing has come yet.
+    """
+
+    def __init__(self, text: str, static: str | ox.Store, at: int | None = None) -> None:
         self.reference = Reference(text, static)
         self._before: Bag = Counter()
         self._at = at
@@ -330,6 +349,7 @@ class Beside:
         clocks.arrive(arrival.stream, arrival.at, self._looking(ticks))
         self.reference.arrive(arrival)
         self._look(arrival.at, clocks.times(), ticks)
+        self.reference.let_go(clocks.passed())
         return ticks
 
     def advance(self, at: int, clocks: Clocks) -> list[Tick]:
@@ -337,11 +357,12 @@ class Beside:
         ticks: list[Tick] = []
         if clocks.advance(at, self._looking(ticks)):
             self._look(at, clocks.times(), ticks)
+        self.reference.let_go(clocks.passed())
         return ticks
 
     def _looking(self, ticks: list[Tick]) -> Look:
-        def look(at: int, before: When, now: When, streams: Container[str]) -> None:
-            if self.reference.changed(before, now, streams):
+        def look(at: int, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+            if self.reference.slides(before, now):
                 self._look(at, now, ticks)
 
         return look
@@ -351,34 +372,21 @@ class Beside:
         self._before = now
         ticks.append((at, now - before, before - now, now))
 
-    def boundaries(self, at: int) -> set[int]:
-        """The instants before one at which it is looked at."""
-        return self.reference.boundaries(self._at, at)
-
-    def seen(self, at: int, others: Iterable[int] = ()) -> list[Tick]:
-        """Instants with changes until one: what came, what went, all of it.
+    def seen(self, at: int, *, begun: bool = True) -> list[Tick]:
+        """Instants with changes until one, and that one: what came, what went, all of it.
 
         Args:
             at: an instant.
-            others: instants before, at which it is looked at too.
+            begun: whether anything has come, so that time passes from then on.
         """
-        instants = sorted({*self.boundaries(at), *others})
+        boundaries = set() if self._at is None else self.reference.boundaries(self._at, at)
         found = []
-        for each in (*instants, at):
+        for each in (*sorted(boundaries), at):
             now, before = self.reference.solutions(each), self._before
             found.append((each, now - before, before - now, now))
             self._before = now
-        self._at = at
+        self._at = at if begun else None
         return [each for each in found[:-1] if each[1] or each[2]] + found[-1:]
-
-
-def _matches(pattern: list[str], triple: tuple[str, str, str]) -> bool:
-    bound: dict[str, str] = {}
-    return len(pattern) != 3 or all(
-        bound.setdefault(term, value) == value if term[0] == "?" else term in (value, "a")
-        for term, value in zip(pattern, triple, strict=True)
-        if not _PATH.search(term)
-    )
 
 
 def _closing(text: str, at: int) -> int:

@@ -10,8 +10,9 @@ windows move with it, except those over streams that are behind or ahead (see `S
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from weakref import WeakSet
 
 from annotations.terms import Term
@@ -60,7 +61,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         dropped: how many elements came too late: older than the newest of their stream, or than
             what `advance` said.
         reorders: whether elements wait for late ones.
-        sliding: windows whose elements wait for a boundary.
+        sliding: plans that are looked at between elements, too.
         streams: by their names.
     """
 
@@ -87,7 +88,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._waiting: ReorderBuffer[tuple[Stream, list[EncodedTriple]]] = ReorderBuffer(lateness)
         watermark = Watermark()
         self._windows = WindowRegistry(self.stream, watermark)
-        self.sliding = self._windows.sliding
         self._timed = self._windows.timed
         self._plans = PlanRegistry(
             self._windows,
@@ -97,6 +97,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             watermark=watermark,
             share=share,
         )
+        self.sliding = self._plans.sliding.plans
         self._feeds = Feeds()
         # What waits to be emitted, and what of it becomes elements afterwards.
         self._outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
@@ -220,7 +221,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         stream.elements += 1
         stream.triples += triples
         plans = self._plans
-        if plans.early or self._windows.sliding:
+        if plans.early or self.sliding:
             self._admit()
         else:
             plans.phase.inserting = True
@@ -288,8 +289,13 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._catch_up_to((stream,), at)
 
     def _pass_until(self, at: int) -> None:
-        while (boundary := self._windows.boundary(at)) is not None:
-            self._pass(boundary)
+        while (boundary := self._boundary(at)) is not None:
+            self._pass(boundary, partial(Plan.slides_to, at=boundary))
+
+    def _boundary(self, before: int) -> int | None:
+        first = self._windows.boundary(before)
+        own = self._plans.sliding.boundary(self.front, before if first is None else first)
+        return first if own is None else own
 
     def _catch_up(self, streams: Collection[Stream], at: int) -> None:
         """Streams that are behind come to the time of the engine, or to an instant before it."""
@@ -299,16 +305,22 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def _catch_up_to(self, streams: Collection[Stream], at: int) -> None:
         """They stop at the boundaries before an instant."""
-        while (boundary := self._windows.boundary_of(streams, at)) is not None:
-            self._move_to(streams, boundary)
-            self._changed()
+        while (boundary := self._boundary_of(streams, at)) is not None:
+            moved = self._move_to(streams, boundary)
+            self._changed(partial(Plan.slides_to, at=boundary, streams=moved))
+
+    def _boundary_of(self, streams: Collection[Stream], before: int) -> int | None:
+        first = self._windows.boundary_of(streams, before)
+        until = before if first is None else first
+        own = self._plans.sliding.boundary_of(streams, self.front, until)
+        return first if own is None else own
 
     def finish(self) -> None:
         """No more elements will come: process those that wait, for late ones or for a slide."""
         for at, (stream, triples) in self._waiting.rest():
             self._tick(stream, triples, at)
         while (boundary := self._windows.boundary(None)) is not None:
-            self._pass(boundary)
+            self._pass_until(boundary + 1)
 
     # -------------------------------------------------------------------------------- ticks
 
@@ -323,23 +335,26 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             stream.deliver(at, triples)
             self.end_arrival()
 
-    def _pass(self, at: int) -> None:
-        """It is a later instant, and nothing arrives."""
+    def _pass(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
+        """It is a later instant, and nothing arrives; who is `due` may emit, or everybody."""
         self.front = self._instant = at
         self._windows.expire(at)
-        self._changed()
+        self._changed(due)
 
-    def _move_to(self, streams: Collection[Stream], at: int) -> None:
-        """It is a later instant on some streams only."""
+    def _move_to(self, streams: Collection[Stream], at: int) -> list[Stream]:
+        """It is a later instant on some streams only; returns those that were not there yet."""
         self._instant = at
+        moved = []
         for stream in streams:
             if stream.at(self.front) < at:
+                moved.append(stream)
                 stream.lag = max(0, self.front - at)
                 if at > self.front:
                     stream.latest = at
                 stream.settle(self.front)
                 self._windows.moved(stream)
         self._expire_of(streams)
+        return moved
 
     def _expire_of(self, streams: Collection[Stream]) -> None:
         for stream in streams:
@@ -347,13 +362,13 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                 if window.moves and window.log:
                     window.expire(self.front)
 
-    def _changed(self) -> None:
+    def _changed(self, due: Callable[[Plan], bool] | None = None) -> None:
         """Rows went out of windows: now others come in, and what thereby changes is emitted."""
         self._admit()
         for plan in self._plans.holding:
             plan.flush()
         self._plans.phase.inserting = False
-        self._emit()
+        self._emit(due)
 
     def end_arrival(self) -> None:
         """What the arrival derived is sent and emitted."""
@@ -376,13 +391,15 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         if self.sliding:
             self._windows.admit(self.front)
 
-    def _emit(self) -> None:
+    def _emit(self, due: Callable[[Plan], bool] | None = None) -> None:
         """Give what there is to emit to its queries, then the streams what these feed them.
+
+        What plans have that are not `due` waits until they are looked at (``None``: all are).
 
         A callback may do anything with the engine: what thereby is emitted waits for its turn.
         """
         outgoing, sequence, at = self._outgoing, self.arrivals, self._instant
-        emissions = self._plans.emissions()
+        emissions = self._plans.emissions(due)
         nested = self._emits
         self._emits = True
         try:

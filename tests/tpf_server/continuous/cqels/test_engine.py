@@ -4,6 +4,7 @@ import gc
 from collections import Counter
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -715,17 +716,61 @@ def test_a_stream_that_is_ahead_leaves_others_their_lateness():
     assert ([at for at, _ in ticks(found)], engine.dropped) == ([30], 0)
 
 
-def test_what_no_range_of_a_slide_has_is_never_waited_for():
-    """An element between two ranges changes no window, so nothing is looked at then."""
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("[RANGE 0ms] { ?a <urn:q> ?c }", 9),
+        # An element between two ranges changes no window.
+        ("[RANGE 0ms SLIDE 2ms] { ?a <urn:q> ?c }", 8),
+        ("[RANGE 0ms SLIDE 4ms] { ?a <urn:none> ?c }", 8),
+        # What shares no variable is not computed.
+        ("[RANGE 0ms SLIDE 2ms] { ?d <urn:q> ?c }", 8),
+        ("[RANGE 0ms SLIDE 5ms] { ?a <urn:q> ?c }", 9),
+    ],
+)
+@pytest.mark.parametrize("way", ["element", "record", "batch"])
+def test_a_query_is_looked_at_at_the_multiples_of_its_slides(pattern, expected, way):
+    """Whatever the window has there."""
     engine = Engine(semantics=PAPER_DSTREAM)
-    gone = engine.register(
-        "SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b }"
-        " MINUS { STREAM <urn:s> [RANGE 0ms SLIDE 2ms] { ?a <urn:q> ?c } } }"
-    )
-    element = [("<urn:n1>", "<urn:p>", "<urn:x>"), ("<urn:n1>", "<urn:q>", "<urn:x>")]
+    minus = f"MINUS {{ STREAM <urn:s> {pattern} }}"
+    gone = engine.register(f"SELECT ?a {{ STREAM <urn:s> [NOW] {{ ?a <urn:p> ?b }} {minus} }}")
+    element = [("<urn:n1>", "<urn:p>", "<urn:x>"), ("<urn:n1>", "<urn:none>", "<urn:x>")]
     engine.push("urn:s", element, 7)
-    engine.push("urn:s", triple(2), 9)
-    assert ticks(gone) == [(9, ["n1"])]
+    feed = engine.record_feed("urn:s", ["urn:p"])
+    match way:
+        case "element":
+            engine.push("urn:s", triple(2), 9)
+        case "record":
+            feed.push("<urn:n2>", ["<urn:x>"], 9)
+        case _:
+            values = pa.record_batch({"p": ["<urn:x>"]})
+            feed.push_batch(pa.array(["<urn:n2>"]), values, pa.array([9]))
+    assert ticks(gone) == [(expected, ["n1"])]
+
+
+def test_the_end_comes_after_every_multiple_before_it():
+    """Also those at which nothing that waited comes in."""
+    engine = Engine(semantics=PAPER_DSTREAM)
+    parts = [
+        f"{{ STREAM <urn:s> [RANGE {each}ms SLIDE {each}ms] {{ ?a <urn:p> ?b }} }}"
+        for each in (2, 9)
+    ]
+    gone = engine.register(f"SELECT ?a {{ {' UNION '.join(parts)} }}")
+    engine.push("urn:s", triple(1), 3)
+    engine.finish()
+    assert ticks(gone) == [(6, ["n1"])]
+
+
+def test_the_slides_of_others_are_not_those_of_a_query():
+    """They would show what was not there for an instant only others were looked at."""
+    engine = Engine(semantics=PAPER)
+    text = "SELECT DISTINCT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }"
+    query = engine.register(text)
+    other = engine.register("SELECT ?a { STREAM <urn:s> [RANGE 2ms SLIDE 2ms] { ?a <urn:p> ?b } }")
+    engine.push("urn:s", triple(1), 3)
+    engine.push("urn:s", triple(1), 5)
+    assert ticks(other) == [(4, ["n1"])]
+    assert ticks(query) == [(3, ["n1"])]
 
 
 def test_an_element_far_ahead_makes_late_what_is_older_in_its_own_stream_only():

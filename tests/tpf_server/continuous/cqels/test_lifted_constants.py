@@ -83,32 +83,30 @@ def test_queries_emit_what_a_recomputation_says(random: Random) -> None:
     engine = loaded(semantics=PAPER)
     running: list[tuple[RegisteredQuery, Beside, list[tuple[int, Bag]]]] = []
 
-    def register(at: int) -> None:
+    def register() -> None:
         rows: list[tuple[int, Bag]] = []
 
         def take(emission: Emission) -> None:
             rows.append((emission.at, Counter(emission.rows)))
 
         text = random.choice(texts)
-        running.append((engine.register(text, take), Beside(text, STATIC, at), rows))
+        running.append((engine.register(text, take), Beside(text, STATIC, engine.time), rows))
 
     at = 0
     for _ in range(random.randint(1, 4)):
-        register(at)
+        register()
     for stream, pause, triples in random_elements(random, random.randint(3, 16)):
         if random.random() < 0.4 and len(running) < 6:
             for _ in range(random.randint(1, 3)):
-                register(at)
+                register()
         elif random.random() < 0.2 and running:
             running.pop(random.randrange(len(running)))[0].close()
         at += pause
         for _, beside, _ in running:
             beside.reference.arrive(Arrival(stream, at, triples))
         engine.push(stream, triples, at)
-        stops = {each for _, beside, _ in running for each in beside.boundaries(at)}
-        stops |= {when for _, _, rows in running for when, _ in rows if when < at}
         for query, beside, rows in running:
-            expected = [(when, new) for when, new, _, _ in beside.seen(at, stops) if new]
+            expected = [(when, new) for when, new, _, _ in beside.seen(at) if new]
             assert rows == expected, (beside.reference.text, query.query)
             rows.clear()
 

@@ -1,6 +1,6 @@
 """The leaves of a continuous query: joins of windows and static caches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -26,6 +26,7 @@ from tpf_server.continuous.engine.static.static_data import Dataset
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery, WindowClause
 from tpf_server.continuous.engine.windows.matchers import PatternKey, is_star, number_variables
 from tpf_server.continuous.engine.windows.specification import Triples
+from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 STAMP: Final = "?.stamp"
@@ -43,6 +44,9 @@ class Windows(Protocol):
 
     def position(self, window: WindowInput) -> int:
         """See `WindowRegistry.position`."""
+
+    def slides(self, clauses: Iterable[WindowClause]) -> list[tuple[StreamTime, int]]:
+        """See `WindowRegistry.slides`."""
 
 
 class ContinuousLeaves:

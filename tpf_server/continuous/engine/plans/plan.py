@@ -1,6 +1,6 @@
 """The plan of a query, or of several that differ in constants: its dataflow and its sources."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from annotations.terms import Term, Variable
@@ -28,6 +28,7 @@ from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, In
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
 from tpf_server.continuous.engine.static.static_data import Dataset
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+from tpf_server.continuous.engine.windows.stream_time import StreamTime
 
 # These keep nothing of what went through them, so they need not hear of rows that go.
 _STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend, Dispatch)
@@ -53,6 +54,10 @@ class Plan:
 
     Attributes:
         follows: whether what it holds follows from what is in its windows alone.
+        slides: of each window with a slide, whether the plan needs it or not, the time of its
+            stream and the slide. Between elements the plan emits at their multiples only.
+        passing: its windows without a slide that time empties.
+        nets: whether it emits differences, so that it matters what is gone from windows.
     """
 
     def __init__(
@@ -121,6 +126,12 @@ class Plan:
         for _, entry in self.leaves.subscriptions:
             entry.takes_expired = not self.stateless
 
+        self.slides = windows.slides(query.windows)
+        self.passing = [
+            window for window, _ in self.leaves.subscriptions if window.moves and not window.slides
+        ]
+        self.nets = self.leaves.nets
+
         self._began = [windows.position(window) for window, _ in self.leaves.subscriptions]
         self.follows = bool(self._began) and _follows(query.query)
 
@@ -151,6 +162,20 @@ class Plan:
         for window, _ in self.leaves.subscriptions:
             if self not in window.holders:
                 window.hold(self)
+
+    def slides_to(self, at: int, streams: Container[StreamTime] | None = None) -> bool:
+        """Whether a window with a slide has come to a multiple of it.
+
+        Args:
+            at: the instant that was reached, of the engine or of `streams`.
+            streams: those that were moved there; ``None``: all that the engine moves.
+        """
+        if streams is not None:
+            return any(time in streams and not at % slide for time, slide in self.slides)
+        return any(
+            at - time.lag > time.latest and not (at - time.lag) % slide
+            for time, slide in self.slides
+        )
 
     @property
     def unused(self) -> bool:

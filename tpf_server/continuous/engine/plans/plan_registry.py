@@ -1,6 +1,6 @@
 """The plans of an engine: which queries share one, and who owns which rows of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from annotations.terms import Term
@@ -12,6 +12,7 @@ from tpf_server.continuous.engine.plans.holding_plans import HoldingPlans
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.plans.row_maker import RowMaker
+from tpf_server.continuous.engine.plans.sliding_plans import SlidingPlans
 from tpf_server.continuous.engine.plans.templates import (
     Template,
     common_query,
@@ -64,6 +65,7 @@ class PlanRegistry:
         holding: what holds something back until the end of a tick (see `HoldingPlans`).
         early: what of it is to be flushed before rows come in, too.
         awake: deliveries that have something to emit.
+        sliding: plans of queries that have windows with a slide.
         repeating: deliveries that emit at every tick.
         phase: what the engine is doing.
     """
@@ -82,6 +84,7 @@ class PlanRegistry:
         self._holders = HoldingPlans(windows.touched)
         self.holding, self.early = self._holders.holding, self._holders.early
         self.awake: list[Delivery] = []
+        self.sliding = SlidingPlans()
         self.repeating: list[Delivery] = []
         self.phase = Phase()
         self._windows = windows
@@ -199,6 +202,7 @@ class PlanRegistry:
         self.plans[plan] = None
         self._plan_of[delivery] = plan
         self._holders.add(plan)
+        self.sliding.add(plan)
         if not delivery.silent:
             self.repeating.append(delivery)
         return plan
@@ -241,6 +245,7 @@ class PlanRegistry:
         plan.stop()
         del self.plans[plan], self._owners[plan], self._plan_of[plan.delivery]
         self._holders.remove(plan)
+        self.sliding.remove(plan)
         for deliveries in (self.awake, self.repeating):
             if plan.delivery in deliveries:
                 deliveries.remove(plan.delivery)
@@ -300,12 +305,20 @@ class PlanRegistry:
         return tuple(self._owners[plan].values())
 
     def emissions(
-        self,
+        self, due: Callable[[Plan], bool] | None
     ) -> list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]]:
-        """What queries have to emit now: who, its solutions, and whether they left the result."""
+        """What queries have to emit now: who, its solutions, and whether they left the result.
+
+        Args:
+            due: says of which plans; what others have waits. ``None``: of all.
+        """
+        waiting = []
         found: list[tuple[Sequence[RegisteredQuery], Sequence[tuple[Solution, int]], bool]] = []
         for delivery in self.awake:
             plan = self._plan_of[delivery]
+            if due is not None and not due(plan):
+                waiting.append(delivery)
+                continue
             solutions, removed = delivery.take()
             if not solutions and delivery.silent:
                 continue
@@ -320,7 +333,7 @@ class PlanRegistry:
                 wanted = [owners[number] for number in numbers if number in owners]
                 if wanted:
                     found.append((wanted, own, removed))
-        self.awake.clear()
+        self.awake[:] = waiting
         return found
 
 

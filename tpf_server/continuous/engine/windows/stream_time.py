@@ -25,6 +25,7 @@ class StreamTime:
     """The time of a stream, from that of its engine.
 
     Attributes:
+        elements: how many came.
         latest: the time of its newest element, or what the engine was told since: older ones are
             late.
         lag: how far it was behind the engine when its newest element came, in milliseconds.
@@ -33,12 +34,14 @@ class StreamTime:
     """
 
     def __init__(self) -> None:
+        self.elements = 0
         self.latest = NEVER
         self.lag = 0
         self.hiding: list[Hiding] = []
         self.plain = True
+        # The time of its newest element, and how many there were when it was last told something.
         self._own = NEVER
-        self._told = NEVER
+        self._counted = 0
 
     def at(self, front: int) -> int:
         """The time of the stream when that of the engine is `front`."""
@@ -63,7 +66,8 @@ class StreamTime:
         What is told may be less than it was before, where a clock was set back. Then elements are
         late no longer that are older than what was told by mistake.
         """
-        if self.latest != self._told:
+        if self.elements != self._counted:
             self._own = self.latest
-        self.latest = self._told = max(at, self._own)
+            self._counted = self.elements
+        self.latest = max(at, self._own)
         self.settle(front)

@@ -24,7 +24,6 @@ class Stream(StreamTime):
 
     Attributes:
         name: its IRI, as a term.
-        elements: how many came.
         triples: how many triples came; the last one has this number.
         inputs: the windows over it, in the order in which they take an element.
         version: changes whenever `inputs` does.
@@ -33,7 +32,6 @@ class Stream(StreamTime):
     def __init__(self, name: Term) -> None:
         super().__init__()
         self.name = name
-        self.elements = 0
         self.triples = 0
         self.inputs: list[WindowInput] = []
         self.counting: list[WindowInput] = []

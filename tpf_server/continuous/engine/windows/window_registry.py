@@ -6,7 +6,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from tpf_server.continuous.engine.windows.continuous_query import WindowClause
 from tpf_server.continuous.engine.windows.expiries import Expiries
 from tpf_server.continuous.engine.windows.matchers import PatternKey
-from tpf_server.continuous.engine.windows.specification import All
+from tpf_server.continuous.engine.windows.specification import All, Range
+from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.streams import Stream
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_input import WindowInput
@@ -100,6 +101,14 @@ class WindowRegistry:
         """The time, or the number, of the last that came in the stream of a window."""
         stream, _ = self._streams[window]
         return stream.triples if window.by_count else stream.latest
+
+    def slides(self, clauses: Iterable[WindowClause]) -> list[tuple[StreamTime, int]]:
+        """The slides that clauses speak of, each with the time of its stream."""
+        found: dict[tuple[StreamTime, int], None] = {}
+        for clause in clauses:
+            if isinstance(clause.window, Range) and clause.window.slide is not None:
+                found[self._stream(clause.stream), clause.window.slide] = None
+        return list(found)
 
     def drop_idle(self) -> None:
         """Drop the windows that nobody listens to."""
