@@ -98,7 +98,7 @@ class Engine(TickEngine):
             if policy.relation == "rstream":
                 # Each element that it makes would be an arrival at which it emits everything.
                 raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")
-            self._feeds.add(registered, self.stream(into).name, self.queries)
+            self._emitter.feeds.add(registered, self.stream(into).name, self.queries)
             registered.feeds = True
         try:
             with self.dictionary.keeping():
@@ -119,13 +119,13 @@ class Engine(TickEngine):
 
     def _give_up(self, name: str) -> None:
         """Let go of what a query took that could not be registered."""
-        self._feeds.remove(name)
+        self._emitter.feeds.remove(name)
         self._plans.drop_idle()
 
     def _close_query(self, registered: RegisteredQuery) -> None:
         if self.queries.pop(registered.name, None) is None:
             return
-        self._feeds.remove(registered.name)
+        self._emitter.feeds.remove(registered.name)
         self._plans.remove(registered)
         if registered.state == "running":
             registered.state = "closed"

@@ -62,14 +62,14 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
             self.dictionary = TermDictionary(keeps=False)
             self.forgetting = Forgetting(self.dictionary)
             self.arriving: list[Sequence[EncodedTriple]] = []
-            self._typed = TypedTerms(self.dictionary)
+            typed = TypedTerms(self.dictionary)
         else:
             self.dictionary = beside.dictionary
             self.forgetting = beside.forgetting
             self.arriving = beside.arriving
-            self._typed = beside._typed
+            typed = beside._environment.typed
         self.queries: dict[str, QueryT] = {}
-        self._environment = Environment(self._typed, date_time(now))
+        self._environment: Environment = Environment(typed, date_time(now))
         self.dictionary.on_forget(self._environment.forget)
         self.forgetting.engines.append(self)
         self._require_graphs = require_graphs

@@ -9,15 +9,14 @@ windows move with it, except those over streams that are behind or ahead (see `S
 """
 
 import re
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import partial
 from weakref import WeakSet
 
 from annotations.terms import Term
-from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
+from tpf_server.continuous.engine.emitter import Emitter
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
     StreamNameError,
@@ -26,11 +25,9 @@ from tpf_server.continuous.engine.errors import (
 )
 from tpf_server.continuous.engine.housekeeping import Housekeeping
 from tpf_server.continuous.engine.limits import Limits
-from tpf_server.continuous.engine.plans.feeds import Feeds
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.engine.plans.row_maker import Triples
 from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
@@ -98,12 +95,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             share=share,
         )
         self.sliding = self._plans.sliding.plans
-        self._feeds = Feeds()
-        # What waits to be emitted, and what of it becomes elements afterwards.
-        self._outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
-        self._fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
-        self._instant = 0
-        self._emits = False
+        self._emitter = Emitter(self._plans, self.streams, self._tick, self._end)
         self._housekeeping = Housekeeping(
             self._plans.plans,
             self.streams,
@@ -136,8 +128,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def _refresh(self, graph: Term) -> None:
         with self.dictionary.keeping():
             self._plans.refresh(graph)
-        self._instant = self.time or 0
-        self._emit()
+        self._emitter.emit(self.arrivals, self.time or 0)
         self.forgetting.sweep_where_due()
 
     # ------------------------------------------------------------------------------ streams
@@ -186,7 +177,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def begin_arrival(self, stream: Stream, at: int, triples: int) -> bool:
         """An encoded element is about to arrive at the windows.
 
-        What it pushes out of them goes; then what waited for its time comes.
+        What it pushes out of them goes; then what waited for its time comes. Where windows slide,
+        `reach` comes before.
 
         Args:
             stream: where.
@@ -197,24 +189,19 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             Whether it does: it does not come too late.
         """
         front = self.front
-        if at != front or at != stream.latest:
-            if self.sliding:
-                self.reach(stream, at)
-                front = self.front
-            if front <= at <= self._limit and stream.plain:
-                stream.latest = at
-                if at != front:
-                    self.front = at
-                    # As `WindowRegistry.expire` does, without the call.
-                    for log, width, each in self._timed:
-                        if log and log[0][0] < at - width:
-                            each.expire(at)
-            elif at < stream.latest:
-                self.dropped += 1
-                return False
-            else:
-                self._move(stream, at)
-        self._instant = at
+        if front <= at <= self._limit and stream.plain:
+            stream.latest = at
+            if at != front:
+                self.front = at
+                # As `WindowRegistry.expire` does, without the call.
+                for log, width, each in self._timed:
+                    if log and log[0][0] < at - width:
+                        each.expire(at)
+        elif at < stream.latest:
+            self.dropped += 1
+            return False
+        elif at != stream.latest or at != front:
+            self._move(stream, at)
         self.arrivals += 1
         if stream.counting:
             stream.expire_counted(triples)
@@ -265,7 +252,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._catch_up(behind, at)
             if at <= front:
                 self._move_to(behind, at)
-                self._changed()
+                self._changed(at)
         self._pass_until(at)
         self._told = at
         for each in self.streams.values():
@@ -307,7 +294,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         """They stop at the boundaries before an instant."""
         while (boundary := self._boundary_of(streams, at)) is not None:
             moved = self._move_to(streams, boundary)
-            self._changed(partial(Plan.slides_to, at=boundary, streams=moved))
+            self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
 
     def _boundary_of(self, streams: Collection[Stream], before: int) -> int | None:
         first = self._windows.boundary_of(streams, before)
@@ -325,25 +312,25 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # -------------------------------------------------------------------------------- ticks
 
     def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
-        # Before it enters, others may be told what was before it.
-        self.arriving.append(triples)
-        try:
-            comes = self.begin_arrival(stream, at, len(triples))
-        finally:
-            self.arriving.pop()
-        if comes:
+        if self.sliding:
+            # Before it enters, others may be told what was before it.
+            self.arriving.append(triples)
+            try:
+                self.reach(stream, at)
+            finally:
+                self.arriving.pop()
+        if self.begin_arrival(stream, at, len(triples)):
             stream.deliver(at, triples)
-            self.end_arrival()
+            self.end_arrival(at)
 
     def _pass(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
         """It is a later instant, and nothing arrives; who is `due` may emit, or everybody."""
-        self.front = self._instant = at
+        self.front = at
         self._windows.expire(at)
-        self._changed(due)
+        self._changed(at, due)
 
     def _move_to(self, streams: Collection[Stream], at: int) -> list[Stream]:
         """It is a later instant on some streams only; returns those that were not there yet."""
-        self._instant = at
         moved = []
         for stream in streams:
             if stream.at(self.front) < at:
@@ -362,16 +349,16 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                 if window.moves and window.log:
                     window.expire(self.front)
 
-    def _changed(self, due: Callable[[Plan], bool] | None = None) -> None:
+    def _changed(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
         """Rows went out of windows: now others come in, and what thereby changes is emitted."""
         self._admit()
         for plan in self._plans.holding:
             plan.flush()
         self._plans.phase.inserting = False
-        self._emit(due)
+        self._emitter.emit(self.arrivals, at, due)
 
-    def end_arrival(self) -> None:
-        """What the arrival derived is sent and emitted."""
+    def end_arrival(self, at: int) -> None:
+        """What the arrival at an instant derived is sent and emitted."""
         plans = self._plans
         for plan in plans.holding:
             plan.flush()
@@ -379,7 +366,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         for delivery in plans.repeating:
             delivery.rouse()
         if plans.awake:
-            self._emit()
+            self._emitter.emit(self.arrivals, at)
         self._until_housekeeping -= 1
         if not self._until_housekeeping:
             self._until_housekeeping = self._housekeeping.run(self.arrivals)
@@ -391,62 +378,12 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         if self.sliding:
             self._windows.admit(self.front)
 
-    def _emit(self, due: Callable[[Plan], bool] | None = None) -> None:
-        """Give what there is to emit to its queries, then the streams what these feed them.
-
-        What plans have that are not `due` waits until they are looked at (``None``: all are).
-
-        A callback may do anything with the engine: what thereby is emitted waits for its turn.
-        """
-        outgoing, sequence, at = self._outgoing, self.arrivals, self._instant
-        emissions = self._plans.emissions(due)
-        nested = self._emits
-        self._emits = True
-        try:
-            for owners, solutions, removed in emissions:
-                rows, triples = owners[0].made(solutions)
-                emission = Emission(sequence, at, rows, removed)
-                if len(emissions) == 1 and not nested:
-                    # What most arrivals come to, without the steps in between.
-                    self._emit_to(owners, emission, triples)
-                else:
-                    outgoing.append((owners, emission, triples))
-            while (outgoing or self._fed) and not nested:
-                if outgoing:
-                    self._emit_to(*outgoing.popleft())
-                    continue
-                name, fed, at = self._fed.popleft()
-                if name in self.streams:
-                    # What comes of a stream that is behind another never comes too late.
-                    stream = self.streams[name]
-                    self._tick(stream, fed, max(at, stream.latest))
-        finally:
-            self._emits = nested
-
-    def _emit_to(
-        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: Triples
-    ) -> None:
-        count = len(emission.rows)
-        for owner in owners:
-            if owner.state != "running":
-                continue
-            owner.emitted += count
-            try:
-                owner.take(emission)
-            except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
-                self._end(owner, owner.failed(error))
-                continue
-            if triples:
-                target = self._feeds.target(owner.name)
-                if target is not None:
-                    self._fed.append((target, triples, emission.at))
-
     # ------------------------------------------------------------------------- housekeeping
 
     def holders(self) -> Iterable[object]:
         """Plans, windows, and what comes into them."""
         streams = tuple(self.streams.values())
-        coming = self._waiting, self.arriving, self._fed
+        coming = self._waiting, self.arriving, self._emitter.fed
         return self._plans.plans, self._windows, streams, coming, *self._records
 
     def static_holders(self) -> Iterable[object]:
@@ -461,5 +398,5 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def _end(self, owner: RegisteredQuery, error: ContinuousError) -> None:
         owner.stop(error)
-        self._feeds.remove(owner.name)
+        self._emitter.feeds.remove(owner.name)
         self._plans.remove(owner)

@@ -355,3 +355,12 @@ def test_cost_follows_the_stream_that_has_an_element(kind: str, policy: Semantic
             engine.push("<urn:s0>", triple, at)
         found.append(_calls_on(engine, "<urn:s0>", events[30:50]))
     assert found[0] == found[1]
+
+
+def test_an_engine_has_few_attributes() -> None:
+    """Beyond thirty CPython keeps them in a table of the object: an arrival took 15 % longer."""
+    engine = Engine()
+    engine.register(_PREFIX + "SELECT ?who { STREAM <urn:s> [NOW] { ?who :at ?room } }")
+    (stream,) = engine.streams.values()
+    for each in (engine, stream, *stream.inputs):
+        assert len(vars(each)) <= 30

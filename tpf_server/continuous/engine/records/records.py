@@ -182,6 +182,8 @@ class RecordFeed:
         names = {
             "begin": self._engine.begin_arrival,
             "end": self._engine.end_arrival,
+            "sliding": self._engine.sliding,
+            "reach": self._engine.reach,
             "stream": self._stream,
         }
         for number, taker in enumerate(takers):
@@ -193,9 +195,11 @@ class RecordFeed:
             f"    for subject, at, {''.join(f'row{number}, ' for number in numbers)}"
             "in zip(subjects, times, *rows):",
             "        done += 1",
+            "        if sliding:",
+            "            reach(stream, at)",
             f"        if begin(stream, at, {len(self._predicates)}):",
             *(f"            arrive{number}(at, subject, row{number})" for number in numbers),
-            "            end()",
+            "            end(at)",
             "            if stream.version != version:",
             "                break",
             "    return done",
@@ -234,7 +238,7 @@ class RecordFeed:
             names[f"arrive{number}"] = self._takers[number].arrive_star
             row = "".join("subject, " if place < 0 else f"o{place}, " for place in places)
             lines.append(f"        arrive{number}(at, subject, ({row}))")
-        lines.append("        end()")
+        lines.append("        end(at)")
         self._take = compiled("\n".join(lines), "take", names)
 
     def _check(self, columns: int) -> None:

@@ -1,0 +1,99 @@
+"""How what an arrival derived gets to queries, and from these to streams."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from annotations.terms import Term
+from tpf_server.continuous.engine.delivery import Emission
+from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.continuous.engine.plans.feeds import Feeds
+from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.plans.row_maker import Triples
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.streams import Stream
+
+
+class Emitter:
+    """Gives queries what they have to emit, then the streams what these feed them.
+
+    A callback may do anything with the engine: what thereby is emitted waits for its turn.
+
+    Args:
+        plans: who has something to emit.
+        streams: by their names.
+        tick: takes an element that a query has made.
+        end: is called with a query whose callback raised, and the reason.
+
+    Attributes:
+        feeds: which query feeds which stream.
+        fed: elements that queries have made, and that wait for their turn.
+    """
+
+    def __init__(
+        self,
+        plans: PlanRegistry,
+        streams: Mapping[Term, Stream],
+        tick: Callable[[Stream, list[EncodedTriple], int], None],
+        end: Callable[[RegisteredQuery, ContinuousError], None],
+    ) -> None:
+        self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
+        self._plans = plans
+        self.feeds = Feeds()
+        self._streams = streams
+        self._tick = tick
+        self._end = end
+        self._outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
+        self._emits = False
+
+    def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
+        """Take from the plans what there is to emit, and give it to their queries.
+
+        Args:
+            sequence: the number of the arrival.
+            at: its instant.
+            due: whether a plan may emit; what others have waits until they may. ``None``: all may.
+        """
+        outgoing = self._outgoing
+        emissions = self._plans.emissions(due)
+        nested = self._emits
+        self._emits = True
+        try:
+            for owners, solutions, removed in emissions:
+                rows, triples = owners[0].made(solutions)
+                emission = Emission(sequence, at, rows, removed)
+                if len(emissions) == 1 and not nested:
+                    # What most arrivals come to, without the steps in between.
+                    self._emit_to(owners, emission, triples)
+                else:
+                    outgoing.append((owners, emission, triples))
+            while (outgoing or self.fed) and not nested:
+                if outgoing:
+                    self._emit_to(*outgoing.popleft())
+                    continue
+                name, fed, at = self.fed.popleft()
+                if name in self._streams:
+                    # What comes of a stream that is behind another never comes too late.
+                    stream = self._streams[name]
+                    self._tick(stream, fed, max(at, stream.latest))
+        finally:
+            self._emits = nested
+
+    def _emit_to(
+        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: Triples
+    ) -> None:
+        count = len(emission.rows)
+        for owner in owners:
+            if owner.state != "running":
+                continue
+            owner.emitted += count
+            try:
+                owner.take(emission)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+                self._end(owner, owner.failed(error))
+                continue
+            if triples:
+                target = self.feeds.target(owner.name)
+                if target is not None:
+                    self.fed.append((target, triples, emission.at))
