@@ -70,6 +70,9 @@ class SourceError(ClientError):
         reason: what is wrong, in one line.
     """
 
+    documentation: str | None = None
+    """Where the answer says that the interface is described, if it is no page."""
+
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
         # What a server says must not write to a terminal.

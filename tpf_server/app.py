@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,7 @@ from tpf_server.web.bodies import BodyReader
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.page_middleware import PageMiddleware
+from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
 from tpf_server.workers import WORKER_VARIABLE
@@ -65,9 +66,10 @@ def create_app(
     site = _site(settings, datasets, clock, connections)
     negotiator = _negotiator(settings)
     app.extensions["tpf_server"] = site
+    others: Mapping[str, Resource] = {}
     if settings.continuous:
-        app.extensions["tpf_server.continuous"] = _add_continuous(app, site, service)
-    routes(app, site, negotiator, metrics)
+        app.extensions["tpf_server.continuous"], others = _add_continuous(app, site, service)
+    routes(app, site, negotiator, metrics, others)
     if settings.direct_pages:
         app.wsgi_app = PageMiddleware(app.wsgi_app, site, negotiator, metrics)  # type: ignore[method-assign]
     return app
@@ -89,9 +91,10 @@ def create_blueprint(
     """
     blueprint = Blueprint(name, __name__)
     site = _site(settings, datasets, clock)
+    others: Mapping[str, Resource] = {}
     if settings.continuous:
-        _add_continuous(blueprint, site, None)
-    routes(blueprint, site, _negotiator(settings), Metrics())
+        _, others = _add_continuous(blueprint, site, None)
+    routes(blueprint, site, _negotiator(settings), Metrics(), others)
     return blueprint
 
 
@@ -111,15 +114,16 @@ def _negotiator(settings: Settings) -> Negotiator:
 
 def _add_continuous(
     target: Flask | Blueprint, site: Site, service: "ContinuousService | None"
-) -> "ContinuousService":
+) -> tuple["ContinuousService", Mapping[str, Resource]]:
     # A plain server does not load the engine.
     from tpf_server.continuous.assembly import continuous_service
+    from tpf_server.continuous.resources import RESOURCES
     from tpf_server.continuous.web import continuous_blueprint
 
     datasets = list(site.datasets.values())
     service = service or continuous_service(site.settings, datasets, site.clock)
     target.register_blueprint(continuous_blueprint(service, site.bodies, site.settings))
-    return service
+    return service, RESOURCES
 
 
 class _Worker:

@@ -12,10 +12,12 @@ import requests
 from annotations.clock import Clock
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from tpf_client.errors import ClientError, ClosedError
+from tpf_client.errors import ClientError, ClosedError, PageError, ParseError
 from tpf_client.fragments.bounded import bounded_session, pooled_session
 from tpf_client.fragments.cache import PageCache
 from tpf_client.fragments.destinations import Destinations, Origin, origin
+from tpf_client.fragments.documentation import documented_at
+from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import age, http_date, lifetime
 from tpf_client.fragments.page import Metadata, Page
 from tpf_client.fragments.parser import ACCEPT, PageReader
@@ -273,9 +275,14 @@ class Fetcher:
                 fresh_until=shifted(fallback, lifetime(response.headers)),
                 etag=_tag(response.headers) or kept.etag,
             )
-        facts, metadata, warnings = self._reader.read(
-            response.body, response.headers.get("Content-Type", ""), request.url
-        )
+        try:
+            facts, metadata, warnings = self._reader.read(
+                response.body, response.headers.get("Content-Type", ""), request.url
+            )
+        except (ParseError, PageError) as error:
+            error.documentation = self._documentation(response, request.url)
+            raise
+        documentation = None if metadata.forms else self._documentation(response, request.url)
         metadata = self._checked(metadata, request.url)
         evaluated_at = metadata.evaluated_at or fallback
         present = date is not None and abs((evaluated_at - date).total_seconds()) < 1
@@ -292,20 +299,26 @@ class Fetcher:
             etag=_tag(response.headers),
             size=len(response.body),
             warnings=warnings,
+            documentation=documentation,
         )
 
     def _checked(self, about: Metadata, url: str) -> Metadata:
         """What the page at a URL says, its links absolute and none of them astray."""
-        led, form = self.destinations.led, about.form
-        if form is not None:
-            template = self.destinations.template(url, form.template)
-            form = form if template == form.template else replace(form, template=template)
+        led = self.destinations.led
         return replace(
             about,
-            form=form,
+            forms=tuple(self._led_by(form, url) for form in about.forms),
             next_page=None if about.next_page is None else led(url, about.next_page),
             plain_view=None if about.plain_view is None else led(url, about.plain_view),
         )
+
+    def _led_by(self, form: Form, url: str) -> Form:
+        template = self.destinations.template(url, form.template)
+        return form if template == form.template else replace(form, template=template)
+
+    def _documentation(self, response: Response, url: str) -> str | None:
+        said = documented_at(response.headers)
+        return None if said is None else self.destinations.led(url, said)
 
     def _count_request(self, retry: bool) -> None:
         with self._lock:

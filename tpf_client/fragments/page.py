@@ -1,7 +1,6 @@
 """A page of a fragment, as a value."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from annotations.labels import Fact
@@ -15,7 +14,7 @@ class Metadata:
     """What the metadata of a page say.
 
     Args:
-        form: the dataset's search form; ``None`` where the page has none.
+        forms: search forms: that of the dataset, or in a documentation those of all datasets.
         count: how many quads match the pattern; ``None`` where the page does not tell.
         page_size: how many quads a page holds; ``None`` where the page does not tell.
         next_page: URL of the next page, absolute; ``None`` on the last one.
@@ -29,7 +28,7 @@ class Metadata:
         plain_view: URL of the fragment of the same pattern in the dataset's plain view.
     """
 
-    form: Form | None = None
+    forms: tuple[Form, ...] = ()
     count: int | None = None
     page_size: int | None = None
     next_page: str | None = None
@@ -40,6 +39,11 @@ class Metadata:
     next_change: datetime | None = None
     evaluated_at: datetime | None = None
     plain_view: str | None = None
+
+    @property
+    def form(self) -> Form | None:
+        """The dataset's search form; ``None`` where the page has none."""
+        return self.forms[0] if self.forms else None
 
     @property
     def change(self) -> datetime | None:
@@ -61,6 +65,7 @@ class Page:
         etag: its entity tag, for revalidation.
         size: bytes of its body.
         warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
+        documentation: where a page without a form says that the interface is described.
     """
 
     url: str
@@ -71,7 +76,7 @@ class Page:
     etag: str | None = None
     size: int = 0
     warnings: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    documentation: str | None = None
 
     @property
     def holds_until(self) -> datetime:

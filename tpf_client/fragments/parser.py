@@ -20,6 +20,7 @@ from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri, is_literal, literal_parts
 from tpf_client.errors import PageError, PageTooLargeError, ParseError
 from tpf_client.fragments.blank_nodes import from_wire
+from tpf_client.fragments.documentation import with_hydra_context
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import whole_number
 from tpf_client.fragments.page import Metadata
@@ -88,6 +89,8 @@ def parse_body(body: bytes, media_type: str, url: str, most: float = math.inf) -
     graphs: dict[object, Term] = {}
     quads: list[Quad] = []
     size = 0
+    if rdf_format == ox.RdfFormat.JSON_LD:
+        body = with_hydra_context(body)
     try:
         check_nesting((body,), rdf_format.media_type)
         for quad in ox.parse(body, rdf_format, base_iri=url):
@@ -202,7 +205,7 @@ class PageReader:
         default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
         method = _find(statements, (tmp["annotationMethod"],), preferred)
         return Metadata(
-            form=_form(statements, default_graph, tmp, url),
+            forms=_forms(statements, default_graph, tmp, url),
             count=_number(_find(statements, _COUNTS, preferred)),
             page_size=_number(_find(statements, _PAGE_SIZE, preferred)),
             next_page=_iri(_find(statements, _NEXT, preferred)),
@@ -321,9 +324,10 @@ def _instant(term: str | None, warnings: list[str]) -> datetime | None:
         return None
 
 
-def _form(
+def _forms(
     statements: Statements, default_graph: str | None, tmp: Vocabulary, url: str
-) -> Form | None:
+) -> tuple[Form, ...]:
+    found: list[Form] = []
     maximum = tmp["maximum"]
     forms = {form: None for by in statements.values() for form in by.get(_SEARCH, ())}
     for form in islice(forms, _MOST):
@@ -336,6 +340,8 @@ def _form(
             entry = statements.get(mapping, {})
             variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]
             for property_ in entry.get(f"<{HYDRA}property>", ())[:_MOST]:
+                if is_literal(property_):  # as hydra-python-core writes it
+                    property_ = f"<{literal_parts(property_).lexical}>"
                 role = "at" if property_ == tmp["at"] else _ROLES.get(property_)
                 if role and variables:
                     roles[role] = literal_parts(variables[0]).lexical
@@ -345,7 +351,7 @@ def _form(
             try:
                 if len(template) > _LONGEST_TEMPLATE:
                     raise ValueError(f"more than {_LONGEST_TEMPLATE} characters")
-                return Form(
+                made = Form(
                     template=template,
                     default_graph=default_graph,
                     max_limit=maxima.get("limit") or None,
@@ -354,4 +360,5 @@ def _form(
                 )
             except ValueError as error:
                 raise PageError(url, f"a form whose template is none: {error}") from None
-    return None
+            found.append(made)
+    return tuple(found)

@@ -10,8 +10,16 @@ from annotations.clock import Clock
 from annotations.instants import LAST, format_instant, shifted
 from annotations.labels import Fact
 from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variable
-from tpf_client.errors import HistoryError, HttpError, PageError
+from tpf_client.errors import (
+    HistoryError,
+    HttpError,
+    OriginError,
+    PageError,
+    ParseError,
+    SourceError,
+)
 from tpf_client.fragments.blank_nodes import askable
+from tpf_client.fragments.documentation import form_for
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.form import Block, Form
 from tpf_client.fragments.page import Page
@@ -149,25 +157,47 @@ class FragmentSource:
         return self._clock.local(instant) if self._past is None else instant
 
     def form(self) -> Task[Form]:
-        """The dataset's form, read once.
+        """The dataset's form, read once: from its page, or where its server describes itself.
 
         Raises:
-            PageError: its page has none.
+            PageError: neither has one.
             OriginError: data name it, and it is an address of a private network.
         """
         if self._form is None:
             if self._named:
                 self._fetcher.destinations.named(self.url)
             started = self._clock.now() if self._clock.known else None
-            (page,) = yield [Request(self.url)]
-            if page.metadata.form is None:
-                raise PageError(self.url, "the page has no form to search a dataset with")
-            self._form = form = page.metadata.form
-            if self.url == form.url(ANYTHING) and page.metadata.next_page is not None:
-                self._all = page
-            if self._once and self._since is None:
-                self._since = started or page.evaluated_at
+            page: Page | None = None
+            try:
+                (page,) = yield [Request(self.url)]
+                form = page.metadata.form or (yield from self._described(page.documentation))
+            except (PageError, ParseError) as error:
+                if page is not None or error.documentation is None:
+                    raise
+                try:
+                    form = yield from self._described(error.documentation)
+                except (OriginError, PageError):
+                    raise
+                except SourceError:
+                    raise error from None
+            self._form = form
+            if page is not None:
+                if self.url == form.url(ANYTHING) and page.metadata.next_page is not None:
+                    self._all = page
+                if self._once and self._since is None:
+                    self._since = started or page.evaluated_at
         return self._form
+
+    def _described(self, documentation: str | None) -> Task[Form]:
+        """The form as the server describes it beside its pages.
+
+        Raises:
+            PageError: it does not.
+        """
+        if documentation is None:
+            raise PageError(self.url, "the page has no form to search a dataset with")
+        (page,) = yield [Request(documentation)]
+        return form_for(self.url, page.metadata.forms, documentation)
 
     def begin(self) -> Task[object]:
         """Learn the dataset's form."""

@@ -36,11 +36,11 @@ from tpf_server.continuous.engine.elements.elements import (
     read_rdf,
 )
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
+from tpf_server.continuous.resources import RESOURCES
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.errors import (
     BusyError,
     MediaTypeError,
-    MethodNotAllowedError,
     NotAcceptableError,
     RequestError,
     ServerError,
@@ -51,9 +51,9 @@ from tpf_server.web.authorization import authorize
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.problems import PROBLEM
 from tpf_server.web.rdf_body import check_body
-from tpf_server.web.responses import JSON, READ_METHODS, json_answer, options
+from tpf_server.web.resources import Resource
+from tpf_server.web.responses import ALL_METHODS, JSON, READ_METHODS, by_method, json_answer
 
-_METHODS: Final = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 _SCALARS: Final = re.compile(r"[^\ud800-\udfff]*")
 _OPTIONS: Final = frozenset({"name", "semantics", "into"})
 
@@ -70,27 +70,24 @@ def continuous_blueprint(
     """
     views = _Views(service, bodies, settings)
     blueprint = Blueprint("continuous", __name__)
-    for endpoint, rule, by_method in (
-        ("streams", "/streams", {"GET": views.streams}),
-        (
-            "stream",
-            "/streams/<path:name>",
-            {
-                "GET": views.stream,
-                "PUT": views.push,
-                "POST": views.push,
-                "DELETE": views.delete_stream,
-            },
-        ),
-        ("queries", "/queries", {"GET": views.queries, "POST": views.register}),
-        ("query", "/queries/<name>", {"GET": views.query, "DELETE": views.delete}),
-        ("results", "/queries/<name>/results", {"GET": views.results}),
-    ):
+    functions: dict[str, dict[str, Callable[..., Response]]] = {
+        "streams": {"GET": views.streams},
+        "stream": {
+            "GET": views.stream,
+            "PUT": views.push,
+            "POST": views.push,
+            "DELETE": views.delete_stream,
+        },
+        "queries": {"GET": views.queries, "POST": views.register},
+        "query": {"GET": views.query, "DELETE": views.delete},
+        "results": {"GET": views.results},
+    }
+    for name, resource in RESOURCES.items():
         blueprint.add_url_rule(
-            rule,
-            endpoint,
-            _by_method(by_method, views.look),
-            methods=_METHODS,
+            resource.rule,
+            name,
+            _by_method(resource, functions[name], views.look),
+            methods=ALL_METHODS,
             provide_automatic_options=False,
         )
     blueprint.register_error_handler(ServerError, _problem)
@@ -98,19 +95,17 @@ def continuous_blueprint(
 
 
 def _by_method(
-    views: Mapping[str, Callable[..., Response]], look: Callable[[], None]
+    resource: Resource, functions: Mapping[str, Callable[..., Response]], look: Callable[[], None]
 ) -> Callable[..., Response]:
-    """A view that chooses another one by the method of the request; `look` allows to read."""
-    allowed = (*views, *(["HEAD"] if "GET" in views else []), "OPTIONS")
+    """A function that chooses another one by the method; `look` allows to read."""
 
     def answer(**arguments: str) -> Response:
-        if request.method == "OPTIONS":
-            return options(allowed)
-        if request.method not in allowed:
-            raise MethodNotAllowedError(request.method, allowed)
-        if request.method in READ_METHODS:
-            look()
-        return views["GET" if request.method == "HEAD" else request.method](**arguments)
+        def chosen() -> Response:
+            if request.method in READ_METHODS:
+                look()
+            return functions["GET" if request.method == "HEAD" else request.method](**arguments)
+
+        return by_method(resource.methods, chosen)
 
     return answer
 

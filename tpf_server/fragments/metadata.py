@@ -82,6 +82,22 @@ class Metadata(NamedTuple):
     after: list[Triple]
 
 
+class Mapping(NamedTuple):
+    """What a variable of the form's template means.
+
+    Args:
+        variable: its name.
+        property: what it selects by.
+        via: the property by which the form has it.
+        maximum: the largest value, or the most rows, where there is one.
+    """
+
+    variable: str
+    property: Term
+    via: Term
+    maximum: int | None
+
+
 class Controls(NamedTuple):
     """The dataset and its search form: triples that are written once and used on every page.
 
@@ -191,13 +207,19 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
     yield Triple(form, RDF_TYPE, _hydra("IriTemplate"))
     yield Triple(form, _hydra("template"), literal(endpoint.template))
     yield Triple(form, _hydra("variableRepresentation"), _hydra("ExplicitRepresentation"))
+    for mapping in mappings(endpoint):
+        node = Term(f"_:{mapping.variable}")
+        yield Triple(form, mapping.via, node)
+        yield Triple(node, _hydra("variable"), literal(mapping.variable))
+        yield Triple(node, _hydra("property"), mapping.property)
+        if mapping.maximum is not None:
+            yield Triple(node, endpoint.vocabulary["maximum"], integer(mapping.maximum))
+
+
+def mappings(endpoint: Endpoint) -> Iterator[Mapping]:
+    """What the variables of the form's template mean."""
     maxima = {"limit": endpoint.max_page_size, "values": endpoint.max_values}
     for name in endpoint.form:
-        node = Term(f"_:{name}")
         # Comunica takes a form with any other mapping for none at all, and downloads everything.
-        own = name not in POSITIONS
-        yield Triple(form, endpoint.vocabulary["mapping"] if own else _hydra("mapping"), node)
-        yield Triple(node, _hydra("variable"), literal(name))
-        yield Triple(node, _hydra("property"), _MAPPINGS[name])
-        if name in maxima:
-            yield Triple(node, endpoint.vocabulary["maximum"], integer(maxima[name]))
+        via = _hydra("mapping") if name in POSITIONS else endpoint.vocabulary["mapping"]
+        yield Mapping(name, _MAPPINGS[name], via, maxima.get(name))

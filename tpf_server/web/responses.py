@@ -1,16 +1,17 @@
 """Answers: bodies, and the header fields that all have in common."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from email.utils import formatdate
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from flask import Response
+from flask import Response, request
 from werkzeug.datastructures import Headers
 from werkzeug.http import parse_date
 
+from tpf_server.errors import MethodNotAllowedError
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
+ALL_METHODS = (*READ_METHODS, "POST", "PUT", "PATCH", "DELETE")
 _EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"
 
 NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
@@ -122,6 +124,23 @@ def options(allowed: tuple[str, ...]) -> Response:
     response.headers["Access-Control-Allow-Headers"] = "Accept, Accept-Datetime, If-None-Match"
     response.headers["Access-Control-Max-Age"] = "86400"
     return response
+
+
+def by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Response:
+    """The answer to the current request, if its method is allowed.
+
+    Args:
+        allowed: the methods that the resource knows.
+        answer: answers them, but ``OPTIONS``.
+
+    Raises:
+        MethodNotAllowedError: it is not.
+    """
+    if request.method == "OPTIONS":
+        return options(allowed)
+    if request.method not in allowed:
+        raise MethodNotAllowedError(request.method, allowed)
+    return answer()
 
 
 def dress(response: Response, now: datetime, base: str, public: bool) -> Response:

@@ -4,14 +4,14 @@ Datasets come and go, so a rule has the name of a dataset as a variable, which i
 parts of the server (continuous queries) add rules of their own, which Flask prefers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Blueprint, Flask, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Rule
 
-from tpf_server.errors import MethodNotAllowedError, NotFoundError, ServerError
+from tpf_server.errors import NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.store.failures import store_failures
 from tpf_server.web.addresses import base_of
@@ -25,18 +25,17 @@ from tpf_server.web.page_middleware import FAILURE
 from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
 from tpf_server.web.read import find_endpoint, read_fragment
+from tpf_server.web.resources import RESOURCES, Resource
 from tpf_server.web.responses import (
+    ALL_METHODS,
     READ_METHODS,
     AsGiven,
+    by_method,
     dress,
     json_answer,
-    options,
     see_other,
 )
 from tpf_server.web.site import Site
-
-_FACTS_METHODS = ("POST", "OPTIONS")
-_ALL_METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 
 
 class AnyMethod(Rule):
@@ -46,7 +45,13 @@ class AnyMethod(Rule):
         super().__init__(*arguments, **{**options, "methods": None})
 
 
-def routes(target: Flask | Blueprint, site: Site, negotiator: Negotiator, metrics: Metrics) -> None:
+def routes(
+    target: Flask | Blueprint,
+    site: Site,
+    negotiator: Negotiator,
+    metrics: Metrics,
+    others: Mapping[str, Resource],
+) -> None:
     """Add all URLs of the site to an application, or to a part of one.
 
     Args:
@@ -54,28 +59,17 @@ def routes(target: Flask | Blueprint, site: Site, negotiator: Negotiator, metric
         site: what is served.
         negotiator: chooses the formats of answers.
         metrics: counts the requests.
+        others: resources that have rules already, for the documentation.
     """
     metrics.watch(target)
-    views = Views(site, negotiator, metrics)
-    for rule, view in (
-        ("/", views.index),
-        ("/api-doc", views.documentation),
-        ("/healthz", views.healthz),
-        ("/readyz", views.readyz),
-        ("/metrics", views.metrics),
-        ("/<name>", views.fragment),
-        ("/<name>/<view>", views.view),
-        ("/<name>/facts", views.facts),
-        ("/<name>/facts/<kind>/<digest>", views.annotation),
-        ("/.well-known/genid/<name>/<path:label>", views.blank_node),
+    views = Views(site, negotiator, metrics, RESOURCES | dict(others))
+    rules = [
+        *((resource.rule, getattr(views, name)) for name, resource in RESOURCES.items()),
         ("/<path:path>", views.nothing),
-    ):
+    ]
+    for rule, view in rules:
         target.add_url_rule(
-            rule,
-            view.__name__,
-            view,
-            methods=_ALL_METHODS,
-            provide_automatic_options=False,
+            rule, view.__name__, view, methods=ALL_METHODS, provide_automatic_options=False
         )
     problems = Problems(site.settings)
     target.register_error_handler(ServerError, lambda error: problems.of_error(error, request))
@@ -92,9 +86,17 @@ class Views:
         site: what is served.
         negotiator: chooses the formats of answers.
         metrics: counts the requests.
+        resources: what there is, for the documentation.
     """
 
-    def __init__(self, site: Site, negotiator: Negotiator, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        site: Site,
+        negotiator: Negotiator,
+        metrics: Metrics,
+        resources: Mapping[str, Resource],
+    ) -> None:
+        self._resources = resources
         self._site = site
         self._negotiator = negotiator
         self._metrics = metrics
@@ -112,7 +114,7 @@ class Views:
         """The documentation of the interface."""
 
         def answer() -> Response:
-            document = api_documentation(self._site, self._base())
+            document = api_documentation(self._site, self._base(), self._resources)
             response = json_answer(document, media_type="application/ld+json")
             response.headers["Cache-Control"] = "public, max-age=60"
             return response
@@ -163,7 +165,9 @@ class Views:
         """Publishing to a dataset."""
         self._site.dataset(name)
         endpoint = self._site.endpoints(self._base())[name]
-        return _by_method(_FACTS_METHODS, lambda: publish_facts(self._site, endpoint, request))
+        return by_method(
+            RESOURCES["facts"].methods, lambda: publish_facts(self._site, endpoint, request)
+        )
 
     def annotation(self, name: str, kind: str, digest: str) -> Response:
         """What a name of an annotation leads to."""
@@ -198,12 +202,4 @@ class Views:
 
 
 def _read(answer: Callable[[], Response]) -> Response:
-    return _by_method(READ_METHODS, answer)
-
-
-def _by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Response:
-    if request.method == "OPTIONS":
-        return options(allowed)
-    if request.method not in allowed:
-        raise MethodNotAllowedError(request.method, allowed)
-    return answer()
+    return by_method(READ_METHODS, answer)

@@ -1,0 +1,102 @@
+"""The Hydra ApiDocumentation of a server: where a page has no form, its documentation may have it.
+
+Source: Hydra Core Vocabulary, section 5.1 "Discovering a Hydra-powered Web API": every answer links
+to the documentation.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from requests.utils import parse_header_links
+
+from annotations.namespaces import HYDRA, RDF, RDFS, XSD
+from tpf_client.errors import PageError
+from tpf_client.fragments.form import Form
+
+_REL: Final = f"{HYDRA}apiDocumentation"
+_ADDRESSES: Final = ("http://www.w3.org/ns/hydra", "https://www.w3.org/ns/hydra")
+_MARK: Final = b"www.w3.org"
+_LONGEST: Final = 10_000
+_TYPED: Final = (
+    "apiDocumentation", "collection", "entrypoint", "expects", "first", "last", "mapping",
+    "member", "next", "operation", "previous", "property", "returns", "search",
+    "supportedClass", "supportedOperation", "supportedProperty", "variableRepresentation", "view",
+)  # fmt: skip
+_CONTEXT: Final = {
+    "hydra": HYDRA,
+    "rdf": RDF,
+    "rdfs": RDFS,
+    "xsd": XSD,
+    "@vocab": HYDRA,
+    **{name: {"@id": HYDRA + name, "@type": "@id"} for name in _TYPED},
+}
+"""What the contexts of Hydra that lie on the web say of forms."""
+
+
+def documented_at(headers: Mapping[str, str]) -> str | None:
+    """The URL of the documentation that an answer links to, as it says it."""
+    field = headers.get("Link", "")
+    if _REL not in field or len(field) > _LONGEST:
+        return None
+    for link in parse_header_links(field):
+        if _REL in link.get("rel", "").split():
+            return str(link["url"])
+    return None
+
+
+def with_hydra_context(body: bytes) -> bytes:
+    """A document of JSON-LD, with the contexts of Hydra in it instead of their addresses.
+
+    No other context is fetched or put in: what a document means must not depend on third parties.
+    """
+    if _MARK not in body:
+        return body
+    try:
+        return json.dumps(_put_in(json.loads(body))).encode()
+    except (ValueError, RecursionError):
+        return body  # whoever parses it says what is wrong
+
+
+def _put_in(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_put_in(each) for each in value]
+    if isinstance(value, dict):
+        return {
+            name: _context(each) if name == "@context" else _put_in(each)
+            for name, each in value.items()
+        }
+    return value
+
+
+def _context(said: Any) -> Any:
+    if isinstance(said, list):
+        return [_context(each) for each in said]
+    return _CONTEXT if isinstance(said, str) and said.startswith(_ADDRESSES) else said
+
+
+def form_for(url: str, forms: Sequence[Form], documentation: str) -> Form:
+    """The form of the documentation that is about a dataset.
+
+    Args:
+        url: of the dataset.
+        forms: what the documentation has.
+        documentation: its URL.
+
+    Raises:
+        PageError: none is, or nobody can tell which.
+    """
+    asked = _plain(url)
+    for form in forms:
+        if _plain(form.template.partition("{")[0]) == asked:
+            return form
+    if len(forms) == 1:
+        return forms[0]
+    there = ", ".join(form.template for form in forms[:10]) or "none"
+    raise PageError(
+        url, f"the page has no form, and those of {documentation} are of others: {there}"
+    )
+
+
+def _plain(url: str) -> str:
+    return url.partition("#")[0].partition("?")[0].rstrip("/")

@@ -1,0 +1,112 @@
+"""What the server offers: each resource with its address, and what can be done with it.
+
+The rules of Flask and the documentation of the interface are both made from these.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from annotations.namespaces import HYDRA, RDF
+
+
+class Operation(NamedTuple):
+    """What a method does with a resource.
+
+    Args:
+        title: what it does, in a few words.
+        returns: IRI of the class of what comes back, or the name of a resource; ``None``: no RDF.
+        expects: IRI of the class of what is sent.
+        statuses: statuses that an answer may have beside 200.
+    """
+
+    title: str
+    returns: str | None = None
+    expects: str | None = None
+    statuses: tuple[int, ...] = ()
+
+
+class Resource(NamedTuple):
+    """A resource, or all of a kind.
+
+    Args:
+        rule: its address, as Flask writes it.
+        about: what it is.
+        operations: what can be done with it, by method.
+    """
+
+    rule: str
+    about: str
+    operations: Mapping[str, Operation]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that it knows."""
+        return (*self.operations, *(["HEAD"] if "GET" in self.operations else []), "OPTIONS")
+
+    @property
+    def template(self) -> str:
+        """Its address as RFC 6570 writes it, without the slash at its front."""
+        reserved = self.rule.replace("<path:", "{+")
+        return reserved.replace("<", "{").replace(">", "}").removeprefix("/")
+
+
+_PAGE: Final = Operation("Read a page", "fragment", None, (304, 400, 404, 406, 410, 503))
+
+RESOURCES: Final = {
+    "index": Resource(
+        "/",
+        "The datasets that are served.",
+        {"GET": Operation("List the datasets", HYDRA + "Collection", None, (406,))},
+    ),
+    "documentation": Resource(
+        "/api-doc",
+        "The documentation of the interface.",
+        {"GET": Operation("Read the documentation", HYDRA + "ApiDocumentation")},
+    ),
+    "healthz": Resource(
+        "/healthz",
+        "Whether the process answers.",
+        {"GET": Operation("Ask whether the process answers")},
+    ),
+    "readyz": Resource(
+        "/readyz",
+        "Whether its stores answer, too, and take facts.",
+        {"GET": Operation("Ask whether the server is ready", None, None, (503,))},
+    ),
+    "metrics": Resource(
+        "/metrics",
+        "Counts of requests, for Prometheus.",
+        {"GET": Operation("Read the counts", None, None, (401, 403))},
+    ),
+    "fragment": Resource(
+        "/<name>",
+        "A page of the quads of a dataset that match a pattern, with counts, links and labels.",
+        {"GET": _PAGE},
+    ),
+    "view": Resource(
+        "/<name>/<view>",
+        "The same, with labelled facts as a method annotates them.",
+        {"GET": _PAGE},
+    ),
+    "facts": Resource(
+        "/<name>/facts",
+        "Where labelled facts of a dataset are published.",
+        {
+            "POST": Operation(
+                "Publish labelled facts", None, RDF + "Statement",
+                (201, 400, 401, 403, 404, 411, 413, 415, 422, 503),
+            ),
+        },
+    ),
+    "annotation": Resource(
+        "/<name>/facts/<kind>/<digest>",
+        "What an annotation names.",
+        {"GET": Operation("Find what is said about it", "view", None, (303, 404))},
+    ),
+    "blank_node": Resource(
+        "/.well-known/genid/<name>/<path:label>",
+        "A blank node of a dataset.",
+        {"GET": Operation("Find what is said about it", "fragment", None, (303, 404))},
+    ),
+}  # fmt: skip
+"""By the names of their rules."""
