@@ -155,13 +155,15 @@ class _Worker:
             connections=self._connections,
         )
         if settings.continuous:
-            from tpf_server.continuous.assembly import static_graphs
+            from tpf_server.continuous.assembly import live_stores, static_graphs
 
             if self._service is None:
                 self._start(app.extensions["tpf_server.continuous"])
             else:
                 # From now on its queries read these stores, so that the old ones may be closed.
-                self._service.exchange_static(static_graphs(settings, datasets))
+                self._service.exchange_static(
+                    static_graphs(settings, datasets), live_stores(settings, datasets)
+                )
 
         def close() -> None:
             for dataset in datasets:
@@ -199,6 +201,7 @@ class _Worker:
         from tpf_server.continuous.ticker import Ticker
 
         Ticker(service, self._clock).start()
+        service.start()
         close_on_signals(service)
         self._service = service
 

@@ -23,12 +23,13 @@ PLAIN = "plain"
 VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
 AT_START = (
     "host", "port", "workers", "access_log", "continuous", "followers", "followers_per_address",
-    "body_timeout", "idle_timeout", "max_connections_per_address",
+    "body_timeout", "idle_timeout", "max_connections_per_address", "remote", "remote_interval",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""
 _RESERVED_NAMES = frozenset({"api-doc", "healthz", "readyz", "metrics", "streams", "queries"})
 _Kind = TypeVar("_Kind", "Settings", "DatasetSettings")
 _TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
 
 
@@ -170,11 +171,19 @@ class Settings:
     direct_pages: bool = _setting(
         True, "answer pages before Flask dispatches them; off: hooks of Flask see them, too"
     )
+    remote_interval: float = _setting(60.0, "seconds after which graphs of [remote] are read again")
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
         default_factory=dict,
         metadata={"help": "prefixes for terms in URLs and pages: name = IRI"},
+    )
+    remote: dict[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "help": "graphs of continuous queries that are kept elsewhere: "
+            "IRI = URL of a fragment or an RDF document"
+        },
     )
 
     def __post_init__(self) -> None:
@@ -194,6 +203,11 @@ class Settings:
                 raise SettingsError(f"{name} must be at least 1")
         if min(self.max_connections_per_address, self.followers_per_address) < 0:
             raise SettingsError("a limit per address cannot be negative; 0: there is none")
+        if self.remote_interval <= 0:
+            raise SettingsError("remote_interval must be above 0")
+        for graph, url in self.remote.items():
+            if not _HTTP_URL.fullmatch(url):
+                raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")
         _check_token("publish_token", self.publish_token)
         if self.stream_time not in ("clock", "elements"):
             raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")

@@ -1,19 +1,24 @@
 """The service of a server: both engines, with its datasets and settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
+from tpf_client.sparql.iris import resolve
+from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.limits import Limits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registrations
+from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.fragments.dataset import Dataset
 from tpf_server.settings import Settings
+from tpf_server.store.protocols import LiveStore
 
 
 def continuous_service(
@@ -23,7 +28,7 @@ def continuous_service(
 
     Args:
         settings: the server's settings.
-        datasets: whose static quads queries may use (see `static_graphs`).
+        datasets: whose quads queries may use (see `static_graphs` and `live_stores`).
         clock: what the time is.
 
     Raises:
@@ -46,7 +51,15 @@ def continuous_service(
         skip_idle=not by_clock,
         beside=engine,
     )
+    datasets = tuple(datasets)
     engine.static.exchange(static_graphs(settings, datasets))
+    remote = RemoteGraphs(
+        {engine.name(resolve(settings.base, name)): url for name, url in settings.remote.items()},
+        clock,
+        timedelta(seconds=settings.remote_interval),
+    )
+    changing = ChangingGraphs(engine.static, remote.graphs)
+    changing.follow(live_stores(settings, datasets))
     policies = Policies(
         time="clock" if by_clock else "elements",
         delay=settings.stream_delay,
@@ -62,7 +75,7 @@ def continuous_service(
     registrations = None
     if settings.keep_queries:
         registrations = Registrations(Path(settings.data_dir) / "continuous.json")
-    return ContinuousService(engine, periodic, clock, policies, registrations)
+    return ContinuousService(engine, periodic, clock, policies, registrations, changing, remote)
 
 
 def static_graphs(
@@ -86,3 +99,15 @@ def static_graphs(
             for name in dataset.static.graphs():
                 graphs.setdefault(name, []).append(StoreGraph(dataset.static, name))
     return graphs
+
+
+def live_stores(settings: Settings, datasets: Iterable[Dataset]) -> Mapping[Term, LiveStore]:
+    """The live facts that queries see while they are valid, by the URLs of their datasets.
+
+    They belong to the same graphs as static quads; see `static_graphs`.
+    """
+    return {
+        Term(f"<{settings.base}{dataset.settings.name}>"): dataset.live
+        for dataset in datasets
+        if dataset.live is not None
+    }

@@ -8,6 +8,7 @@ from typing import Any
 from annotations.clock import Clock
 from annotations.follower_slots import FollowerSlots
 from annotations.terms import Term
+from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
@@ -27,8 +28,10 @@ from tpf_server.continuous.hosting import Hosting
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.receipts import Receipt, Receipts
 from tpf_server.continuous.registrations import Registrations
+from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
 from tpf_server.continuous.streams import SharedStreams
+from tpf_server.store.protocols import LiveStore
 
 
 class ContinuousService:
@@ -40,6 +43,8 @@ class ContinuousService:
         clock: what the time is.
         policies: how time, elements and readers are treated.
         registrations: where streams and queries are kept; those that are there are begun anew.
+        changing: graphs of the engines that follow live stores and what is read elsewhere.
+        remote: reads that, from `start` on.
 
     Attributes:
         slots: for readers that follow results.
@@ -55,6 +60,8 @@ class ContinuousService:
         clock: Clock,
         policies: Policies | None = None,
         registrations: Registrations | None = None,
+        changing: ChangingGraphs | None = None,
+        remote: RemoteGraphs | None = None,
     ) -> None:
         self._engine = engine
         self._periodic = periodic
@@ -67,7 +74,11 @@ class ContinuousService:
         self._receipts = Receipts()
         self._latest = EARLIEST
         self._lock = threading.RLock()
+        self._changing = changing or ChangingGraphs(engine.static)
+        self._remote = remote
+        self._updating = threading.Lock()
         self._closed = False
+        self._update_static()
         self._registrations: Registrations | None = None
         if registrations is not None:
             self._restore(registrations)
@@ -175,6 +186,7 @@ class ContinuousService:
         refused = tuple(each for each in checked if isinstance(each, ElementError))
         if refused and self._policies.whole_batches:
             raise refused[0]
+        self._update_static()
         with self._lock:
             if self._closed:
                 raise EngineClosedError("the server stops")
@@ -214,6 +226,7 @@ class ContinuousService:
 
     def advance(self) -> None:
         """Let the engines know what time it is, where the clock moves the time of streams."""
+        self._update_static()
         policies = self._policies
         if policies.time != "clock":
             return
@@ -231,16 +244,36 @@ class ContinuousService:
             self._streams.present = present
         return present
 
-    def exchange_static(self, graphs: Mapping[Term, Sequence[StoreGraph]]) -> None:
+    def exchange_static(
+        self,
+        graphs: Mapping[Term, Sequence[StoreGraph]],
+        live: Mapping[Term, LiveStore] | None = None,
+    ) -> None:
         """Put other static data in the place of those that come from stores; queries see them.
 
         Args:
             graphs: of stores, by their names. Those of before are not read any more.
+            live: live stores that are followed, by the names of their datasets; no others are.
         """
-        with self._lock:
+        with self._updating, self._lock:
             if not self._closed:
                 self._engine.static.exchange(graphs)
+                self._changing.follow(live or {})
                 self._settle()
+        self._update_static()
+
+    def _update_static(self) -> None:
+        """Let queries see what has changed in graphs that change by themselves.
+
+        What has is looked up while others go on.
+        """
+        with self._updating:
+            pending = self._changing.pending(self._clock.now())
+            if pending:
+                with self._lock:
+                    if not self._closed:
+                        self._changing.apply(pending)
+                        self._settle()
 
     # ----------------------------------------------------------------------------- queries
 
@@ -267,6 +300,7 @@ class ContinuousService:
             LimitError: there is a query of this name.
             RegistrationsError: it could not be kept, so that it was not started.
         """
+        self._update_static()
         with self._lock:
             hosted = self._hosting.register(text, name, semantics, into)
             try:
@@ -305,7 +339,10 @@ class ContinuousService:
             UnknownQueryError: there is none.
         """
         with self._lock:
-            return self.query(name).explain()
+            found = self.query(name).explain()
+        if self._remote is not None and self._remote.graphs:
+            found["remote"] = [graph.state for graph in self._remote.graphs]
+        return found
 
     def delete(self, name: str) -> None:
         """Stop a query.
@@ -325,8 +362,15 @@ class ContinuousService:
         hosted.log.close(UnknownQueryError(f"query {hosted.id!r} was deleted"))
         hosted.log.discard()
 
+    def start(self) -> None:
+        """Begin to read what is kept elsewhere, again and again."""
+        if self._remote is not None:
+            self._remote.start()
+
     def close(self) -> None:
         """Stop everything; who follows results is told so."""
+        if self._remote is not None:
+            self._remote.stop()
         with self._lock:
             self._closed = True
             self._engine.close()

@@ -67,6 +67,28 @@ class Receipt:
     """Whether this batch identifier had been published before, so that nothing was done."""
 
 
+class Standing(NamedTuple):
+    """A version of a fact that stands: nothing has replaced or ended it."""
+
+    row: int
+    """Its number; a version that comes later may have the number of one that is gone."""
+    quad: Quad
+    start: int
+    """From when it holds, in microseconds since 1970; below every instant where nothing says so."""
+    end: int
+    """Until when."""
+
+
+class Follower(Protocol):
+    """Whoever is told of versions. It must not call the store that tells."""
+
+    def begin(self, versions: Sequence[Standing]) -> None:
+        """These stand, and no others."""
+
+    def change(self, removed: Sequence[int], added: Sequence[Standing]) -> None:
+        """Versions stand no more, by their rows, and others do."""
+
+
 class LiveStore(Protocol):
     """Labelled facts. Thread-safe; what one process publishes every process sees at once."""
 
@@ -130,6 +152,13 @@ class LiveStore(Protocol):
         """Let go of what nobody may see any more, where no batch came for so long to do it.
 
         Called with every request: cheap where there is nothing to do, bounded work otherwise.
+        """
+
+    def follow(self, follower: Follower) -> Callable[[], None]:
+        """Tell somebody of the versions that stand, and of every change of that.
+
+        Returns:
+            what to call when it is to be told no more.
         """
 
     def watch(

@@ -9,7 +9,7 @@ The engine has one thread and no clock: time is what elements say, and what `adv
 
 import heapq
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -38,6 +38,7 @@ from tpf_server.continuous.engine.errors import (
 )
 from tpf_server.continuous.engine.limits import Limits
 from tpf_server.continuous.engine.query_engine import QueryEngine
+from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 
@@ -104,14 +105,17 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._newest: int | None = None
         self._of_one_stream: dict[Term, list[RegisteredQuery]] | None = None
         self._last: int | None = None
-        self.static.on_change(self._refresh)
+        self.static.on_change(self._changing)
 
-    def _refresh(self, name: Term) -> None:
-        with self.dictionary.keeping():
-            self._tables.refresh(name)
-        for each in self.queries.values():
-            each.evaluation.refreshed()
-        self.forgetting.sweep_where_due()
+    def _changing(self, change: Change) -> Callable[[], None]:
+        def finish() -> None:
+            with self.dictionary.keeping():
+                self._tables.change(change)
+            for each in self.queries.values():
+                each.evaluation.refreshed()
+            self.forgetting.sweep_where_due()
+
+        return finish
 
     # ----------------------------------------------------------------------------- queries
 

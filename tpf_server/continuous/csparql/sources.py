@@ -67,6 +67,8 @@ class Sources:
         self._unnamed = tuple(clause.stream for clause in clauses if not clause.named)
         self._streams = tuple(clause.stream for clause in clauses if clause.named)
         self._named = dataset.named if dataset else tuple(repository)
+        # One that is not there yet may come.
+        self._any = not dataset
         something_named = bool(self._streams or dataset.named)
         shown = self._streams if something_named else self._unnamed
         self.names: tuple[Term, ...] = tuple(dict.fromkeys((*self._named, *shown)))
@@ -89,7 +91,8 @@ class Sources:
     def _of(self, graph: Term) -> Source | None:
         if graph == DEFAULT_GRAPH:
             return Source(self._default, self._unnamed)
-        static = (graph,) if graph in self._named else ()
+        streams = graph in self._unnamed or graph in self._streams
+        static = (graph,) if graph in self._named or (self._any and not streams) else ()
         if graph in self._unnamed:
             return Source(tuple(dict.fromkeys((*self._default, *static))), (graph,))
         if graph in self._streams:

@@ -9,6 +9,7 @@ ServerError
     ├── StreamNameError              400  the name of a stream is no IRI
     ├── StreamInUseError             409  a stream that queries read or make
     ├── UnknownGraphError            404  a static graph that nobody loaded
+    ├── RemoteGraphError             502  a graph that is kept elsewhere cannot be read
     ├── UnknownQueryError            404  no query of this name is registered
     ├── UnknownEventError            410  the number of an event of an earlier run of a query
     ├── RegistrationsError           500  what was registered cannot be read or kept
@@ -94,6 +95,13 @@ class UnknownGraphError(ContinuousError):
 
     status = 404
     title = "Unknown graph"
+
+
+class RemoteGraphError(ContinuousError):
+    """A graph that is kept elsewhere cannot be read."""
+
+    status = 502
+    title = "Bad gateway"
 
 
 class UnknownQueryError(ContinuousError):

@@ -30,6 +30,7 @@ from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
+from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.engine.windows.streams import Stream
@@ -106,7 +107,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         )
         self._until_housekeeping = 1
         self._records: WeakSet[object] = WeakSet()
-        self.static.on_change(self._refresh)
+        self.static.on_change(self._changing)
 
     @property
     def time(self) -> int | None:
@@ -125,11 +126,16 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def present(self, present: int | None) -> None:
         self._limit = -NEVER if present is None else present
 
-    def _refresh(self, graph: Term) -> None:
-        with self.dictionary.keeping():
-            self._plans.refresh(graph)
-        self._emitter.emit(self.arrivals, self.time or 0)
-        self.forgetting.sweep_where_due()
+    def _changing(self, change: Change) -> Callable[[], None]:
+        finishing = self._plans.changing(change)
+
+        def finish() -> None:
+            with self.dictionary.keeping():
+                finishing()
+            self._emitter.emit(self.arrivals, self.time or 0)
+            self.forgetting.sweep_where_due()
+
+        return finish
 
     # ------------------------------------------------------------------------------ streams
 

@@ -10,6 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
@@ -23,7 +25,7 @@ from tpf_server.store.live.log import FOREVER, Log, Record
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
 from tpf_server.store.live.settings import LiveSettings
-from tpf_server.store.protocols import Receipt, Snapshot
+from tpf_server.store.protocols import Follower, Receipt, Snapshot, Standing
 
 _SEEN_AT_ONCE = 1 << 17
 _CHECK_SECONDS = 1.0
@@ -70,6 +72,7 @@ class IndexedLiveStore:
         self._retire_from = 0
         self._checked_until = 0.0
         self._watchers: list[tuple[Callable[[Term], bool], Callable[[Sequence[Quad]], None]]] = []
+        self._followers: list[Follower] = []
         self._cleaner = Cleaner(log, settings)
         self._reset()
         with self._lock, no_garbage():
@@ -102,6 +105,9 @@ class IndexedLiveStore:
             # The log dropped records before this process saw them.
             self._reset()
             self._apply_all(self._log.read(0))
+            standing = self._standing() if self._followers else []
+            for follower in self._followers:
+                follower.begin(standing)
             return
         first_read = self._index.last == 0
         for record in chain((first,), records):
@@ -140,7 +146,39 @@ class IndexedLiveStore:
             self._watchers.append(watcher)
         return end
 
+    def follow(self, follower: Follower) -> Callable[[], None]:
+        """Tell somebody of the versions that stand, and of every change of that.
+
+        Returns:
+            what to call when it is to be told no more.
+        """
+
+        def end() -> None:
+            with self._lock:
+                if follower in self._followers:
+                    self._followers.remove(follower)
+
+        with self._reading():
+            follower.begin(self._standing())
+            self._followers.append(follower)
+        return end
+
+    def _standing(self) -> list[Standing]:
+        rows = self._index.rows
+        numbers = np.flatnonzero(rows.in_use() & (rows.numpy("removed") == FOREVER)).tolist()
+        return [
+            Standing(row, quad, rows.start[row], rows.end[row])
+            for row, quad in zip(numbers, self._index.quads(numbers), strict=True)
+        ]
+
     def _tell(self, record: Record) -> None:
+        if self._followers:
+            added = [
+                Standing(each.row, Quad(*map(Term, each[2:6])), each.start, each.end)
+                for each in record.added
+            ]
+            for follower in self._followers:
+                follower.change(record.removed, added)
         for predicates, seen in self._watchers:
             versions = chain(record.added, (carried.version for carried in record.carried))
             seen(

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
-from annotations.terms import QuadPattern, Term, Variable, is_variable
+from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.hash_join import HashJoin
-from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
+from tpf_server.continuous.engine.static.static_data import Change, Dataset, StaticData, agrees
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 RowOf: TypeAlias = Callable[[EncodedTriple], Solution | None]
@@ -108,14 +108,31 @@ class StaticTable:
         """Read the static data (again), and tell the users what changed."""
         now = {each for each in self._read() if self._row_of(each) is not None}
         before = self.triples
-        changes = [(each, -1) for each in before - now] + [(each, 1) for each in now - before]
+        self._change_to([(each, -1) for each in before - now], [(each, 1) for each in now - before])
+
+    def change(self, triples: Iterable[tuple[EncodedTriple, bool]]) -> None:
+        """Some triples are there now, or are not; nothing else has changed."""
+        gone: list[tuple[EncodedTriple, int]] = []
+        new: list[tuple[EncodedTriple, int]] = []
+        for triple, there in triples:
+            if there != (triple in self.triples):
+                (new if there else gone).append((triple, 1 if there else -1))
+        self._change_to(gone, new)
+
+    def _change_to(
+        self, gone: list[tuple[EncodedTriple, int]], new: list[tuple[EncodedTriple, int]]
+    ) -> None:
+        """Change the table, and tell the users."""
+        changes = gone + new
         if not changes:
             return
         users = tuple(self.users)
         for user in users:
             for triple, count in changes:
                 user.look(triple, count)
-        self.triples = now
+        for triple, _ in gone:
+            self.triples.remove(triple)
+        self.triples.update(triple for triple, _ in new)
         for (key, rest), index in self._indexes.items():
             for triple, count in changes:
                 self._change(index, key, rest, triple, count)
@@ -164,11 +181,21 @@ class StaticTables:
             for quad in Dataset(self.static, graphs).match(pattern):
                 yield encode(quad.subject), encode(quad.predicate), encode(quad.object)
 
-    def refresh(self, name: Term) -> None:
-        """The graph of this name has changed."""
-        for (_, graphs), table in self._tables.items():
-            if name in graphs:
+    def change(self, change: Change) -> None:
+        """Static graphs have changed."""
+        encode = self._dictionary.encode
+        for (pattern, graphs), table in self._tables.items():
+            if set(graphs).isdisjoint(change.graphs):
+                continue
+            if change.triples is None:
                 table.refresh()
+                continue
+            merged = Dataset(self.static, graphs)
+            table.change(
+                ((encode(s), encode(p), encode(o)), merged.has(Quad(s, p, o)))
+                for s, p, o in change.triples
+                if agrees(pattern, Quad(s, p, o))
+            )
 
     def drop_idle(self) -> None:
         """Let go of tables that nobody has used: their query could not be made."""

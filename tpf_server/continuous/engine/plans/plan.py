@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container
 from typing import Any
 
-from annotations.terms import Term, Variable
+from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Node
@@ -26,7 +26,7 @@ from tpf_server.continuous.engine.plans.slices import Slices
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
-from tpf_server.continuous.engine.static.static_data import Dataset
+from tpf_server.continuous.engine.static.static_data import Change, Dataset
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 
@@ -242,16 +242,25 @@ class Plan:
         for dispatch in self.dispatches if count < 0 else ():
             dispatch.remove(number)
 
-    def refresh(self, graph: Term) -> None:
-        """A static graph has changed, and the shared caches with it."""
-        for cache in self._own_caches:
-            if cache.reads(graph):
-                if cache.per_instance:
-                    for instance in self.instances.values():
-                        cache.refresh(instance)
-                else:
-                    cache.refresh(None)
-        self.flush()
+    def changing(self, change: Change) -> Callable[[], None]:
+        """Static graphs are about to change; the shared caches are told by somebody else.
+
+        Returns:
+            what is to be called when these have changed.
+        """
+        finishing = [
+            cache.changing(instance, change)
+            for cache in self._own_caches
+            if cache.reads(change)
+            for instance in (self.instances.values() if cache.per_instance else (None,))
+        ]
+
+        def finish() -> None:
+            for each in finishing:
+                each()
+            self.flush()
+
+        return finish
 
     def flush(self) -> None:
         """Let the operators send what they held back."""

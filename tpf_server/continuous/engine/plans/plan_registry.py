@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.expressions.environment import Environment
@@ -22,7 +21,7 @@ from tpf_server.continuous.engine.plans.templates import (
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
-from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
+from tpf_server.continuous.engine.static.static_data import Change, Dataset, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
@@ -294,11 +293,16 @@ class PlanRegistry:
         self._windows.drop_idle()
         self._caches.drop_idle()
 
-    def refresh(self, graph: Term) -> None:
-        """A static graph has changed."""
-        self._caches.refresh(graph)
-        for plan in self.plans:
-            plan.refresh(graph)
+    def changing(self, change: Change) -> Callable[[], None]:
+        """Static graphs are about to change; what is to be called afterwards."""
+        finishing = self._caches.changing(change)
+        finishing += [plan.changing(change) for plan in self.plans]
+
+        def finish() -> None:
+            for each in finishing:
+                each()
+
+        return finish
 
     def owners(self, plan: Plan) -> tuple[RegisteredQuery, ...]:
         """The queries of a plan."""

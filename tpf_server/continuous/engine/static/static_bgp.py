@@ -10,7 +10,7 @@ from itertools import islice
 from annotations.terms import QuadPattern, Term, Variable
 from tpf_client.sparql.algebra import variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
-from tpf_server.continuous.engine.static.static_data import Dataset
+from tpf_server.continuous.engine.static.static_data import Change, Dataset
 
 Row = tuple[Term, ...]
 # A lookup costs about as much as reading this many triples in one go.
@@ -21,10 +21,41 @@ def evaluate(
     dataset: Dataset, patterns: Sequence[QuadPattern]
 ) -> tuple[tuple[Variable, ...], list[Row]]:
     """The solutions of a basic graph pattern, as a bag, and the variables of their columns."""
-    schema: tuple[Variable, ...] = ()
-    rows: list[Row] = [()]
+    return _evaluate(dataset, patterns, (), [()])
+
+
+def touched(
+    dataset: Dataset, patterns: Sequence[QuadPattern], change: Change
+) -> tuple[tuple[Variable, ...], set[Row]]:
+    """Those of the solutions that are there because of a quad that a change is about.
+
+    What they are before and after the change differs exactly as all solutions do.
+    """
+    schema = tuple(dict.fromkeys(name for each in patterns for name in variables_of_quad(each)))
+    found: set[Row] = set()
+    for place, pattern in enumerate(patterns):
+        quads = list(dataset.seen(pattern, change))
+        if quads:
+            names = variables_of_quad(pattern)
+            places = [pattern.index(name) for name in names]
+            rows = [tuple([quad[at] for at in places]) for quad in quads]
+            others = [*patterns[:place], *patterns[place + 1 :]]
+            columns, rows = _evaluate(dataset, others, names, rows)
+            order = [columns.index(name) for name in schema]
+            found.update(tuple([row[at] for at in order]) for row in rows)
+    return schema, found
+
+
+def _evaluate(
+    dataset: Dataset,
+    patterns: Sequence[QuadPattern],
+    schema: tuple[Variable, ...],
+    rows: list[Row],
+) -> tuple[tuple[Variable, ...], list[Row]]:
+    """Rows joined with patterns."""
     counts = {pattern: dataset.count(pattern) for pattern in patterns}
-    for pattern in greedy_order(patterns, variables_of_quad, lambda each, _: counts[each]):
+    order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], known=schema)
+    for pattern in order:
         if rows:
             schema, rows = _join(dataset, schema, rows, pattern, counts[pattern])
         else:

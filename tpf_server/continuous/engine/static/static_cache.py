@@ -14,11 +14,13 @@ from tpf_client.dataflow.changes import Schema, Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.row_index import RowBag
-from tpf_server.continuous.engine.static.static_bgp import evaluate
-from tpf_server.continuous.engine.static.static_data import Dataset
+from tpf_server.continuous.engine.static.static_bgp import Row, evaluate, touched
+from tpf_server.continuous.engine.static.static_data import Change, Dataset
 
 # How many rows are shown to those who estimate.
 _SAMPLE: Final = 32
+# To follow a triple costs about as much as evaluating this many rows anew.
+_FOLLOW_COST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class StaticCache:
         self.size = 0
         self._sample: Sequence[Solution] | None = None
         self._rows: dict[TermId, Counter[Solution]] = {}
+        # With what is not distinct; where nothing is, these are the rows.
+        self._all: dict[TermId, Counter[Solution]] = {} if distinct else self._rows
         self.consumers: list[JoinInput] = []
         self.graphs = frozenset(pattern.graph for pattern in patterns)
 
@@ -100,11 +104,38 @@ class StaticCache:
             label, schema, lambda: self.bag, lambda: self.size, self._some, seldom=True
         )
 
-    def reads(self, graph: Term) -> bool:
-        """Whether a change of this graph may change the rows."""
-        return graph in self.graphs or any(
+    def reads(self, change: Change) -> bool:
+        """Whether a change may change the rows."""
+        return not self.graphs.isdisjoint(change.graphs) or any(
             is_variable(name) or name == DEFAULT_GRAPH for name in self.graphs
         )
+
+    def changing(self, instance: Instance | None, change: Change) -> Callable[[], None]:
+        """Before a change; what it returns is called afterwards, and sends what changed.
+
+        The cost is that of what the changed triples have partners for, not that of all rows.
+
+        Args:
+            instance: see `refresh`.
+            change: of graphs that it reads.
+        """
+        number = self._number(instance)
+        if number is None:
+            return lambda: None
+        patterns = self._patterns(instance, number)
+        if change.triples is None or len(change.triples) * _FOLLOW_COST > max(
+            _FOLLOW_COST**2, self.size, *map(self._dataset.count, patterns)
+        ):
+            return lambda: self.refresh(instance)
+        schema, before = touched(self._dataset, patterns, change)
+
+        def finish() -> None:
+            _, after = touched(self._dataset, patterns, change)
+            delta = self._encoded(schema, after - before, number)
+            delta.subtract(self._encoded(schema, before - after, number))
+            self._change(number, delta)
+
+        return finish
 
     def refresh(self, instance: Instance | None, *, sends: bool = True) -> None:
         """Evaluate (for an instance, where rows are per instance) and send what changed.
@@ -113,26 +144,50 @@ class StaticCache:
             instance: see above.
             sends: false where it is known that what changed meets no row of a window.
         """
-        number = instance.number if instance is not None and self.per_instance else 0
-        if number == 0 and self.per_instance:
-            return
-        new = self._evaluated(instance, number)
-        self._replace(number, new, sends=sends)
+        number = self._number(instance)
+        if number is not None:
+            schema, rows = evaluate(self._dataset, self._patterns(instance, number))
+            self._replace(number, self._encoded(schema, rows, number), sends=sends)
+
+    def _number(self, instance: Instance | None) -> TermId | None:
+        """Of an instance; 0 where rows are of all; ``None`` where nothing is to be done."""
+        if not self.per_instance:
+            return 0
+        return None if instance is None else instance.number
 
     def drop(self, number: TermId, *, sends: bool = True) -> None:
         """Take out the rows of an instance."""
         if self.per_instance:
             self._replace(number, Counter(), sends=sends)
             self._rows.pop(number, None)
+            self._all.pop(number, None)
 
     def _replace(self, number: TermId, new: Counter[Solution], *, sends: bool) -> None:
-        old = self._rows.get(number, Counter())
-        changes = [
-            (row, new[row] - old[row])
-            for row in (old.keys() | new.keys() if old else new)
-            if new[row] != old[row]
-        ]
-        self._rows[number] = new
+        delta = Counter(new)
+        delta.subtract(self._all.get(number, Counter()))
+        self._change(number, delta, sends=sends)
+
+    def _change(self, number: TermId, delta: Counter[Solution], *, sends: bool = True) -> None:
+        """Add what is positive, and take out what is negative."""
+        rows = self._rows.setdefault(number, Counter())
+        every = self._all.setdefault(number, rows)
+        changes: list[tuple[Solution, int]] = []
+        for row, change in delta.items():
+            if not change:
+                continue
+            before = every[row]
+            if before + change:
+                every[row] = before + change
+            else:
+                del every[row]
+            if not self._distinct:
+                changes.append((row, change))
+            elif not before:
+                rows[row] = 1
+                changes.append((row, 1))
+            elif not before + change:
+                del rows[row]
+                changes.append((row, -1))
         self._sample = None
         for row, change in changes:
             self.size += change
@@ -155,18 +210,22 @@ class StaticCache:
     @property
     def tables(self) -> Iterable[object]:
         """All that holds its rows."""
-        return self, self.bag, self._rows, *self._rows.values(), *self.bag.tables
+        counts = (*self._rows.values(), *self._all.values())
+        return self, self.bag, self._rows, self._all, *counts, *self.bag.tables
 
-    def _evaluated(self, instance: Instance | None, number: TermId) -> Counter[Solution]:
-        patterns: Sequence[QuadPattern] = self.patterns
-        if number:
-            assert instance is not None
-            constants = instance.constants
-            patterns = [
-                QuadPattern(*(constants.get(Variable(term), term) for term in pattern))
-                for pattern in patterns
-            ]
-        schema, rows = evaluate(self._dataset, patterns)
+    def _patterns(self, instance: Instance | None, number: TermId) -> Sequence[QuadPattern]:
+        """With the constants of an instance."""
+        if not number:
+            return self.patterns
+        assert instance is not None
+        constants = instance.constants
+        return [
+            QuadPattern(*(constants.get(Variable(term), term) for term in pattern))
+            for pattern in self.patterns
+        ]
+
+    def _encoded(self, schema: Schema, rows: Iterable[Row], number: TermId) -> Counter[Solution]:
+        """The rows of those solutions that meet the conditions, and how often each is there."""
         encode = self._dictionary.encode
         tests: list[tuple[list[int], Callable[[Solution], bool]]] = [
             ([schema.index(name) for name in condition.variables], condition.check)
@@ -185,6 +244,4 @@ class StaticCache:
                 row.append(found)
             if all(check(tuple([row[at] for at in columns])) for columns, check in tests):
                 result[(*[row[place] for place in places], *suffix)] += 1
-        if self._distinct:
-            return Counter(dict.fromkeys(result, 1))
         return result

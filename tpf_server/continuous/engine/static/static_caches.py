@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from annotations.terms import QuadPattern, Term, is_variable
+from annotations.terms import QuadPattern, is_variable
 from tpf_server.continuous.engine.static.static_cache import StaticCache
+from tpf_server.continuous.engine.static.static_data import Change
 
 
 def numbered(patterns: Sequence[QuadPattern]) -> tuple[tuple[str | int, ...], ...]:
@@ -41,11 +42,11 @@ class StaticCaches:
             return make()
         return found
 
-    def refresh(self, graph: Term) -> None:
-        """A static graph has changed."""
-        for cache in tuple(self._shared.values()):
-            if cache.reads(graph):
-                cache.refresh(None)
+    def changing(self, change: Change) -> list[Callable[[], None]]:
+        """Static graphs are about to change; what is to be called afterwards."""
+        return [
+            cache.changing(None, change) for cache in self._shared.values() if cache.reads(change)
+        ]
 
     def drop_idle(self) -> None:
         """Drop the caches that no query uses."""

@@ -1,8 +1,8 @@
 """The static data of an engine: a default graph and named graphs, from files or from stores."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyoxigraph as ox
 
@@ -38,6 +38,22 @@ class Graph(Protocol):
     def count(self, subject: Term | None, predicate: Term | None, object_: Term | None) -> int:
         """About how many there are (an estimate serves: it only orders the joins)."""
 
+
+class Change(NamedTuple):
+    """What is about to change, or has.
+
+    Args:
+        graphs: their names.
+        triples: that may come or go, nothing else does; ``None``: anything may have changed.
+    """
+
+    graphs: Collection[Term]
+    triples: Collection[tuple[Term, Term, Term]] | None = None
+
+
+Listener = Callable[[Change], Callable[[], None]]
+"""Is called before some triples of graphs change; what it returns is called afterwards. Where
+anything may have changed both are called afterwards."""
 
 _LEXICAL: Final = "lexical:"
 """Stands before the datatype of literals inside a `MemoryGraph`. Of the datatypes that it knows,
@@ -204,7 +220,7 @@ class StaticData:
     def __init__(self) -> None:
         self._default: list[Graph] = []
         self._named: dict[Term, list[Graph]] = {}
-        self._listeners: list[Callable[[Term], None]] = []
+        self._listeners: list[Listener] = []
 
     @property
     def names(self) -> tuple[Term, ...]:
@@ -241,6 +257,25 @@ class StaticData:
         for name in changed:
             self.changed(name)
 
+    def part(self, names: Collection[Term]) -> MemoryGraph:
+        """A new part of the graphs of these names; there is nothing in it yet."""
+        made = MemoryGraph()
+        for name in names:
+            parts = self._default if name == DEFAULT_GRAPH else self._named.setdefault(name, [])
+            parts.append(made)
+        return made
+
+    def drop(self, graph: MemoryGraph) -> None:
+        """Take a part out of all graphs."""
+        triples = list(graph.match(None, None, None))
+        if triples:
+            self.change(graph, removed=triples)
+        self._default = [part for part in self._default if part is not graph]
+        for name, parts in tuple(self._named.items()):
+            parts[:] = [part for part in parts if part is not graph]
+            if not parts:
+                del self._named[name]
+
     def detach(self, name: Term) -> None:
         """Take everything from the graph of this name, and tell the listeners."""
         if name == DEFAULT_GRAPH:
@@ -249,15 +284,33 @@ class StaticData:
             self._named.pop(name, None)
         self.changed(name)
 
-    def on_change(self, listener: Callable[[Term], None]) -> Callable[[], None]:
-        """Call `listener` with the name of each graph that changes; returns how to stop that."""
+    def on_change(self, listener: Listener) -> Callable[[], None]:
+        """Tell `listener` of each change; returns how to stop that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def changed(self, name: Term) -> None:
-        """Say that the graph of this name has changed."""
-        for listener in tuple(self._listeners):
-            listener(name)
+        """Say that the graph of this name has changed, in whatever way."""
+        for finish in self._told(Change((name,))):
+            finish()
+
+    def change(
+        self,
+        graph: MemoryGraph,
+        added: Collection[tuple[Term, Term, Term]] = (),
+        removed: Collection[tuple[Term, Term, Term]] = (),
+    ) -> None:
+        """Change one part of graphs; what listeners have to do follows from these triples alone."""
+        every = {DEFAULT_GRAPH: self._default, **self._named}
+        names = [name for name, parts in every.items() if any(part is graph for part in parts)]
+        finishing = self._told(Change(names, {*added, *removed}))
+        graph.remove(removed)
+        graph.add(added)
+        for finish in finishing:
+            finish()
+
+    def _told(self, change: Change) -> list[Callable[[], None]]:
+        return [listener(change) for listener in self._listeners]
 
     def memory(self, name: Term = DEFAULT_GRAPH) -> MemoryGraph:
         """The part of this graph that is kept in memory and may change; made where absent."""
@@ -265,9 +318,7 @@ class StaticData:
         for part in parts:
             if isinstance(part, MemoryGraph):
                 return part
-        made = MemoryGraph()
-        parts.append(made)
-        return made
+        return self.part((name,))
 
     def graphs(self, name: Term) -> tuple[Graph, ...]:
         """The parts of the graph of this name."""
@@ -312,8 +363,28 @@ class Dataset:
                             continue
                         seen.add(triple)
                     quad = Quad(*triple, name)
-                    if not repeated or _agrees(pattern, quad):
+                    if not repeated or agrees(pattern, quad):
                         yield quad
+
+    def has(self, quad: Quad) -> bool:
+        """Whether a quad is there."""
+        return next(self.match(QuadPattern(*quad)), None) is not None
+
+    def seen(self, pattern: QuadPattern, change: Change) -> Iterator[Quad]:
+        """Those of the quads that match now that the change is about."""
+        if is_variable(pattern.graph):
+            names: Iterable[Term] = (
+                each for each in self._named or self._data.names if each in change.graphs
+            )
+        elif pattern.graph == DEFAULT_GRAPH:
+            names = () if set(self._default).isdisjoint(change.graphs) else (DEFAULT_GRAPH,)
+        else:
+            names = (Term(pattern.graph),) if pattern.graph in change.graphs else ()
+        for name in names:
+            for triple in change.triples or ():
+                quad = Quad(*triple, name)
+                if agrees(pattern, quad) and self.has(quad):
+                    yield quad
 
     def count(self, pattern: QuadPattern) -> int:
         """About how many quads match."""
@@ -330,11 +401,10 @@ class Dataset:
             yield Term(graph), self._data.graphs(Term(graph))
 
 
-def _agrees(pattern: QuadPattern, quad: Quad) -> bool:
-    values: Mapping[str, str] = {}
-    seen: dict[str, str] = dict(values)
+def agrees(pattern: QuadPattern, quad: Quad) -> bool:
+    """Whether a quad matches a pattern."""
+    seen: dict[str, str] = {}
     return all(
-        seen.setdefault(place, value) == value
+        seen.setdefault(place, value) == value if is_variable(place) else place == value
         for place, value in zip(pattern, quad, strict=True)
-        if is_variable(place)
     )

@@ -51,12 +51,10 @@ class StaticGraphs:
 
     def add(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
         """Add triples to a static graph; queries see them from now on."""
-        name = self._graph(graph)
-        self.static.memory(name).add((Term(s), Term(p), Term(o)) for s, p, o in triples)
-        self.static.changed(name)
+        memory = self.static.memory(self._graph(graph))
+        self.static.change(memory, added={(Term(s), Term(p), Term(o)) for s, p, o in triples})
 
     def remove(self, triples: Iterable[Sequence[str]], graph: str | None = None) -> None:
         """Remove triples that `add` or `load` put into a static graph."""
-        name = self._graph(graph)
-        self.static.memory(name).remove((Term(s), Term(p), Term(o)) for s, p, o in triples)
-        self.static.changed(name)
+        memory = self.static.memory(self._graph(graph))
+        self.static.change(memory, removed={(Term(s), Term(p), Term(o)) for s, p, o in triples})

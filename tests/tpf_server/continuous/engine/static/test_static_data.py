@@ -1,5 +1,6 @@
 """Graphs in memory: what goes in comes out, letter by letter."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +14,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
-from tpf_server.continuous.engine.static.static_data import MemoryGraph, StoreGraph
+from tpf_server.continuous.engine.static.static_data import Change, MemoryGraph, StoreGraph
 from tpf_server.store.protocols import StaticStore
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -83,7 +84,11 @@ def test_stores_are_exchanged_for_others() -> None:
     gone = engine.register(text, semantics=PAPER_DSTREAM)
     engine.push("s", ("<urn:e>", "<urn:at>", A), 1)
     heard: list[str] = []
-    engine.static.on_change(heard.append)
+
+    def listen(change: Change) -> Callable[[], None]:
+        return lambda: heard.extend(change.graphs)
+
+    engine.static.on_change(listen)
 
     def exchange(store: _Held) -> None:
         graph = StoreGraph(cast("StaticStore", store))

@@ -1,0 +1,147 @@
+"""Graphs that are kept elsewhere: their pages, their changes, and what stands in the way."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import requests
+import responses
+
+from annotations.terms import Quad, Term
+from tests.support.running_server import TOKEN, RunningServer, free_port
+from tpf_server.continuous.remote_graphs import RemoteGraph
+
+NAME = Term("<urn:g>")
+URL = "http://far.test/data"
+NEXT = "<http://www.w3.org/ns/hydra/core#next>"
+TRIG = "application/trig; charset=utf-8"
+AT = "2020-01-01T00:00:00Z"
+PATIENCE = 60
+
+
+def quad(number: int) -> Quad:
+    return Quad(Term("<urn:s>"), Term("<urn:p>"), Term(f'"{number}"'), NAME)
+
+
+def page(*numbers: int, following: str | None = None) -> str:
+    text = "".join(f'<urn:s> <urn:p> "{number}" .\n' for number in numbers)
+    if following is not None:
+        text += f"<#metadata> {{ <> {NEXT} <{following}> . <> <urn:says> <urn:more> }}"
+    return text
+
+
+@pytest.fixture
+def graph() -> RemoteGraph:
+    return RemoteGraph(NAME, URL, requests.Session())
+
+
+@responses.activate
+def test_pages_are_followed_and_changes_told_once(graph: RemoteGraph) -> None:
+    responses.get(URL, page(1, 2, following=f"{URL}/2"), content_type=TRIG)
+    responses.get(f"{URL}/2", page(3), content_type=TRIG)
+    graph.read(AT)
+    assert graph.changes(0) == {quad(n): True for n in (1, 2, 3)}
+    assert graph.changes(0) == {}
+    assert graph.state == {
+        "graph": "urn:g", "url": URL, "state": "read", "read": AT, "triples": 3,
+    }  # fmt: skip
+    for text in (page(2, 4), page(2, 3)):
+        responses.replace(responses.GET, URL, text, content_type=TRIG)
+        graph.read(AT)
+    assert graph.changes(0) == {quad(1): False}
+
+
+@responses.activate
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"status": 404}, "HTTP 404 Not Found"),
+        ({"body": requests.ConnectionError("no")}, "no answer"),
+        ({"body": requests.Timeout("no")}, "no answer in time"),
+        ({"body": "<p>", "content_type": "text/html"}, "text/html is no RDF"),
+        ({"body": "nonsense", "content_type": TRIG}, "nonsense"),
+        (
+            {"body": page(1, following="http://evil.test/"), "content_type": TRIG},
+            "its next page is of another origin: http://evil.test/",
+        ),
+    ],
+)
+def test_what_cannot_be_read_stays_as_it_was_and_says_why(
+    graph: RemoteGraph, answer: dict[str, object], reason: str
+) -> None:
+    responses.get(URL, page(1), content_type=TRIG)
+    graph.read(AT)
+    graph.changes(0)
+    responses.reset()
+    responses.get(URL, **answer)
+    graph.read("2020-01-02T00:00:00Z")
+    assert graph.changes(0) == {}
+    state = graph.state
+    assert (state["state"], state["read"], state["failed"]) == (
+        "failed", AT, "2020-01-02T00:00:00Z",
+    )  # fmt: skip
+    assert reason in state["reason"]
+
+
+def test_queries_follow_what_is_kept_elsewhere(tmp_path: Path) -> None:
+    """Elsewhere is the server itself: so it cannot be read at first, and the state says so."""
+    port = free_port()
+    config = f"""continuous = true
+stream_time = "elements"
+remote_interval = 0.1
+[remote]
+"urn:far" = "http://127.0.0.1:{port}/board"
+"urn:nowhere" = "http://127.0.0.1:{port}/nothing"
+[datasets.board]
+live = true
+"""
+    texts = {
+        "cqels": "SELECT ?o { STREAM <s> [NOW] { ?s <urn:at> ?x } GRAPH <urn:far> { ?s ?p ?o } }",
+        "csparql": "REGISTER QUERY csparql AS SELECT ?o FROM STREAM <s> [RANGE 1s STEP 1s]"
+        " { ?s <urn:at> ?x GRAPH <urn:far> { ?s ?p ?o } }",
+    }
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with RunningServer(tmp_path, config, port=port) as server:
+        for name, text in texts.items():
+            body = {"query": text, "name": name}
+            made = requests.post(f"{server.url}queries", json=body, headers=headers, timeout=60)
+            assert made.status_code == 201, made.text
+
+        def remote() -> dict[str, dict[str, object]]:
+            found = requests.get(f"{server.url}queries/cqels", timeout=60).json()["remote"]
+            return {each["graph"]: each for each in found}
+
+        deadline = time.monotonic() + PATIENCE
+        for number in (1, 2):
+            requests.post(
+                f"{server.url}board/facts?expiration=2100-01-0{number}T00:00:00Z",
+                f'<urn:a> <urn:p> "{number}" .',
+                headers=headers | {"Content-Type": "application/n-triples"},
+                timeout=60,
+            ).raise_for_status()
+            begun = remote()["urn:far"].get("read", "")
+            # A reading that began after the fact was there: the second one that ends from now on.
+            for _ in range(2):
+                while remote()["urn:far"].get("read", "") == begun:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+                begun = remote()["urn:far"]["read"]
+            at = number * 1000
+            requests.post(
+                f"{server.url}streams/s",
+                f"{at - 500}\t<urn:a>\t<urn:at>\t<urn:x>\n{at + 1}\t<urn:x>\t<urn:y>\t<urn:z>",
+                headers=headers | {"Content-Type": "text/tab-separated-values"},
+                timeout=60,
+            ).raise_for_status()
+        assert remote()["urn:nowhere"]["state"] == "failed"
+        assert "HTTP 404" in str(remote()["urn:nowhere"]["reason"])
+        for name, relation in (("cqels", "added"), ("csparql", "result")):
+            found = requests.get(
+                f"{server.url}queries/{name}/results",
+                params={"follow": "false"},
+                headers={"Accept": "application/x-ndjson"},
+                timeout=60,
+            )
+            rows = [json.loads(line)[relation] for line in found.text.splitlines()]
+            assert rows == [[{"o": '"1"'}], [{"o": '"2"'}]]

@@ -1,0 +1,133 @@
+"""Static graphs that change by themselves: the live facts of datasets, and what is far away.
+
+What changes is found outside the lock of whoever evaluates queries; only putting it in, which costs
+what the changed triples meet, happens inside.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from annotations.instants import to_micros
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from tpf_server.continuous.engine.static.static_data import MemoryGraph, StaticData
+from tpf_server.continuous.live_facts import LiveFacts
+from tpf_server.errors import StoreClosedError
+from tpf_server.store.protocols import LiveStore
+
+Triple: TypeAlias = tuple[Term, Term, Term]
+Pending: TypeAlias = Sequence[tuple["_Source", Mapping[Quad, bool]]]
+"""What has changed, and where: the quads that are there now, and those that are not."""
+
+
+class Changes(Protocol):
+    """What tells how quads change."""
+
+    def changes(self, now: int) -> Mapping[Quad, bool]:
+        """Quads that are there now and were not when it was asked last, or were and are not.
+
+        Args:
+            now: microseconds since 1970; never earlier than last time.
+        """
+
+
+class _Source:
+    """Quads that change, and the parts of graphs that they are."""
+
+    def __init__(self, quads: Changes, default: Term | None = None) -> None:
+        self.quads = quads
+        self.default = default
+        """A further name of their default graph."""
+        self.parts: dict[Term, MemoryGraph] = {}
+        self.sizes: dict[Term, int] = {}
+
+
+class _LiveSource(_Source):
+    """The facts of a live store."""
+
+    def __init__(self, name: Term, store: LiveStore) -> None:
+        facts = LiveFacts()
+        super().__init__(facts, name)
+        self.store = store
+        self.stop = store.follow(facts)
+
+
+class ChangingGraphs:
+    """Parts of static graphs: facts of live stores that are valid now, and whatever else changes.
+
+    Facts of a default graph are in the default graph, and in that of their dataset.
+
+    Args:
+        static: the graphs.
+        others: quads of named graphs that change.
+    """
+
+    def __init__(self, static: StaticData, others: Iterable[Changes] = ()) -> None:
+        self._static = static
+        self._live: list[_LiveSource] = []
+        self._others = [_Source(each) for each in others]
+        self._now = 0
+
+    def follow(self, stores: Mapping[Term, LiveStore]) -> None:
+        """Follow these live stores from now on, and no others.
+
+        Args:
+            stores: by the names that the default graphs of their datasets have.
+        """
+        kept = []
+        for source in self._live:
+            assert source.default is not None
+            if stores.get(source.default) is source.store:
+                kept.append(source)
+                continue
+            source.stop()
+            for part in source.parts.values():
+                self._static.drop(part)
+        known = {source.default for source in kept}
+        kept += [_LiveSource(*each) for each in stores.items() if each[0] not in known]
+        self._live = kept
+
+    def pending(self, now: datetime) -> Pending:
+        """What has changed until an instant; it is not told again.
+
+        Where the clock was set back, nothing that began ends before it has caught up.
+        """
+        self._now = max(self._now, to_micros(now))
+        sources: list[_Source] = [*self._others]
+        for source in self._live:
+            try:
+                # Also what other machines published.
+                source.store.current(now)
+                sources.append(source)
+            except StoreClosedError:
+                pass  # another one takes its place just now
+        found = ((source, source.quads.changes(self._now)) for source in sources)
+        return [(source, changes) for source, changes in found if changes]
+
+    def apply(self, pending: Pending) -> None:
+        """Let queries see what has changed."""
+        for source, changes in pending:
+            if source not in self._live and source not in self._others:
+                continue
+            graphs: dict[Term, tuple[list[Triple], list[Triple]]] = {}
+            for quad, there in changes.items():
+                added, removed = graphs.setdefault(quad.graph, ([], []))
+                (added if there else removed).append(quad[:3])
+            for graph, (added, removed) in graphs.items():
+                self._change(source, graph, added, removed)
+
+    def _change(
+        self, source: _Source, graph: Term, added: list[Triple], removed: list[Triple]
+    ) -> None:
+        part = source.parts.get(graph)
+        if part is None:
+            names = [graph]
+            if graph == DEFAULT_GRAPH and source.default is not None:
+                names.append(source.default)
+            part = source.parts[graph] = self._static.part(names)
+        self._static.change(part, added, removed)
+        size = source.sizes[graph] = source.sizes.get(graph, 0) + len(added) - len(removed)
+        if not size:
+            # Every fact may have a graph of its own.
+            del source.parts[graph], source.sizes[graph]
+            self._static.drop(part)

@@ -1,0 +1,179 @@
+"""Static graphs that are kept elsewhere: read anew by a timer (paper 000, section 4.3).
+
+What is read is compared with what was there, outside of everybody's way; only what changed goes
+into the static graphs.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pyoxigraph as ox
+import requests
+import urllib3
+
+from annotations.clock import Clock
+from annotations.instants import format_instant
+from annotations.terms import Quad, Term
+from tpf_server.continuous.engine.elements.ox_terms import text_of
+from tpf_server.continuous.engine.errors import RemoteGraphError
+
+_ACCEPT: Final = "application/trig, application/n-quads;q=.9, text/turtle;q=.8, */*;q=.1"
+_NEXT: Final = frozenset(
+    {"http://www.w3.org/ns/hydra/core#next", "http://www.w3.org/ns/hydra/core#nextPage"}
+)
+_SECONDS: Final = 30.0
+"""That an answer may be silent."""
+_BYTES: Final = 2**26
+"""Of an answer."""
+_TRIPLES: Final = 2**20
+"""Of a graph."""
+
+
+class RemoteGraph:
+    """A graph that is the content of a fragment, of all its pages, or of an RDF document.
+
+    Args:
+        name: the IRI of the graph.
+        url: where it is read.
+        session: asks.
+    """
+
+    def __init__(self, name: Term, url: str, session: requests.Session) -> None:
+        self.name = name
+        self._url = url
+        self._session = session
+        self._held: frozenset[Quad] = frozenset()
+        self._news: deque[Mapping[Quad, bool]] = deque()
+        self._state: dict[str, Any] = {"state": "not read yet"}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where it is read, when that was, and whether it could be."""
+        return {"graph": self.name[1:-1], "url": self._url, **self._state}
+
+    def changes(self, _now: int) -> Mapping[Quad, bool]:
+        """What has changed since last time; see `tpf_server.continuous.live_facts`."""
+        found: dict[Quad, bool] = {}
+        while self._news:
+            for quad, there in self._news.popleft().items():
+                # What came and went in between, or the other way round, has not changed.
+                if found.pop(quad, None) is None:
+                    found[quad] = there
+        return found
+
+    def read(self, at: str) -> None:
+        """Read it anew. Where that fails it stays as it was, and the state says why.
+
+        Args:
+            at: the instant, for the state.
+        """
+        try:
+            read = frozenset(self._quads())
+        except RemoteGraphError as error:
+            kept = {"read": self._state["read"]} if "read" in self._state else {}
+            self._state = {"state": "failed", "reason": str(error), "failed": at, **kept}
+            return
+        gone = dict.fromkeys(self._held - read, False)
+        self._news.append(gone | dict.fromkeys(read - self._held, True))
+        self._held = read
+        self._state = {"state": "read", "read": at, "triples": len(read)}
+
+    def _quads(self) -> Iterator[Quad]:
+        url: str | None = self._url
+        seen: set[str] = set()
+        count = 0
+        while url is not None and url not in seen:
+            seen.add(url)
+            page, url = self._page(url)
+            count += len(page)
+            if count > _TRIPLES:
+                raise RemoteGraphError(f"{self._url}: more than {_TRIPLES} triples")
+            yield from page
+
+    def _page(self, url: str) -> tuple[list[Quad], str | None]:
+        """The triples of a page, and where the next one is."""
+        body, kind = self._body(url)
+        rdf_format = ox.RdfFormat.from_media_type(kind)
+        if rdf_format is None:
+            raise RemoteGraphError(f"{url}: {kind or 'an answer of no type'} is no RDF")
+        found, following = [], None
+        try:
+            for s, p, o, graph in ox.parse(body, rdf_format, base_iri=url):
+                if p.value in _NEXT and isinstance(o, ox.NamedNode):
+                    following = o.value
+                # What is said about the page is in a graph of its own.
+                if isinstance(graph, ox.DefaultGraph):
+                    found.append(Quad(text_of(s), text_of(p), text_of(o), self.name))
+        except (SyntaxError, ValueError) as error:
+            raise RemoteGraphError(f"{url}: {error}") from error
+        if following is not None and urlsplit(following)[:2] != urlsplit(url)[:2]:
+            raise RemoteGraphError(f"{url}: its next page is of another origin: {following}")
+        return found, following
+
+    def _body(self, url: str) -> tuple[bytes, str]:
+        try:
+            with self._session.get(
+                url, headers={"Accept": _ACCEPT}, timeout=_SECONDS, stream=True
+            ) as answer:
+                if not answer.ok:
+                    raise RemoteGraphError(f"{url}: HTTP {answer.status_code} {answer.reason}")
+                content = bytearray()
+                for chunk in answer.iter_content(2**16):
+                    content += chunk
+                    if len(content) > _BYTES:
+                        raise RemoteGraphError(f"{url}: more than {_BYTES >> 20} MB")
+                return bytes(content), answer.headers.get("Content-Type", "").split(";")[0]
+        except requests.Timeout as error:
+            raise RemoteGraphError(f"{url}: no answer in time") from error
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise RemoteGraphError(f"{url}: no answer, or one that is cut short") from error
+
+
+class RemoteGraphs:
+    """Reads graphs again and again, in a thread that ends with the process.
+
+    Args:
+        graphs: URLs by the names of graphs.
+        clock: what is waited on.
+        interval: from the end of one round to the begin of the next.
+        session: asks.
+    """
+
+    def __init__(
+        self,
+        graphs: Mapping[Term, str],
+        clock: Clock,
+        interval: timedelta,
+        session: requests.Session | None = None,
+    ) -> None:
+        session = session or requests.Session()
+        self.graphs: Sequence[RemoteGraph] = [
+            RemoteGraph(name, url, session) for name, url in graphs.items()
+        ]
+        self._clock = clock
+        self._interval = interval
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Begin, where there are any."""
+        if self.graphs:
+            threading.Thread(target=self._run, name="remote graphs", daemon=True).start()
+
+    def stop(self) -> None:
+        """End after what is being read."""
+        self._stopped.set()
+
+    def read(self) -> None:
+        """Read all of them once."""
+        for graph in self.graphs:
+            if not self._stopped.is_set():
+                graph.read(format_instant(self._clock.now()))
+
+    def _run(self) -> None:
+        self.read()
+        while self._clock.wait_until(self._clock.now() + self._interval, self._stopped):
+            self.read()
