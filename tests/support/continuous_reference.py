@@ -373,7 +373,7 @@ class Beside:
         ticks.append((at, now - before, before - now, now))
 
     def seen(self, at: int, *, begun: bool = True) -> list[Tick]:
-        """Instants with changes until one, and that one: what came, what went, all of it.
+        """The instants at which it is looked at until one: what came, what went, all of it.
 
         Args:
             at: an instant.
@@ -386,7 +386,21 @@ class Beside:
             found.append((each, now - before, before - now, now))
             self._before = now
         self._at = at if begun else None
-        return [each for each in found[:-1] if each[1] or each[2]] + found[-1:]
+        return found
+
+
+def tells_all(ticks: list[Tick], told: list[tuple[int, Bag]]) -> bool:
+    """Whether what was told at these ticks is all that there is.
+
+    It is told at the last one, an element; before that where something changes, or may have.
+    """
+    said = dict(told)
+    changed = {at for at, new, old, _ in ticks if new or old}
+    return (
+        len(said) == len(told)
+        and said.items() <= {at: now for at, _, _, now in ticks}.items()
+        and {*said} >= {*changed, ticks[-1][0]}
+    )
 
 
 def _closing(text: str, at: int) -> int:

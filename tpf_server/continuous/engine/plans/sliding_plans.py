@@ -22,16 +22,22 @@ class SlidingPlans:
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
+        # For the others it does not matter when something goes.
+        self._netting: list[Plan] = []
 
     def add(self, plan: Plan) -> None:
         """One more plan; nothing happens where no window slides."""
         if plan.slides:
             self.plans.append(plan)
+            if plan.nets:
+                self._netting.append(plan)
 
     def remove(self, plan: Plan) -> None:
         """A plan is gone."""
         if plan.slides:
             self.plans.remove(plan)
+            if plan.nets:
+                self._netting.remove(plan)
 
     def boundary(self, front: int, before: int) -> int | None:
         """The first instant of the engine at which what has gone from windows comes to light.
@@ -41,7 +47,7 @@ class SlidingPlans:
             before: an instant that it must be before.
         """
         found = []
-        for plan in self.plans if front != NEVER else ():
+        for plan in self._netting if front != NEVER else ():
             gone = _gone(plan, front + 1)
             if gone is None:
                 continue
@@ -53,7 +59,7 @@ class SlidingPlans:
     def boundary_of(self, streams: Container[StreamTime], front: int, before: int) -> int | None:
         """The same for some streams, as an instant of these."""
         found = []
-        for plan in self.plans if front != NEVER else ():
+        for plan in self._netting if front != NEVER else ():
             gone = _gone(plan, NEVER, streams)
             if gone is None:
                 continue
@@ -71,8 +77,6 @@ def _gone(plan: Plan, pending: int, streams: Container[StreamTime] | None = None
         pending: what it is, where something has.
         streams: those whose instant it is; ``None``: of the engine.
     """
-    if not plan.nets:
-        return None
     if plan.delivery.awake:
         return pending
     found = []

@@ -83,7 +83,7 @@ class RecordFeed:
             self._prepare(values)
         if type(timestamp) is not int:
             timestamp = milliseconds(timestamp)
-        if engine.sliding:
+        if engine.sliding and not engine.reorders:
             # Before there is any integer of a term that nothing holds.
             engine.reach(stream, timestamp)
         if type(subject) is int and self._code is not None and 0 <= subject < MOST_SERIAL:
