@@ -2,20 +2,24 @@
 
 A fact without a label is static. `Expiration(t)` holds until *t*; `Interval(start, end)` holds
 from *start* until *end*. A fact is valid at ``now`` iff ``start <= now < end``; an expiration has
-no start. Source: Taelman et al. 2016, section 4.1; Gutierrez, Hurtado and Vaisman, *Introducing
-Time into RDF*, 2007.
+no start. Time has a resolution of a microsecond, so a fact that is valid at an instant only is
+labelled with the interval of the microsecond that begins then (`at_instant`).
+
+Source: Taelman et al. 2016, sections 2.2 and 4.1; Gutierrez, Hurtado and Vaisman, *Introducing Time
+into RDF*, 2007.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 from annotations.errors import LabelError, OverlapError
-from annotations.instants import FIRST, format_instant, utc
+from annotations.instants import FIRST, format_instant, shifted, utc
 from annotations.terms import Quad
 
 Labelling: TypeAlias = Literal["expiration", "interval"]
+_RESOLUTION = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,8 +80,23 @@ class Interval:
         """Whether a fact with this label holds at `now`."""
         return self.start <= now < self.end
 
+    @property
+    def instant(self) -> datetime | None:
+        """The only instant at which a fact with this label holds; ``None``: there are others."""
+        return self.start if self.end - self.start == _RESOLUTION else None
+
 
 Label: TypeAlias = Expiration | Interval
+
+
+def at_instant(instant: datetime) -> Interval:
+    """The label of a fact that holds at an instant only.
+
+    Raises:
+        InstantError: the instant is naive.
+        LabelError: it is the last one that there is.
+    """
+    return Interval(instant, shifted(utc(instant), _RESOLUTION))
 
 
 class Fact(NamedTuple):

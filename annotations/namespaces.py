@@ -39,7 +39,7 @@ class Vocabulary:
     """The predicates that carry time labels and annotations.
 
     Args:
-        temporal: namespace of ``expiration``, ``interval``, ``initial`` and ``final``.
+        temporal: namespace of ``expiration``, ``instant``, ``interval``, ``initial`` and ``final``.
         singleton: namespace of ``singletonPropertyOf``.
     """
 
@@ -54,6 +54,11 @@ class Vocabulary:
     def expiration(self) -> Term:
         """Instant at which the subject stops being valid."""
         return self["expiration"]
+
+    @property
+    def instant(self) -> Term:
+        """The only instant at which the subject is valid; read, and written for a page's labels."""
+        return self["instant"]
 
     @property
     def interval(self) -> Term:
@@ -103,8 +108,9 @@ class Vocabulary:
 
 @lru_cache(maxsize=16)
 def _label_predicates(vocabulary: Vocabulary) -> frozenset[Term]:
-    names = ("expiration", "interval", "initial", "final", "intervalInitial", "intervalFinal")
-    return frozenset(vocabulary[name] for name in names)
+    names = ("expiration", "instant", "interval", "initial", "final")
+    older = ("intervalInitial", "intervalFinal")
+    return frozenset(vocabulary[name] for name in (*names, *older))
 
 
 @lru_cache(maxsize=16)

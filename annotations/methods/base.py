@@ -84,7 +84,8 @@ class Rewriting(NamedTuple):
             the default graph being a graph like any other; but it has no name, so it joins with no
             subject or object.
         initial: variable bound to the start of the label (interval labelling), else ``None``.
-        final: variable bound to the end of the label.
+        final: variable bound to the end of the label; the same as `initial` where facts hold at an
+            instant only.
         graph: variable bound to the graph of the fact itself (not an annotation graph), or ``None``
             where the form does not tell it.
         derived: a variable of the patterns to compute from the match of the first one, or ``None``.
@@ -97,8 +98,9 @@ class Rewriting(NamedTuple):
     derived: Derived | None = None
 
 
-LabelForm: TypeAlias = Labelling | Literal["older interval"]
-"""How labels are written in data: an ``older interval`` has no node of its own."""
+LabelForm: TypeAlias = Labelling | Literal["instant", "older interval"]
+"""How labels are written in data: an ``older interval`` has no node of its own, and an ``instant``
+is both ends of one."""
 
 OnError: TypeAlias = Callable[[AnnotationError], None]
 """Told of one problem; returns, and the rest is read."""

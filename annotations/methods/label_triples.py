@@ -3,7 +3,7 @@
 ``X tmp:expiration "t"`` or ``X tmp:interval I . I tmp:initial "t1" ; tmp:final "t2"``. The node I
 of an interval is a minted IRI, so that pages are stable. Read are also blank nodes, and
 ``tmp:intervalInitial`` and ``tmp:intervalFinal`` directly on X, as the published inserter wrote
-them (Taelman et al. 2016).
+them, and ``X tmp:instant "t"`` (Taelman et al. 2016, section 2.2).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from annotations.errors import AnnotationError, DecodeError
 from annotations.instants import instant_of_term
-from annotations.labels import Expiration, Interval, Label
+from annotations.labels import Expiration, Interval, Label, at_instant
 from annotations.methods.base import LabelForm, Naming, OnError
 from annotations.methods.shapes import Constant, LabelInstant, Minted, Shape, Slot
 from annotations.namespaces import Vocabulary
@@ -55,6 +55,8 @@ def label_patterns(
     final = fresh("final")
     if labelling == "expiration":
         return LabelPatterns((pattern(node, vocabulary.expiration, final),), None, final)
+    if labelling == "instant":
+        return LabelPatterns((pattern(node, vocabulary.instant, final),), final, final)
     initial = fresh("initial")
     if labelling == "older interval":
         older = (
@@ -122,6 +124,7 @@ def _labels_of(
     report: OnError,
 ) -> Iterator[Label]:
     readers = [partial(_expiration, term) for term in values.get(vocabulary.expiration, ())]
+    readers += [partial(_instant, term) for term in values.get(vocabulary.instant, ())]
     intervals = [
         partial(_interval, term, stated.get(term, {}), vocabulary.initial, vocabulary.final)
         for term in values.get(vocabulary.interval, ())
@@ -138,6 +141,10 @@ def _labels_of(
 
 def _expiration(term: Term) -> Label:
     return Expiration(instant_of_term(term))
+
+
+def _instant(term: Term) -> Label:
+    return at_instant(instant_of_term(term))
 
 
 def _interval(node: Term, values: Values, initial: Term, final: Term) -> Label:

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.errors import InstantError, LabelError, OverlapError
+from annotations.instants import LAST as LAST_OF_ALL
 from annotations.labels import (
     Expiration,
     Fact,
     Interval,
     Label,
+    at_instant,
     check_no_overlap,
     key_of,
     overlaps,
@@ -53,6 +55,16 @@ def test_kinds_of_labels() -> None:
     assert Expiration(NOON).labelling == "expiration"
     assert Expiration(NOON).start is None
     assert Interval(NOON, hours(1)).labelling == "interval"
+
+
+def test_an_instant_is_the_interval_of_a_microsecond() -> None:
+    label = at_instant(NOON)
+    assert (label.instant, Interval(NOON, hours(1)).instant) == (NOON, None)
+    assert [label.valid_at(NOON + n * MICROSECOND) for n in (-1, 0, 1)] == [False, True, False]
+    with pytest.raises(LabelError):
+        at_instant(LAST_OF_ALL)
+    with pytest.raises(InstantError):
+        at_instant(NOON.replace(tzinfo=None))
 
 
 def test_naive_and_impossible_labels_are_refused() -> None:

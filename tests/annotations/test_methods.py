@@ -1,15 +1,18 @@
 """Every method × label × arbitrary terms: what is encoded is decoded again."""
 
+from datetime import datetime
+
 import pyoxigraph as ox
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.errors import MethodError
-from annotations.labels import Fact, check_no_overlap, overlaps
+from annotations.labels import Fact, at_instant, check_no_overlap, overlaps
 from annotations.methods import METHODS, method_named
 from annotations.methods.method import Method
-from tests.support.facts import FACTS, NAMING
+from annotations.namespaces import DEFAULT_VOCABULARY
+from tests.support.facts import FACTS, INSTANTS, NAMING, points
 from tests.support.oracle import quad_of
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -36,6 +39,17 @@ def test_decode_inverts_encode_of_many_in_any_order(
     decoded = method.decode(shuffled, NAMING, key="triple")
     assert sorted(decoded, key=str) == sorted(facts, key=str)
     check_no_overlap(decoded, "triple")
+
+
+@every_method
+@given(fact=FACTS, instants=st.lists(INSTANTS, min_size=1, max_size=3, unique=True))
+def test_instants_are_read_as_what_holds_then_only(
+    method: Method, fact: Fact, instants: list[datetime]
+) -> None:
+    facts = [fact._replace(label=at_instant(instant)) for instant in sorted(instants)]
+    quads = points([quad for each in facts for quad in method.encode(each, NAMING)])
+    assert any(quad.predicate == DEFAULT_VOCABULARY.instant for quad in quads)
+    assert sorted(method.decode(quads, NAMING), key=str) == sorted(facts, key=str)
 
 
 @every_method

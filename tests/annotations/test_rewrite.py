@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.instants import instant_term
-from annotations.labels import Expiration, Fact, Interval, Label, Labelling, overlaps
+from annotations.labels import Expiration, Fact, Interval, Label, Labelling, at_instant, overlaps
 from annotations.methods import METHODS
 from annotations.methods.base import Rewriting
 from annotations.methods.method import Method
@@ -24,7 +24,7 @@ from annotations.terms import (
     is_variable,
     literal,
 )
-from tests.support.facts import NAMING, older_intervals
+from tests.support.facts import NAMING, older_intervals, points
 from tests.support.oracle import match_patterns, store_of
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -110,6 +110,28 @@ def test_rewritten_patterns_find_the_labelled_facts(
     )
     store = store_of(quad for fact in facts for quad in method.encode(fact, NAMING))
     expected = direct(pattern, facts)
+    if rewriting.graph is None:
+        expected = sorted((*row[:-1], "?") for row in expected)
+    assert asked(pattern, rewriting, store) == expected
+
+
+@every_method
+@given(data=st.data())
+def test_rewritten_patterns_find_instants(method: Method, data: st.DataObject) -> None:
+    facts = [
+        fact if fact.label is None else fact._replace(label=at_instant(fact.label.end))
+        for fact in data.draw(facts_labelled("expiration"))
+    ]
+    later = {fact for _, fact in overlaps(facts, "triple")}
+    facts = [fact for fact in facts if fact not in later]
+    pattern = data.draw(PATTERNS)
+    numbers = itertools.count()
+    rewriting = method.rewrite(
+        pattern, "instant", lambda hint: Variable(f"?_{hint}{next(numbers)}"), NAMING
+    )
+    store = store_of(points([quad for fact in facts for quad in method.encode(fact, NAMING)]))
+    # Both ends are said by one term.
+    expected = sorted((*row[:-2], row[-3], row[-1]) for row in direct(pattern, facts))
     if rewriting.graph is None:
         expected = sorted((*row[:-1], "?") for row in expected)
     assert asked(pattern, rewriting, store) == expected

@@ -76,6 +76,19 @@ FACTS: st.SearchStrategy[Fact] = st.builds(
 )
 
 
+def points(quads: list[Quad]) -> list[Quad]:
+    """Intervals of a microsecond as the instants that they are."""
+    names = DEFAULT_VOCABULARY
+    starts = {quad.subject: quad.object for quad in quads if quad.predicate == names.initial}
+    return [
+        quad._replace(predicate=names.instant, object=starts[quad.object])
+        if quad.predicate == names.interval
+        else quad
+        for quad in quads
+        if quad.subject not in starts
+    ]
+
+
 def older_intervals(quads: list[Quad]) -> list[Quad]:
     """Intervals directly on what they label, as older data have them."""
     names = DEFAULT_VOCABULARY

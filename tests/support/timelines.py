@@ -12,7 +12,15 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from annotations.labels import Expiration, Fact, FactKey, Interval, Label, Labelling
+from annotations.labels import (
+    Expiration,
+    Fact,
+    FactKey,
+    Interval,
+    Label,
+    Labelling,
+    at_instant,
+)
 from annotations.namespaces import XSD_INTEGER
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, iri, literal
 from tests.support.oracle import Publications
@@ -32,7 +40,7 @@ VALUES: list[Term] = [
     *SUBJECTS[:3],
 ]
 
-TimelineLabelling: TypeAlias = Labelling | Literal["mixed"]
+TimelineLabelling: TypeAlias = Labelling | Literal["mixed", "instant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +185,9 @@ def labels(
         st.sampled_from([0, 0, 0, -1, 1, 3]),
         length,
     )
+    if labelling == "instant":
+        shifts = st.sampled_from([0, 0, 1, 3])
+        return st.builds(lambda shift: at_instant(now + shift * unit), shifts)
     if labelling == "mixed":
         return st.one_of(expirations, intervals)
     return expirations if labelling == "expiration" else intervals

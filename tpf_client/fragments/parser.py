@@ -14,7 +14,7 @@ import pyoxigraph as ox
 
 from annotations.errors import AnnotationError, NestingError
 from annotations.instants import instant_of_term
-from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.namespaces import DEFAULT_VOCABULARY, FOAF, HYDRA, RDF, SD, VOID, Vocabulary
 from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri, is_literal, literal_parts
@@ -279,6 +279,9 @@ def _label(
         finals, initials = node.get(vocabulary.final, ()), node.get(vocabulary.initial, ())
         if initials and finals:
             return Interval(instant_of_term(initials[0]), instant_of_term(finals[0]))
+        instants = node.get(vocabulary.instant, ())
+        if instants:
+            return at_instant(instant_of_term(instants[0]))
         ends = node.get(vocabulary.expiration, ())
         if ends:
             return Expiration(instant_of_term(ends[0]))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import FIRST, LAST, instant_of_term
-from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.methods.base import LabelForm, Naming, Rewriting
 from annotations.methods.method import Method
 from annotations.terms import (
@@ -149,7 +149,7 @@ class AnnotatedSource:
                         continue
                     for final in finals:
                         try:
-                            told += self._label(initial, final)
+                            told += self._label(annotation.labelling, initial, final)
                         except AnnotationError as error:
                             warnings.append(f"a label of {_named(quad)}: {error}")
             if self._may_meet_annotations(pattern):
@@ -197,7 +197,7 @@ class AnnotatedSource:
             tuple(dict.fromkeys(warnings)),
         )
 
-    def _label(self, initial: Term | None, final: Term) -> list[Label]:
+    def _label(self, labelling: LabelForm, initial: Term | None, final: Term) -> list[Label]:
         """The label of these instants; none of an expiration that had ended at the past instant.
 
         Raises:
@@ -205,6 +205,8 @@ class AnnotatedSource:
             HistoryError: nobody tells whether the fact held at the past instant.
         """
         end = instant_of_term(final)
+        if labelling == "instant":
+            return [at_instant(end)]
         if initial is not None:
             return [Interval(instant_of_term(initial), end)]
         if self._past is None:
@@ -233,6 +235,7 @@ class AnnotatedSource:
         s, o = Variable("?s"), Variable("?o")
         predicates: dict[LabelForm, Term] = {
             "expiration": tmp.expiration,
+            "instant": tmp.instant,
             "interval": tmp.interval,
             "older interval": tmp.interval_initial,
         }

@@ -177,6 +177,7 @@ def _annotations(
     labellings: tuple[tuple[LabelForm, Term], ...] = (
         ("expiration", vocabulary.expiration),
         ("interval", vocabulary.interval),
+        ("instant", vocabulary.instant),
         ("older interval", vocabulary.interval_initial),
     )
     for labelling, predicate in labellings:

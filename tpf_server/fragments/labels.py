@@ -68,6 +68,8 @@ def _node(
 ) -> Iterator[Triple]:
     if label.start is None:
         yield Triple(node, vocabulary.expiration, _instant_term(label.end))
+    elif label.instant is not None:
+        yield Triple(node, vocabulary.instant, _instant_term(label.instant))
     else:
         yield Triple(node, vocabulary.initial, _instant_term(label.start))
         yield Triple(node, vocabulary.final, _instant_term(label.end))

@@ -13,7 +13,7 @@ from flask import Request, Response
 
 from annotations.errors import AnnotationError, InstantError, LabelError, TermError
 from annotations.instants import parse_instant
-from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.methods import METHODS, method_named
 from annotations.methods.method import Method, reads_as_annotation
 from annotations.methods.names import read_fragment_iri
@@ -30,7 +30,7 @@ from tpf_server.web.authorization import authorize
 from tpf_server.web.responses import json_answer
 from tpf_server.web.site import Site
 
-_PARAMETERS = frozenset({"expiration", "initial", "final", "annotation", "batch"})
+_PARAMETERS = frozenset({"expiration", "instant", "initial", "final", "annotation", "batch"})
 _MAX_BATCH_ID = 200
 
 
@@ -89,7 +89,8 @@ def detect_method(quads: Sequence[Quad], vocabulary: Vocabulary) -> Method | Non
         return method_named("rdf-1.2")
     if RDF_OBJECT in predicates:
         return method_named("reification")
-    labels = {vocabulary.expiration, vocabulary.interval, vocabulary.interval_final}
+    labels = {vocabulary.expiration, vocabulary.instant, vocabulary.interval}
+    labels.add(vocabulary.interval_final)
     labelled = {quad.subject for quad in quads if quad.predicate in labels}
     if not labelled:
         return None
@@ -141,7 +142,7 @@ def _facts(
     method = method_named(named) if named is not None else detect_method(quads, endpoint.vocabulary)
     if method is None:
         raise PublishError(
-            "the facts carry no label: give ?expiration=, or ?initial= and ?final=, "
+            "the facts carry no label: give ?expiration=, ?instant=, or ?initial= and ?final=, "
             "or annotate them by one of the methods"
         )
     try:
@@ -159,10 +160,13 @@ def _plain(fact: Fact, endpoint: Endpoint) -> Fact:
 
 
 def _label(parameters: Mapping[str, str]) -> Label | None:
-    given = {name for name in ("expiration", "initial", "final") if name in parameters}
+    names = ("expiration", "instant", "initial", "final")
+    given = {name for name in names if name in parameters}
     try:
         if given == {"expiration"}:
             return Expiration(parse_instant(parameters["expiration"]))
+        if given == {"instant"}:
+            return at_instant(parse_instant(parameters["instant"]))
         if given == {"initial", "final"}:
             return Interval(
                 parse_instant(parameters["initial"]), parse_instant(parameters["final"])
@@ -170,5 +174,5 @@ def _label(parameters: Mapping[str, str]) -> Label | None:
     except (InstantError, LabelError) as error:
         raise RequestError(str(error)) from None
     if given:
-        raise RequestError("a label is ?expiration=, or ?initial= and ?final=")
+        raise RequestError("a label is ?expiration=, ?instant=, or ?initial= and ?final=")
     return None

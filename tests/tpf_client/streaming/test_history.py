@@ -15,7 +15,7 @@ from annotations.methods import METHODS, method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad, Term, iri, literal
 from tests.support import random_queries
-from tests.support.facts import older_intervals
+from tests.support.facts import older_intervals, points
 from tests.support.live_server import LiveServer
 from tests.support.oracle import Publications
 from tests.support.timelines import START, Timeline, timelines
@@ -24,7 +24,10 @@ from tpf_client import Client, Solutions
 from tpf_client.errors import HistoryError, QuerySyntaxError, UnsupportedQueryError
 
 METHOD_NAMES = [method.name for method in METHODS]
-histories = timelines("interval", max_batches=5, universe=ONE_LIVE_GRAPH)
+histories = st.one_of(
+    timelines("interval", max_batches=5, universe=ONE_LIVE_GRAPH),
+    timelines("instant", max_batches=5, universe=ONE_LIVE_GRAPH),
+)
 
 
 def _told(timeline: Timeline) -> Timeline:
@@ -48,13 +51,23 @@ def _served(folder: Path, timeline: Timeline, *, page_labels: bool) -> LiveServe
     return server
 
 
-def _foreign(folder: Path, timeline: Timeline, method: str, *, older: bool = False) -> LiveServer:
+def _written(timeline: Timeline) -> st.SearchStrategy[str]:
+    """How its labels may be written."""
+    labels = [fact.label for fact in timeline.publications().facts()]
+    if all(isinstance(label, Interval) and label.instant for label in labels if label):
+        return st.sampled_from(["instant", "instant", "interval"])
+    return st.sampled_from(["interval", "older"])
+
+
+def _foreign(
+    folder: Path, timeline: Timeline, method: str, written: str = "interval"
+) -> LiveServer:
     """A server of a file in which every version of every fact is annotated."""
     naming = Naming("http://foreign.test/", "http://foreign.test/data")
     facts = timeline.publications().facts()
     quads = [quad for fact in facts for quad in method_named(method).encode(fact, naming)]
-    if older:
-        quads = older_intervals(quads)
+    if written != "interval":
+        quads = older_intervals(quads) if written == "older" else points(quads)
     return LiveServer(folder, dict.fromkeys(quads), live=False, page_size=3)
 
 
@@ -97,17 +110,18 @@ def test_the_servers_history_gives_the_answer_of_then(
     timeline=histories,
     asked=st.lists(st.tuples(selects, instants), min_size=4, max_size=4),
     method=st.sampled_from(METHOD_NAMES),
-    older=st.booleans(),
+    data=st.data(),
 )
 def test_intervals_in_the_data_give_the_answer_of_then(
-    timeline: Timeline, asked: list[tuple[str, datetime]], method: str, older: bool
+    timeline: Timeline, asked: list[tuple[str, datetime]], method: str, data: st.DataObject
 ) -> None:
     timeline = _told(timeline)
+    written = data.draw(_written(timeline))
     # The fragment of a triple can carry one interval of this kind.
     quads = Counter(fact.quad for fact in timeline.publications().facts())
-    assume(not (older and method == "implicit-graph" and max(quads.values()) > 1))
+    assume(not (written == "older" and method == "implicit-graph" and max(quads.values()) > 1))
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
-        server = _foreign(Path(folder), timeline, method, older=older)
+        server = _foreign(Path(folder), timeline, method, written)
         for query, at in asked:
             _check(server, "", timeline.publications(), query, at)
         server.close()
@@ -118,9 +132,15 @@ def test_intervals_in_the_data_give_the_answer_of_then(
     timeline=histories,
     query=selects,
     method=st.sampled_from(["server", "plain", *METHOD_NAMES]),
+    data=st.data(),
 )
-def test_a_replay_shows_every_state(timeline: Timeline, query: str, method: str) -> None:
+def test_a_replay_shows_every_state(
+    timeline: Timeline, query: str, method: str, data: st.DataObject
+) -> None:
     timeline = _told(timeline)
+    written = data.draw(_written(timeline))
+    quads = Counter(fact.quad for fact in timeline.publications().facts())
+    assume(not (written == "older" and method == "implicit-graph" and max(quads.values()) > 1))
     model = timeline.publications()
     end = timeline.instants()[-1] + SECOND
     with tempfile.TemporaryDirectory(dir=SHM if SHM.is_dir() else None) as folder:
@@ -128,7 +148,7 @@ def test_a_replay_shows_every_state(timeline: Timeline, query: str, method: str)
         server = (
             _served(Path(folder), timeline, page_labels=method == "plain")
             if ours
-            else _foreign(Path(folder), timeline, method)
+            else _foreign(Path(folder), timeline, method, written)
         )
         url = f"{server.url}/{'plain' if method == 'plain' else 'named-graph'}"
         stood = server.clock.now()

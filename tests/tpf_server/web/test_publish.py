@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 
 from annotations.instants import format_instant
-from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.methods import METHODS, method_named
 from annotations.methods.base import Naming
 from annotations.terms import Quad
-from tests.support.served import BASE, NOON, TOKEN, Served, quad
+from tests.support.facts import points
+from tests.support.served import BASE, NOON, TMP, TOKEN, Served, quad
 
 UNTIL = NOON + timedelta(minutes=1)
 IN_A_MINUTE = f"expiration={format_instant(UNTIL)}"
@@ -39,6 +40,31 @@ def test_plain_facts_with_an_interval(served: Served) -> None:
     assert delays(served) == []
     served.clock.advance_to(start)
     assert delays(served) == [DELAY]
+
+
+@pytest.mark.parametrize("method", [None, *(method.name for method in METHODS)])
+def test_facts_that_hold_at_an_instant_only(served: Served, method: str | None) -> None:
+    at = NOON + timedelta(seconds=10)
+    if method is None:
+        response = served.post(LINE, f"instant={format_instant(at)}")
+    else:
+        naming = Naming("http://publisher.test/facts/", BASE + "trains")
+        rows = points(list(method_named(method).encode(Fact(DELAY, at_instant(at)), naming)))
+        body = "".join(f"{' '.join(term for term in row if term)} .\n" for row in rows)
+        assert "#instant>" in body
+        response = served.post(body)
+    assert response.status_code == 201, response.text
+    assert delays(served) == []
+    served.clock.advance_to(at)
+    page = served.page("trains?predicate=http://example.org/delay")
+    assert page.data == [DELAY]
+    assert page.objects(TMP + "instant") == [format_instant(at)]
+    assert page.objects(TMP + "nextChange") == []
+    assert page.objects(TMP + "earliestExpiration") == [
+        format_instant(at + timedelta(microseconds=1))
+    ]
+    served.clock.advance_to(at + timedelta(microseconds=1))
+    assert delays(served) == []
 
 
 @pytest.mark.parametrize("label", LABELS, ids=["expiration", "interval"])
