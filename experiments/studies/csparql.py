@@ -4,7 +4,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -133,7 +133,7 @@ class PeriodicQueries:
                 for query in ("filters", "by market", "over markets")
                 for label, rules in _RULES.items()
             ]
-            yield Group(f"rules, {size} brokers", _nothing, measurements)
+            yield Group(f"rules, {size} brokers", nullcontext, measurements)
         for cores in settings.cores:
             yield Group(
                 f"Spark, {cores} core(s)",
@@ -206,11 +206,6 @@ _RULES_ON_SPARK = [
     }.items()
     for label in labels
 ]
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None
 
 
 @contextmanager

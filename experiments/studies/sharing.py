@@ -1,8 +1,8 @@
 """``sharing``: what an element costs where a thousand continuous queries differ in one constant."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -106,7 +106,7 @@ class Sharing:
         for name in CASES:
             yield Group(
                 name,
-                _nothing,
+                nullcontext,
                 [
                     Measurement(
                         {"differ_in": name, "registered": when, "queries": count},
@@ -119,7 +119,7 @@ class Sharing:
         count = settings.queries[-1]
         yield Group(
             "unlike queries",
-            _nothing,
+            nullcontext,
             [
                 Measurement(
                     {"differ_in": name, "registered": "unlike", "queries": count},
@@ -150,11 +150,6 @@ class Sharing:
                     f"{what}: {told:.0f} are told of an element, at {spent:.1f} times the cost of "
                     "calling them."
                 )
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None
 
 
 class _Side:

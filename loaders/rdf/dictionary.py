@@ -8,7 +8,9 @@ term is its rank plus the sizes of the ranges before.
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,10 +42,15 @@ class MergedRange:
 
 def term_ranges(samples: Sequence[str], count: int) -> list[TermRange]:
     """At most `count` ranges that hold about equally many of the samples."""
-    ordered = sorted(samples)
-    cuts = sorted({ordered[len(ordered) * n // count] for n in range(1, count)} if ordered else ())
-    bounds: list[str | None] = [None, *cuts, None]
-    return [TermRange(n, bounds[n], bounds[n + 1]) for n in range(len(bounds) - 1)]
+    bounds = even_bounds(sorted(samples), count)
+    return [TermRange(number, *pair) for number, pair in enumerate(pairwise(bounds))]
+
+
+def even_bounds(ordered: Sequence[Any] | np.ndarray[Any, Any], count: int) -> list[Any]:
+    """What bounds at most `count` ranges with about equally many samples; ``None`` at the ends."""
+    size = len(ordered)
+    cuts = [ordered[size * n // count] for n in range(1, count)] if size else []
+    return [None, *(cut for n, cut in enumerate(cuts) if not n or cut != cuts[n - 1]), None]
 
 
 class MergeTerms:

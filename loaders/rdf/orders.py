@@ -7,12 +7,13 @@ whole keys, so that a predicate or a class that is used millions of times is cut
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from loaders.rdf.dictionary import Translation
+from loaders.rdf.dictionary import Translation, even_bounds
 from loaders.rdf.files import replaced
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.writing import Rows
@@ -131,11 +132,8 @@ class KeyRange:
 
 def key_ranges(order: str, samples: Sequence[Keys], count: int) -> list[KeyRange]:
     """At most `count` ranges that hold about equally many of the samples."""
-    ordered = np.sort(np.concatenate(samples))
-    cuts = [ordered[len(ordered) * n // count] for n in range(1, count)] if len(ordered) else []
-    bounds: list[Any] = [None, *(cut for n, cut in enumerate(cuts) if not n or cut != cuts[n - 1])]
-    bounds.append(None)
-    return [KeyRange(order, n, bounds[n], bounds[n + 1]) for n in range(len(bounds) - 1)]
+    bounds = even_bounds(np.sort(np.concatenate(samples)), count)
+    return [KeyRange(order, number, *pair) for number, pair in enumerate(pairwise(bounds))]
 
 
 class MergeRuns:

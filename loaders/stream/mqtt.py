@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -193,16 +192,11 @@ class Subscriber:
             ) from error
         self._client.loop_start()
         if not self._subscribed.wait(30):
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise InputError("the broker did not subscribe", f"mqtt://{self._host}:{self._port}")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leaving.set()
         self._client.disconnect()
         self._client.loop_stop()

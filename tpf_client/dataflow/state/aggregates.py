@@ -125,8 +125,8 @@ class Sum:
         return self._typed.encode(total)
 
 
-class Sample:
-    """SAMPLE: the value that has been there longest."""
+class _Counts:
+    """How often there is which value, in the order of their first arrival."""
 
     def __init__(self) -> None:
         self._counts: dict[TermId, int] = {}
@@ -139,26 +139,22 @@ class Sample:
         else:
             del self._counts[argument]
 
+
+class Sample(_Counts):
+    """SAMPLE: the value that has been there longest."""
+
     def result(self) -> TermId:
         """See `Accumulator`."""
         return next((identifier for identifier in self._counts if identifier), UNBOUND)
 
 
-class GroupConcat:
+class GroupConcat(_Counts):
     """GROUP_CONCAT: the lexical forms (or IRIs), in the order of their first arrival."""
 
     def __init__(self, typed: TypedTerms, separator: str) -> None:
         self._typed = typed
         self._separator = separator
-        self._counts: dict[TermId, int] = {}
-
-    def add(self, argument: TermId, count: int) -> None:
-        """See `Accumulator`."""
-        total = self._counts.get(argument, 0) + count
-        if total:
-            self._counts[argument] = total
-        else:
-            del self._counts[argument]
+        super().__init__()
 
     def result(self) -> TermId:
         """See `Accumulator`."""

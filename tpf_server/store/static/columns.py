@@ -3,7 +3,6 @@
 import mmap
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -54,12 +53,7 @@ class ColumnWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
