@@ -14,7 +14,8 @@ from tpf_client.solutions import Row, Solution, graph_of, table
 from tpf_client.sparql.algebra import Form
 from tpf_client.streaming.explain import explain_stream
 from tpf_client.streaming.scheduler import Deliver, Job, Scheduler
-from tpf_client.streaming.streamer import Streamer, Tick
+from tpf_client.streaming.streamer import Streamer
+from tpf_client.streaming.tick import Tick
 from tpf_client.streaming.validity import Span
 
 if TYPE_CHECKING:

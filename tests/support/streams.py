@@ -14,7 +14,8 @@ from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.streamer import Streamer, Tick
+from tpf_client.streaming.streamer import Streamer
+from tpf_client.streaming.tick import Tick
 
 
 def ticks(served: Served, path: str, query: str, until: datetime) -> Iterator[Tick]:

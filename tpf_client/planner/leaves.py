@@ -18,9 +18,12 @@ from tpf_client.dataflow.operators.lookup_join import LookupJoin
 from tpf_client.planner.demand import Demand, Need
 from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups
+from tpf_client.planner.extraction import extractor
+from tpf_client.planner.key_answers import LookupReport
 from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonical
-from tpf_client.planner.lookup import FragmentLookup, LookupReport, Star, extractor
+from tpf_client.planner.lookup import FragmentLookup
 from tpf_client.planner.source import Estimate, Source
+from tpf_client.planner.star import Star
 from tpf_client.sparql.algebra import variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
 

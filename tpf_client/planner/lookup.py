@@ -10,25 +10,18 @@ rental). So does one for which some of the keys may turn out not to matter (see 
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Iterable
 
-from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, Variable, is_variable
+from annotations.terms import QuadPattern, is_variable
 from tpf_client.dataflow.build.join_order import SELECTIVITY
-from tpf_client.dataflow.changes import Change, Schema, Solution, projection
-from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.fragments.blank_nodes import askable
-from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.dataflow.changes import Schema
 from tpf_client.planner.demand import Choice, Need
 from tpf_client.planner.evaluation import Evaluation, Lookups
-from tpf_client.planner.lengths import SURPRISE
-from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, Subscriber
-from tpf_client.planner.source import Estimate, Source, impossible, substitute
+from tpf_client.planner.key_answers import KeyAnswers
+from tpf_client.planner.live_fragment import LiveFragment
+from tpf_client.planner.source import Estimate, Source
+from tpf_client.planner.star import Star
 from tpf_client.planner.turns import URGENT
-from tpf_client.sparql.algebra import variables_of_quad
-
-Deliver: TypeAlias = Callable[[Iterable[Change]], None]
 
 WINDOW = 32
 """Requests under way at a time, at most, where only a few solutions are wanted."""
@@ -44,102 +37,8 @@ they have come."""
 PATIENCE = 2
 """How many times the requests for a whole fragment are risked for keys that come by and by."""
 
-BLOCK_CHARACTERS = 5000
-"""Characters of a block at most: servers and proxies refuse URLs much longer than this."""
 
-
-def extractor(
-    pattern: QuadPattern, dictionary: TermDictionary
-) -> Callable[[Quad], Solution | None]:
-    """A function from a quad to the solution of the pattern's variables, ``None``: no match.
-
-    A variable as graph does not match the default graph (SPARQL 1.1, section 13.3).
-    """
-    variables = variables_of_quad(pattern)
-    places = [pattern.index(name) for name in variables]
-    repeats = [
-        (place, pattern.index(term))
-        for place, term in enumerate(pattern)
-        if is_variable(term) and pattern.index(term) != place
-    ]
-    constants = [
-        (place, term)
-        for place, term in enumerate(pattern[:3])
-        if not is_variable(term) and term.startswith(("_:", '"'))
-    ]
-    named_only = is_variable(pattern.graph)
-    encode = dictionary.encode
-
-    def extract(quad: Quad) -> Solution | None:
-        if named_only and quad.graph == DEFAULT_GRAPH:
-            return None
-        for place, first in repeats:
-            if quad[place] != quad[first]:
-                return None
-        for place, term in constants:
-            if quad[place] != term:
-                return None
-        return tuple([encode(quad[place]) for place in places])
-
-    return extract
-
-
-@dataclass(slots=True)
-class LookupReport:
-    """What a lookup did, for explanations and tests."""
-
-    pattern: QuadPattern
-    estimate: Estimate
-    keys: int = 0
-    asked: int = 0
-    whole: LiveFragment | None = None
-    rows: int = 0
-
-
-@dataclass(slots=True)
-class Star:
-    """What is asked per subject in place of several patterns of the same subject.
-
-    Args:
-        pattern: the pattern that is asked: any property of the subject.
-        members: the patterns that it can stand for, with the requests that each takes when it is
-            read whole; ``None``: unknown. Those that were answered otherwise are taken out.
-    """
-
-    pattern: QuadPattern
-    members: dict[QuadPattern, int | None]
-    asked: dict[Solution, Block | None] = field(default_factory=dict)
-
-    @property
-    def worthwhile(self) -> bool:
-        """Whether it spares requests beside asking for one property."""
-        return len(self.members) > 1 or bool(self.asked)
-
-    def whole_cost(self) -> int | None:
-        """How many requests it takes to read all members whole."""
-        known = [pages for pages in self.members.values() if pages is not None]
-        return sum(known) if len(known) == len(self.members) else None
-
-
-@dataclass(slots=True, eq=False)
-class _Batch:
-    """Keys that are answered from one fragment."""
-
-    keys: set[Solution]
-    fragment: LiveFragment | None = None
-    subscriber: Subscriber | None = None
-
-
-@dataclass(slots=True)
-class _Key:
-    """A key that somebody looks up."""
-
-    deliver: Deliver
-    rows: dict[Solution, None] = field(default_factory=dict)
-    batch: _Batch | None = None
-
-
-class FragmentLookup:
+class FragmentLookup(KeyAnswers):
     """Answers keys from the fragments of a pattern; a `LookupSource`.
 
     Args:
@@ -176,84 +75,23 @@ class FragmentLookup:
         filtered: bool = False,
         need: Need | None = None,
     ) -> None:
+        super().__init__(evaluation, pattern, keys, estimate, star, source, need)
         self.after = frozenset(after)
         self.choice: Choice | None = None
         self._filtered = filtered
-        self._need = need or Need()
-        self.schema: Schema = variables_of_quad(pattern)
-        self.report = LookupReport(pattern, estimate)
-        self._source = source or evaluation.source
-        self._star = star
         self._bound = bound
         self._expected = expected
         self._spread = spread
-        self._evaluation = evaluation
-        self._pattern = pattern
-        self._keys = keys
-        self._key_of = projection(self.schema, keys)
-        self._estimate = estimate
-        self._turn = len(evaluation.leaves)
-        self._entries: dict[Solution, _Key] = {}
-        self._waiting: dict[Solution, _Key] = {}
-        self._batches: dict[_Batch, None] = {}
-        self._unanswered: list[_Batch] = []
         self._tried = 0
         self._scouts = 0
         self._scouting: list[LiveFragment] = []
         self._missing: int | None = None
-        self._index: dict[Solution, dict[Solution, None]] | None = None
-        self._extract = extractor(pattern, evaluation.dictionary)
-        self._places = [
-            (place, keys.index(Variable(term)))
-            for place, term in enumerate(pattern)
-            if term in keys
-        ]
         evaluation.lookups.append(self)
 
     @property
     def patient(self) -> bool:
         """Whether what others find may spare it requests."""
         return self.choice is not None
-
-    def at_rest(self) -> bool:
-        """Whether all keys have been answered."""
-        if self._waiting:
-            return False
-        if self._index is not None:
-            return self.report.whole is not None and self.report.whole.loaded
-        unanswered = self._unanswered
-        while unanswered and unanswered[-1].fragment is not None and unanswered[-1].fragment.loaded:
-            unanswered.pop()
-        return not unanswered
-
-    def answered(self, key: Solution) -> bool:
-        """Whether everything with a key that is asked for has been delivered."""
-        if self._index is not None:
-            return self.report.whole is not None and self.report.whole.loaded
-        batch = self._entries[key].batch
-        if batch is None:
-            # It can match nothing, or it waits.
-            return key not in self._waiting
-        return batch.fragment is not None and batch.fragment.loaded
-
-    def request(self, key: Solution, deliver: Deliver) -> None:
-        """Ask for the matches with this key."""
-        self.report.keys += 1
-        entry = self._entries[key] = _Key(deliver)
-        if self._index is None:
-            self._waiting[key] = entry
-            return
-        rows = self._index.get(key)
-        if rows:
-            deliver([(row, 1) for row in rows])
-
-    def release(self, key: Solution) -> None:
-        """Nobody looks up this key any more."""
-        entry = self._entries.pop(key)
-        self._waiting.pop(key, None)
-        self._let_go(key, entry)
-
-    # ------------------------------------------------------------------- what to ask, and when
 
     def pump(self, *, complete: bool) -> bool:
         """Ask for waiting keys, or for the whole fragment where that takes fewer requests."""
@@ -351,10 +189,6 @@ class FragmentLookup:
         self._ask(keys[: requests * block])
         return True
 
-    def _requests(self, keys: int) -> int:
-        """How many requests it takes to ask for this many keys."""
-        return -(-keys // self._estimate.block)
-
     def _whole_cost(self) -> int | None:
         """How many requests the alternative to asking for keys takes."""
         star = self._star
@@ -393,247 +227,3 @@ class FragmentLookup:
             keys = math.ceil(answered * missing / (self._missing - missing))
             return min(self._requests(keys), 2 * self._requests(answered), WINDOW)
         return min(max(math.isqrt(self._requests(self._tried)), 1), WINDOW)
-
-    def _repack(self) -> None:
-        """Ask anew, together, for keys that are left over in many blocks (live fragments)."""
-        block = self._estimate.block
-        if not self._evaluation.live or block < 2:
-            return
-        keys = sum(len(batch.keys) for batch in self._batches) + len(self._waiting)
-        if len(self._batches) < 2 * self._requests(keys):
-            return
-        for batch in [each for each in self._batches if len(each.keys) * 2 < block]:
-            for key in list(batch.keys):
-                entry = self._entries[key]
-                self._let_go(key, entry)
-                if entry.rows:
-                    entry.deliver([(row, -1) for row in entry.rows])
-                    entry.rows = {}
-                self._waiting[key] = entry
-
-    # ---------------------------------------------------------------------------------- asking
-
-    def _look_up_known(self, star: Star) -> None:
-        """Answer the keys whose subjects were asked for, for another pattern of the star."""
-        blocks: dict[Block | None, list[Solution]] = {}
-        for key in self._waiting:
-            if key in star.asked:
-                blocks.setdefault(star.asked[key], []).append(key)
-        for block, keys in blocks.items():
-            if block is not None:
-                self._subscribe(star.pattern, block, keys)
-            else:
-                for key in keys:
-                    self._subscribe(substitute(star.pattern, self._binding(key)), None, [key])
-
-    def _binding(self, key: Solution) -> dict[Variable, Term]:
-        decode = self._evaluation.dictionary.decode
-        return {name: decode(value) for name, value in zip(self._keys, key, strict=True)}
-
-    def _ask(self, keys: Sequence[Solution], turn: int | None = None) -> None:
-        """Ask for these keys, as far as they can match at all."""
-        star = self._star if self._star is not None and self._star.worthwhile else None
-        pattern = self._pattern if star is None else star.pattern
-        rows: list[tuple[tuple[Term, ...], Solution]] = []
-        alone: list[Solution] = []
-        for key in keys:
-            binding = self._binding(key)
-            if not all(askable(term) for term in binding.values()):
-                # Only the whole fragment can tell.
-                self._read_whole()
-                return
-            if impossible(substitute(self._pattern, binding)):
-                del self._waiting[key]
-            elif self._estimate.block < 2 or any(t.startswith("<<") for t in binding.values()):
-                alone.append(key)
-            else:
-                values = tuple(binding.values())
-                rows.append((tuple(values[place] for _, place in self._places), key))
-        blocks = _blocks(sorted(rows), self._estimate.block)
-        for block in blocks:
-            if len(block) == 1:
-                alone.append(block[0][1])
-                continue
-            names = tuple(POSITIONS[place] for place, _ in self._places)
-            values_of = Block(names, tuple(values for values, _ in block))
-            block_keys = [key for _, key in block]
-            self._count(pattern, values_of)
-            if star is not None:
-                star.asked.update(dict.fromkeys(block_keys, values_of))
-            self._subscribe(pattern, values_of, block_keys, turn)
-        for key in alone:
-            bound = substitute(pattern, self._binding(key))
-            self._count(bound, None)
-            if star is not None:
-                star.asked[key] = None
-            self._subscribe(bound, None, [key], turn)
-
-    def _count(self, pattern: QuadPattern, block: Block | None) -> None:
-        if not self._evaluation.has(pattern, self._source, block):
-            self.report.asked += 1
-
-    def _subscribe(
-        self,
-        asked: QuadPattern,
-        block: Block | None,
-        keys: Sequence[Solution],
-        turn: int | None = None,
-    ) -> None:
-        """Answer these keys, which wait, from one fragment."""
-        batch = _Batch(set(keys))
-        self._batches[batch] = None
-        if not self._evaluation.live:
-            self._unanswered.append(batch)
-        for key in keys:
-            self._waiting.pop(key).batch = batch
-        key_of, extract, entries = self._key_of, self._extract, self._entries
-        predicate, object_ = self._pattern.predicate, self._pattern.object
-        whatever = is_variable(object_)
-        starred = self._star is not None
-
-        def receive(changes: QuadChanges) -> None:
-            delivered: dict[Solution, list[Change]] = {}
-            for quad, count in changes:
-                if starred and (
-                    quad.predicate != predicate or not (whatever or quad.object == object_)
-                ):
-                    continue
-                row = extract(quad)
-                if row is None or (key := key_of(row)) not in batch.keys:
-                    continue
-                rows = entries[key].rows
-                if count < 0:
-                    rows.pop(row, None)
-                elif row in rows:
-                    continue
-                else:
-                    rows[row] = None
-                delivered.setdefault(key, []).append((row, count))
-            for key, each in delivered.items():
-                self.report.rows += sum(count for _, count in each)
-                if key in batch.keys:
-                    entries[key].deliver(each)
-
-        batch.subscriber = receive
-        batch.fragment = self._evaluation.subscribe(
-            asked,
-            receive,
-            dynamic=self._estimate.dynamic != 0,
-            source=self._source,
-            block=block,
-            turn=self._turn if turn is None else turn,
-        )
-
-    def _let_go(self, key: Solution, entry: _Key) -> None:
-        batch, entry.batch = entry.batch, None
-        if batch is None:
-            return
-        batch.keys.discard(key)
-        if not batch.keys:
-            del self._batches[batch]
-            if batch.fragment is not None and batch.subscriber is not None:
-                self._evaluation.unsubscribe(batch.fragment, batch.subscriber)
-
-    def _read_whole(self) -> None:
-        """Answer all keys from the whole fragment from now on."""
-        self._waiting.clear()
-        if self._star is not None:
-            self._star.members.pop(self._pattern, None)
-        index: dict[Solution, dict[Solution, None]] = {}
-        self._index = index
-        for key, entry in list(self._entries.items()):
-            self._let_go(key, entry)
-            if entry.rows and self._evaluation.live:
-                # The whole fragment may show another instant: it delivers everything anew.
-                entry.deliver([(row, -1) for row in entry.rows])
-                entry.rows = {}
-            elif entry.rows:
-                index[key] = entry.rows
-        self.report.whole = self._evaluation.subscribe(
-            self._pattern,
-            self._receive,
-            dynamic=bool(self._estimate.dynamic),
-            source=self._source,
-            enough=None if self._evaluation.live else self._enough,
-            limited=self._need.limited,
-            pages=None if self._estimate.pages is None else self._estimate.pages + 1,
-            turn=self._turn,
-        )
-
-    def _enough(self) -> bool:
-        """Whether to read no further page: there are enough, or more than it would take by keys.
-
-        Where a server's count is wrong, nobody knows how long a fragment is. Some pages in vain are
-        risked then for what they may spare.
-        """
-        whole, estimate = self.report.whole, self._estimate
-        if self._need.met or whole is None or estimate.pages is None:
-            return self._need.met
-        known = self._evaluation.lengths.knows(self._source, self._pattern)
-        if not known and whole.pages <= SURPRISE * (estimate.pages + 1):
-            return False
-        return self._requests(len(self._entries)) <= SURPRISE**2 * whole.pages
-
-    def _given_up(self) -> bool:
-        whole = self.report.whole
-        unfinished = whole is not None and not whole.loaded and not whole.loading
-        return unfinished and not self._need.met and not self._evaluation.live
-
-    def _back_to_keys(self) -> None:
-        """Ask for keys after all; what was read of the whole fragment stays."""
-        whole, index = self.report.whole, self._index
-        assert whole is not None
-        assert index is not None
-        self._evaluation.unsubscribe(whole, self._receive)
-        self._index, self._star = None, None
-        self._estimate = replace(self._estimate, pages=None)
-        for key, entry in self._entries.items():
-            entry.rows = index.get(key, {})
-            self._waiting[key] = entry
-
-    def _receive(self, changes: QuadChanges) -> None:
-        index = self._index
-        assert index is not None
-        key_of, extract = self._key_of, self._extract
-        delivered: dict[Solution, list[Change]] = {}
-        for quad, count in changes:
-            row = extract(quad)
-            if row is None:
-                continue
-            key = key_of(row)
-            rows = index.setdefault(key, {})
-            if count > 0:
-                if row in rows:
-                    continue
-                rows[row] = None
-            elif row in rows:
-                del rows[row]
-                if not rows:
-                    del index[key]
-            else:
-                continue
-            self.report.rows += count
-            if key in self._entries:
-                delivered.setdefault(key, []).append((row, count))
-        for key, each in delivered.items():
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.deliver(each)
-
-
-Row: TypeAlias = tuple[tuple[Term, ...], Solution]
-
-
-def _blocks(rows: Sequence[Row], size: int) -> Iterable[Sequence[Row]]:
-    """The rows in as few blocks as their number and length allow."""
-    block: list[Row] = []
-    characters = 0
-    for row in rows:
-        length = sum(len(term) + 3 for term in row[0])
-        if block and (len(block) >= size or characters + length > BLOCK_CHARACTERS):
-            yield block
-            block, characters = [], 0
-        block.append(row)
-        characters += length
-    if block:
-        yield block

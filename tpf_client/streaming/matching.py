@@ -4,7 +4,7 @@ For the small joins inside a rewritten pattern. The joins of queries are a dataf
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -14,9 +14,9 @@ from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.errors import SourceLimitError
 from tpf_client.fragments.blank_nodes import askable
 from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.planner.blocks import packed
 from tpf_client.planner.driver import Task
 from tpf_client.planner.live_fragment import canonical
-from tpf_client.planner.lookup import BLOCK_CHARACTERS
 from tpf_client.planner.reading import Content, together
 from tpf_client.planner.source import Source, impossible, substitute
 from tpf_client.sparql.algebra import variables_of_quad
@@ -137,7 +137,7 @@ def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, 
         return _Plan([(name, None)], cost)
     rows = {tuple(each[Variable(pattern[place])] for place in places) for each in bindings}
     names = tuple(POSITIONS[place] for place in places)
-    fit: list[tuple[Term, ...]] = []
+    fit: list[tuple[tuple[Term, ...], None]] = []
     reads: list[tuple[QuadPattern, Block | None]] = []
     for row in sorted(rows):
         bound = substitute(name, dict(zip(names, row, strict=True)))
@@ -146,30 +146,16 @@ def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, 
         if size < 2 or not all(askable(term) and term and term[:2] != "<<" for term in row):
             reads.append((bound, None))
         else:
-            fit.append(row)
-    for block in _packed(fit, size):
-        if len(block) == 1:
-            reads.append((substitute(name, dict(zip(names, block[0], strict=True))), None))
+            fit.append((row, None))
+    for block in packed(fit, size):
+        values = tuple([row for row, _ in block])
+        if len(values) == 1:
+            reads.append((substitute(name, dict(zip(names, values[0], strict=True))), None))
         else:
-            reads.append((name, Block(names, tuple(block))))
+            reads.append((name, Block(names, values)))
     if cost <= len(reads):
         return _Plan([(name, None)], cost)
     return _Plan(reads, len(reads))
-
-
-def _packed(rows: Sequence[tuple[Term, ...]], size: int) -> Iterator[list[tuple[Term, ...]]]:
-    """The rows in as few blocks as their number and length allow."""
-    block: list[tuple[Term, ...]] = []
-    characters = 0
-    for row in rows:
-        length = sum(len(term) + 3 for term in row)
-        if block and (len(block) >= size or characters + length > BLOCK_CHARACTERS):
-            yield block
-            block, characters = [], 0
-        block.append(row)
-        characters += length
-    if block:
-        yield block
 
 
 def _join(

@@ -1,9 +1,8 @@
 """The query streamer: evaluates, waits until something expires, evaluates what expired again."""
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
@@ -11,8 +10,7 @@ from typing import TypeAlias
 from annotations.clock import Clock, ManualClock
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
-from annotations.terms import Term, Variable
-from tpf_client.dataflow.changes import UNBOUND, Change, Solution
+from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import ClosedError, ServiceError, SourceError
 from tpf_client.fragments.fetcher import Fetcher
@@ -23,55 +21,20 @@ from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.service import Services
 from tpf_client.streaming.detection import Detected, detect_all
+from tpf_client.streaming.running_query import RunningQuery
 from tpf_client.streaming.schedule import Schedule
+from tpf_client.streaming.tick import Row, Tick
 from tpf_client.streaming.validity import Span, Validity
 
 SERVICE_RETRY = timedelta(seconds=60)
 """How long a SILENT service that failed is left out, where nothing else says."""
 MANY_WARNINGS = 1_000
 """So many warnings are told of one query."""
-LEAST_TERMS = 10_000
-"""So many terms are never too many to keep."""
 
-Row: TypeAlias = tuple[Term | None, ...]
 Build: TypeAlias = Callable[[FragmentLeaves, Evaluation], Output]
 """Builds the dataflow of a query on its leaves."""
 Budgets: TypeAlias = Callable[[], AbstractContextManager[Budget]]
 """Gives the budget of an evaluation, for as long as that lasts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One evaluation, in terms.
-
-    Args:
-        at: its instant, on the server's clock.
-        variables: what the rows are made of.
-        added: rows that were not there before, repeated by multiplicity.
-        spans: when each of those holds.
-        removed: rows that are gone.
-        answer: gives the whole answer, in order where the query has one, as it is at the newest
-            tick: decoding it takes time that changes do not.
-        timed_answer: gives the same, with when each row holds.
-        valid_until: the instant at which the first fact that was looked at expires.
-        error: why this evaluation failed; then nothing changed, and it will be tried again.
-        warnings: what is wrong in the data; each is said once.
-        dynamic: whether anything that was looked at can change.
-        wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
-    """
-
-    at: datetime
-    variables: tuple[Variable, ...]
-    added: list[Row]
-    spans: list[Span]
-    removed: list[Row]
-    answer: Callable[[], list[Row]]
-    timed_answer: Callable[[], list[tuple[Row, Span]]]
-    valid_until: datetime | None
-    error: SourceError | None = None
-    warnings: tuple[str, ...] = ()
-    dynamic: bool = True
-    wakes_at: datetime | None = None
 
 
 class Streamer:
@@ -128,7 +91,7 @@ class Streamer:
         self._driver = Driver(fetcher)
         self._told: set[str] = set()
         self._changes: datetime | None = None
-        self.running: _Running | None = None
+        self.running: RunningQuery | None = None
         self.evaluations = 0
 
     @property
@@ -278,7 +241,7 @@ class Streamer:
         self._changes = detected.changes
         return detected
 
-    def _start(self, detected: Detected) -> "_Running":
+    def _start(self, detected: Detected) -> RunningQuery:
         """Plan the query anew, without those of its SILENT services that fail."""
         while True:
             try:
@@ -300,7 +263,7 @@ class Streamer:
         period = self._keep_checking or self._freshness.static_recheck or SERVICE_RETRY
         return self._services.forgive(self._clock.now() - period)
 
-    def _planned(self, detected: Detected) -> "_Running":
+    def _planned(self, detected: Detected) -> RunningQuery:
         evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
         if self._budgets is not None:
             evaluation.dataflow.guard = self._guard
@@ -308,9 +271,9 @@ class Streamer:
         parts = detected.parts or (detected,)
         validity = Validity(evaluation, labelled=all(each.how != "freshness" for each in parts))
         output = self._build(leaves, evaluation)
-        return _Running(detected, evaluation, leaves, output, validity)
+        return RunningQuery(detected, evaluation, leaves, output, validity)
 
-    def _should_check(self, running: "_Running", checked_at: datetime) -> bool:
+    def _should_check(self, running: RunningQuery, checked_at: datetime) -> bool:
         if running.detected.settled:
             return False
         if running.detected.how == "freshness" or self._past is not None:
@@ -321,7 +284,7 @@ class Streamer:
         period = self._keep_checking or self._freshness.static_recheck
         return period is not None and running.now() >= shifted(checked_at, period)
 
-    def _tick(self, running: "_Running", at: datetime, before: list[Row] | None) -> Tick:
+    def _tick(self, running: RunningQuery, at: datetime, before: list[Row] | None) -> Tick:
         changes = running.take_changes()
         if before is not None:
             # Planned anew: this dataflow does not know what was there before.
@@ -350,7 +313,7 @@ class Streamer:
             dynamic=running.detected.how != "static",
         )
 
-    def _valid_until(self, running: "_Running", at: datetime) -> datetime | None:
+    def _valid_until(self, running: RunningQuery, at: datetime) -> datetime | None:
         """When something that was looked at may change; `at` where it may have done so already.
 
         An evaluation can take longer than some page of it is fresh.
@@ -363,7 +326,7 @@ class Streamer:
 
     def _failure(
         self,
-        running: "_Running",
+        running: RunningQuery,
         error: SourceError,
         again: datetime | None,
         before: list[Row] | None,
@@ -386,82 +349,3 @@ class Streamer:
             error=error,
             wakes_at=again,
         )
-
-
-@dataclass(slots=True)
-class _Running:
-    """A query as it is planned now."""
-
-    detected: Detected
-    evaluation: Evaluation
-    leaves: FragmentLeaves
-    output: Output
-    validity: Validity
-    held_back: Counter[Solution] = field(default_factory=Counter)
-    terms: int | None = None
-    """How many terms its first evaluation met."""
-
-    @property
-    def outgrown(self) -> bool:
-        """Whether most of the terms that it knows are surely gone.
-
-        Identifiers of terms are for good in a dataflow, because they are everywhere in it. So a
-        query that has met many new terms is planned anew, which costs a first evaluation.
-        """
-        known = len(self.evaluation.dictionary)
-        return self.terms is not None and known > 2 * max(self.terms, LEAST_TERMS)
-
-    def measure(self) -> None:
-        """Take note of an evaluation that succeeded."""
-        if self.terms is None:
-            self.terms = len(self.evaluation.dictionary)
-
-    def now(self) -> datetime:
-        """The present instant on the server's clock."""
-        return self.evaluation.source.now()
-
-    def row(self, solution: tuple[int, ...]) -> Row:
-        """A solution in terms."""
-        decode = self.evaluation.dictionary.decode
-        return tuple([decode(each) if each else None for each in solution])
-
-    def encode(self, row: Row) -> Solution:
-        """A row as a solution."""
-        encode = self.evaluation.dictionary.encode
-        return tuple([UNBOUND if term is None else encode(term) for term in row])
-
-    def decode(self, changes: Sequence[Change]) -> list[Row]:
-        """Solutions as rows, as often as there are copies."""
-        return [row for solution, count in changes for row in [self.row(solution)] * count]
-
-    def hold_back(self) -> None:
-        """Keep what a failed evaluation changed until one succeeds."""
-        for solution, count in self.output.take_changes():
-            self.held_back[solution] += count
-
-    def take_changes(self) -> list[Change]:
-        """What changed since it was last told."""
-        self.hold_back()
-        changes = [(solution, count) for solution, count in self.held_back.items() if count]
-        self.held_back.clear()
-        return changes
-
-    def told_rows(self) -> list[Row]:
-        """The whole answer as it was last told; where a failure interrupted it, in no order."""
-        changed = {solution: count for solution, count in self.held_back.items() if count}
-        if not changed:
-            return self.rows()
-        now = self.output.multiset()
-        now.subtract(changed)
-        return [self.row(each) for each, count in now.items() for _ in range(count)]
-
-    def rows(self) -> list[Row]:
-        """The whole answer."""
-        return [self.row(each) for each in self.output.rows()]
-
-    def timed_rows(self, at: datetime) -> list[tuple[Row, Span]]:
-        """The whole answer with when each row holds."""
-        counts = list(self.output.multiset().items())
-        spans = zip(counts, self.validity.spans(counts, at), strict=True)
-        left = {solution: iter(copies) for (solution, _), copies in spans}
-        return [(self.row(each), next(left[each])) for each in self.output.rows()]

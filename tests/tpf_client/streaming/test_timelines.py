@@ -33,7 +33,7 @@ from tpf_client import Client
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
-from tpf_client.streaming.streamer import Tick
+from tpf_client.streaming.tick import Tick
 
 CASES = int(os.environ.get("TPF_TIMELINES", "2000"))
 """How many cases there are in all."""
