@@ -15,6 +15,7 @@ from tests.support import specification
 from tests.support.oracle import store_of, term_of
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Expression, Pattern, Query
+from tpf_client.sparql.scopes import in_scope, variables_in
 
 Answer: TypeAlias = bool | Counter[tuple[str | None, ...]]
 """ASK: yes or no. SELECT: rows in the order of the query's variables. CONSTRUCT: the triples."""
@@ -119,7 +120,7 @@ def _looks_at_its_graph(query: Query, _text: str) -> bool:
         and any(
             isinstance(inner, algebra.Call)
             and inner.name == "SAMETERM"
-            and any(map(_is_hidden, algebra.variables_in(inner)))
+            and any(map(_is_hidden, variables_in(inner)))
             for inner in each.condition.arguments
         )
         for each in _patterns(query.pattern)
@@ -137,7 +138,7 @@ def _counts_blank_nodes(query: Query, _text: str) -> bool:
     return any(
         isinstance(each, algebra.Group)
         and any(a.argument is None and a.distinct for _, a in each.aggregates)
-        and any(map(_is_hidden, algebra.in_scope(each.input)))
+        and any(map(_is_hidden, in_scope(each.input)))
         for each in _patterns(query.pattern)
     )
 

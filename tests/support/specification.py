@@ -32,6 +32,7 @@ from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.ordering import sort_key
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.restrict import restrict
+from tpf_client.sparql.scopes import in_scope
 
 Mapping = dict[Variable, Term]
 Row = tuple[Term | None, ...]
@@ -43,7 +44,7 @@ def answer(query: algebra.Query, quads: Iterable[Quad]) -> list[Row] | bool | se
     found = judge.evaluate(judge.pattern, {})
     if query.form == "ASK":
         return bool(found)
-    names = query.variables or algebra.in_scope(query.pattern)
+    names = query.variables or in_scope(query.pattern)
     if query.form == "DESCRIBE":
         names = query.variables
     rows = [tuple(each.get(name) for name in names) for each in found]

@@ -19,11 +19,12 @@ from tpf_client.dataflow.changes import Schema, Solution, projection
 from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Expression, Pattern, Query, variables_in
+from tpf_client.sparql.algebra import Expression, Pattern, Query
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.ordering import sort_key
 from tpf_client.sparql.rewrite.conditions import first_exists
+from tpf_client.sparql.scopes import variables_in
 
 RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]
 

@@ -34,13 +34,12 @@ from tpf_client.sparql.algebra import (
     Union,
     Values,
     VariableRef,
-    in_scope,
-    variables_in,
 )
 from tpf_client.sparql.depth import check_depth
 from tpf_client.sparql.pattern_parser import PatternParser
 from tpf_client.sparql.rewrite.graph import graph_names, grounded
 from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.scopes import in_scope, variables_in
 
 
 @lru_cache(maxsize=512)

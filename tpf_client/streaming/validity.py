@@ -23,8 +23,9 @@ from tpf_client.dataflow.build.modifiers_builder import Core
 from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Exists, Pattern, in_scope
+from tpf_client.sparql.algebra import Exists, Pattern
 from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists
+from tpf_client.sparql.scopes import in_scope
 
 
 class Span(NamedTuple):

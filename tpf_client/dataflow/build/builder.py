@@ -52,6 +52,7 @@ from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists, movabl
 from tpf_client.sparql.rewrite.operands import operands
 from tpf_client.sparql.rewrite.rename import replaced
 from tpf_client.sparql.rewrite.restrict import restrict
+from tpf_client.sparql.scopes import always_bound, bound_but_for_errors, in_scope, variables_in
 
 
 def build_query(
@@ -129,7 +130,7 @@ class Builder(Construction):
             case algebra.BGP(patterns):
                 if not patterns:
                     return self.outer or self.flow.add(Values((), [()]))
-                within = self.seed(seed or self.outer, algebra.in_scope(pattern))
+                within = self.seed(seed or self.outer, in_scope(pattern))
                 return self._correlated(self.leaves.bgp(patterns, within))
             case algebra.Path():
                 return self._correlated(build_path(self, pattern, seed or self.outer))
@@ -150,7 +151,7 @@ class Builder(Construction):
             case algebra.Extend():
                 return self._extend(pattern, seed)
             case algebra.Minus(left, right, apart):
-                there = algebra.bound_but_for_errors(left)
+                there = bound_but_for_errors(left)
                 minus = partial(self._minus, right=right, apart=apart)
                 return self.with_keys(self.build(left, seed), there, right, minus)
             case algebra.Group():
@@ -166,7 +167,7 @@ class Builder(Construction):
     def _join(self, pattern: Pattern, seed: Node | None) -> Node:
         first, *rest = in_good_order(operands(pattern), self.leaves, seed or self.outer)
         node = self.build(first, seed)
-        there = algebra.bound_but_for_errors(first)
+        there = bound_but_for_errors(first)
         about = foreseen(first, self.leaves)
         for each in rest:
 
@@ -177,7 +178,7 @@ class Builder(Construction):
                 return self.joined(left, self.build(each, keys or seed))
 
             node = self.with_keys(node, there, each, join)
-            there |= algebra.bound_but_for_errors(each)
+            there |= bound_but_for_errors(each)
             about = min(about, foreseen(each, self.leaves))
         return node
 
@@ -199,7 +200,7 @@ class Builder(Construction):
             pattern: what they are combined with.
             combine: makes the combination of a node of some of the solutions.
         """
-        unsure = (there & set(algebra.in_scope(pattern)) & set(node.schema)) - node.certain
+        unsure = (there & set(in_scope(pattern)) & set(node.schema)) - node.certain
         if not unsure or self.outer is not None or not isinstance(self.leaves, CountingLeaves):
             return combine(node)
         places = [node.schema.index(name) for name in unsure]
@@ -208,9 +209,9 @@ class Builder(Construction):
             return all(solution[place] for place in places)
 
         without_error = combine(self.flow.add(Filter(node, has_all, node.certain | unsure)))
-        names = {*node.schema, *algebra.in_scope(pattern)}
+        names = {*node.schema, *in_scope(pattern)}
         schema = tuple(name for name in without_error.schema if name in names)
-        certain = without_error.certain & (node.certain | algebra.always_bound(pattern))
+        certain = without_error.certain & (node.certain | always_bound(pattern))
         others = OnDemand(
             self.flow.add(Filter(node, lambda solution: not has_all(solution))),
             schema,
@@ -230,7 +231,7 @@ class Builder(Construction):
 
     def _left_join(self, pattern: algebra.LeftJoin, seed: Node | None) -> Node:
         left = self.build(pattern.left, seed)
-        there = algebra.bound_but_for_errors(pattern.left)
+        there = bound_but_for_errors(pattern.left)
         return self.with_keys(left, there, pattern.right, partial(self._optional, pattern=pattern))
 
     def _optional(self, left: Node, pattern: algebra.LeftJoin) -> Node:
@@ -264,14 +265,14 @@ class Builder(Construction):
         early: list[Condition] = []
         late: list[Expression] = []
         for each in conjuncts(condition):
-            used = algebra.variables_in(each)
-            inside = used <= algebra.always_bound(bgp) and movable(each)
+            used = variables_in(each)
+            inside = used <= always_bound(bgp) and movable(each)
             if isinstance(leaves, FilteringLeaves) and inside:
                 early.append(Condition(used, partial(self.filtered, condition=each)))
             else:
                 late.append(each)
         if early and isinstance(leaves, FilteringLeaves):
-            within = self.seed(seed or self.outer, algebra.in_scope(bgp))
+            within = self.seed(seed or self.outer, in_scope(bgp))
             node = self._correlated(leaves.filtered_bgp(bgp.patterns, within, early))
         else:
             node = self.build(bgp, seed)
@@ -351,7 +352,7 @@ class Builder(Construction):
         given = self._outside.given
         if self.outer is not None:
             apart = (*apart, *(name for name in self.outer.schema if name not in given))
-        elif not set(left.schema) & set(algebra.in_scope(right)) - set(apart):
+        elif not set(left.schema) & set(in_scope(right)) - set(apart):
             return left
         add = self.matching()
         removed = self.build(right, self.sideways(left, right))

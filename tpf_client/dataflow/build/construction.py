@@ -30,6 +30,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Expression, Pattern
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.scopes import in_scope
 
 Services = Callable[[Term], Leaves]
 NO_DATASET = algebra.Dataset()
@@ -221,7 +222,7 @@ class Construction(ABC):
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
         """The seed that a node gives to a pattern."""
-        return self.seed(node, algebra.in_scope(pattern))
+        return self.seed(node, in_scope(pattern))
 
     def passed_on(self, pattern: Pattern, seed: Node | None) -> Node | None:
         """The seed of a pattern, as far as its input may have it too."""

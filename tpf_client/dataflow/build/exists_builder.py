@@ -22,6 +22,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Expression, Pattern
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.rewrite.conditions import conjuncts, movable
+from tpf_client.sparql.scopes import always_bound, in_scope, variables_in
 
 
 def attach_exists(
@@ -41,7 +42,7 @@ def attach_exists(
     pattern, negated = exists.pattern, exists.negated
     add = builder.matching()
     if not _sees_outside(pattern, frozenset(node.schema)):
-        within = builder.seed(node, algebra.in_scope(pattern))
+        within = builder.seed(node, in_scope(pattern))
         inner = builder.by_itself().build(pattern, within)
         shared = tuple(name for name in node.schema if name in inner.schema)
         reduced = builder.flow.add(Distinct(builder.project(inner, shared)))
@@ -91,9 +92,9 @@ def _attach_conditional(
 ) -> Node:
     """A semi join with the matches of a pattern, for pairs that meet conditions."""
     add = builder.matching()
-    within = builder.seed(node, algebra.in_scope(pattern))
+    within = builder.seed(node, in_scope(pattern))
     inner = builder.by_itself().build(pattern, within)
-    used = {name for each in conditions for name in algebra.variables_in(each)}
+    used = {name for each in conditions for name in variables_in(each)}
     names = [name for name in inner.schema if name in node.schema or name in used]
     reduced = builder.project(inner, names)
     merged = (*node.schema, *(name for name in names if name not in node.schema))
@@ -115,8 +116,8 @@ def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
         case algebra.Join(left, right) | algebra.Union(left, right):
             return _sees_outside(left, outside) or _sees_outside(right, outside)
         case algebra.Filter(inner, condition):
-            used = algebra.variables_in(condition) & outside
-            return not used <= algebra.always_bound(inner) or _sees_outside(inner, outside)
+            used = variables_in(condition) & outside
+            return not used <= always_bound(inner) or _sees_outside(inner, outside)
         case algebra.LeftJoin() | algebra.Minus() | algebra.Extend():
             return True
         case _:

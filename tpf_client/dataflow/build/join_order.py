@@ -11,6 +11,7 @@ from tpf_client.sparql.algebra import BGP, Path, Pattern, Repeat, variables_of_q
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.components import components
 from tpf_client.sparql.rewrite.join_order import greedy_order
+from tpf_client.sparql.scopes import always_bound, in_scope
 
 SELECTIVITY = 1 / 3
 """The part of the solutions that is taken to pass a filter (Selinger et al., *Access Path Selection
@@ -36,7 +37,7 @@ def in_good_order(operands: list[Pattern], leaves: Leaves, seed: Node | None) ->
         return _rank(each, known), expected(each, leaves, known) if count is None else count
 
     known = () if seed is None else seed.certain
-    return list(greedy_order(operands, algebra.in_scope, cost, known, algebra.always_bound))
+    return list(greedy_order(operands, in_scope, cost, known, always_bound))
 
 
 def _connected(pattern: Pattern) -> list[Pattern]:

@@ -19,6 +19,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Pattern, VariableRef
 from tpf_client.sparql.expressions.compiler import is_volatile
 from tpf_client.sparql.ordering import sort_key
+from tpf_client.sparql.scopes import in_scope, variables_in
 
 
 class Core(NamedTuple):
@@ -70,7 +71,7 @@ def _modified(
     if isinstance(pattern, (algebra.Slice, algebra.Distinct, algebra.Reduced)):
         node = builder.build(pattern, seed)
         return _finished(builder, node, node.schema, distinct, offset, limit, by)
-    variables = algebra.in_scope(pattern)
+    variables = in_scope(pattern)
     if isinstance(pattern, algebra.Project):
         seed = builder.passed_on(pattern, seed)
         pattern = pattern.input
@@ -93,7 +94,7 @@ def _modified(
             node = builder.extended(node, computed, compute, volatile=is_volatile(expression))
             expression = VariableRef(computed)
         prepared.append(algebra.OrderCondition(expression, each.descending))
-    used = {name for each in prepared for name in algebra.variables_in(each.expression)}
+    used = {name for each in prepared for name in variables_in(each.expression)}
     hidden = tuple(name for name in node.schema if name in used and name not in variables)
     node = builder.reduced(node, (*variables, *hidden))
     if distinct:

@@ -12,6 +12,7 @@ from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.values import Values
 from tpf_client.errors import SourceError, UnsupportedQueryError
 from tpf_client.sparql import algebra
+from tpf_client.sparql.scopes import in_scope
 
 
 def build_service(builder: Construction, pattern: algebra.Service, seed: Node | None) -> Node:
@@ -30,7 +31,7 @@ def build_service(builder: Construction, pattern: algebra.Service, seed: Node | 
         raise UnsupportedQueryError(f"SERVICE {pattern.endpoint} cannot be asked from here")
     if not is_variable(pattern.endpoint):
         return _asked_there(builder, Term(pattern.endpoint), pattern, seed)
-    name, names = Variable(pattern.endpoint), algebra.in_scope(pattern)
+    name, names = Variable(pattern.endpoint), in_scope(pattern)
     given = builder.seed(seed, names)
     if given is None or name not in given.schema:
         raise UnsupportedQueryError(f"SERVICE {name}: nothing before it gives it a value")

@@ -2,17 +2,10 @@
 
 from annotations.terms import is_iri
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import (
-    BGP,
-    Call,
-    Constant,
-    Expression,
-    Pattern,
-    VariableRef,
-    always_bound,
-)
+from tpf_client.sparql.algebra import BGP, Call, Constant, Expression, Pattern, VariableRef
 from tpf_client.sparql.rewrite.conditions import conjunction, conjuncts
 from tpf_client.sparql.rewrite.visitor import with_children
+from tpf_client.sparql.scopes import always_bound
 
 
 def filters_to_values(pattern: Pattern) -> Pattern:

@@ -28,12 +28,9 @@ from tpf_client.sparql.algebra import (
     Union,
     Values,
     VariableRef,
-    always_bound,
-    in_scope,
-    mentioned,
-    variables_in,
 )
 from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.scopes import always_bound, in_scope, mentioned, variables_in
 
 
 def graph_names(graph: TermOrVariable, fresh: Callable[[], Variable]) -> Pattern:

@@ -16,15 +16,10 @@ Query Optimization*, ICDT 2010, figure 3 (rules of the family F); for C-SPARQL p
 from collections.abc import Callable, Iterable
 
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import (
-    Aggregated,
-    Expression,
-    Pattern,
-    always_bound,
-    variables_in,
-)
+from tpf_client.sparql.algebra import Aggregated, Expression, Pattern
 from tpf_client.sparql.rewrite.conditions import conjunction, conjuncts, movable
 from tpf_client.sparql.rewrite.visitor import with_children
+from tpf_client.sparql.scopes import always_bound, variables_in
 
 
 def push_filters(pattern: Pattern, conditions: Iterable[Expression] = ()) -> Pattern:

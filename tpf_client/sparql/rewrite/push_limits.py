@@ -6,8 +6,9 @@ Source: SPARQL 1.1 Query Language, section 18.
 from dataclasses import replace
 
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Pattern, always_bound, variables_in
+from tpf_client.sparql.algebra import Pattern
 from tpf_client.sparql.rewrite.conditions import movable
+from tpf_client.sparql.scopes import always_bound, in_scope, variables_in
 
 
 def push_limits(pattern: Pattern) -> Pattern:
@@ -51,7 +52,7 @@ def _first(pattern: Pattern, count: int, conditions: tuple[algebra.OrderConditio
         case algebra.Extend(inner, variable) if variable not in used:
             return replace(pattern, input=_first(inner, count, conditions))
         case algebra.LeftJoin(left, right) if fixed and used & frozenset(
-            algebra.in_scope(right)
+            in_scope(right)
         ) <= always_bound(left):
             ordered = algebra.OrderBy(_first(left, count, conditions), conditions)
             return replace(pattern, left=algebra.Slice(ordered, 0, count))

@@ -8,16 +8,9 @@ vertex that holds its group, and the sources group the vertices that emerge from
 from dataclasses import dataclass, field
 
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Variable, is_variable
-from tpf_client.sparql.algebra import (
-    BGP,
-    Aggregate,
-    Aggregated,
-    Filter,
-    VariableRef,
-    variables_in,
-    walk,
-)
+from tpf_client.sparql.algebra import BGP, Aggregate, Aggregated, Filter, VariableRef, walk
 from tpf_client.sparql.rewrite.conditions import conjuncts
+from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.csparql.drawing import escaped, expression_text, quoted
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph, Part
 

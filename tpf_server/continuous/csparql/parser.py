@@ -31,10 +31,10 @@ from tpf_client.sparql.algebra import (
     Query,
     Repeat,
     VariableRef,
-    in_scope,
 )
 from tpf_client.sparql.iris import resolve
 from tpf_client.sparql.parser import QueryParser
+from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import Token
 from tpf_server.continuous.csparql.windows import (
     Instants,

@@ -10,12 +10,12 @@ from tpf_client.sparql.algebra import (
     Pattern,
     Values,
     VariableRef,
-    variables_in,
 )
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.rewrite.filters_to_values import filters_to_values
 from tpf_client.sparql.rewrite.push_filters import push_filters
 from tpf_client.sparql.rewrite.visitor import patterns_in
+from tpf_client.sparql.scopes import variables_in
 
 
 def parsed(group: str) -> Pattern:

@@ -21,10 +21,10 @@ from tpf_client.sparql.algebra import (
     Union,
     VariableRef,
     expressions_of,
-    variables_in,
 )
 from tpf_client.sparql.rewrite.conditions import first_exists
 from tpf_client.sparql.rewrite.operands import combined, operands
+from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 
 

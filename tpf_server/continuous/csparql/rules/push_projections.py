@@ -25,10 +25,9 @@ from tpf_client.sparql.algebra import (
     Slice,
     Union,
     expressions_of,
-    in_scope,
-    variables_in,
 )
 from tpf_client.sparql.rewrite.occurrences import counts_whole_rows
+from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 
 Names = frozenset[Variable]

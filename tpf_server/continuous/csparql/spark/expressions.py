@@ -16,19 +16,13 @@ from pyspark.sql import functions as sql
 from annotations.terms import Term, Variable, is_literal
 from tpf_client.dataflow.changes import UNBOUND
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.sparql.algebra import (
-    Call,
-    Constant,
-    Exists,
-    Expression,
-    VariableRef,
-    variables_in,
-)
+from tpf_client.sparql.algebra import Call, Constant, Exists, Expression, VariableRef
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.dates import DateTime, Duration
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE, value_of
+from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.csparql.spark import terms
 
 _REMEMBERED = 100_000

@@ -2,9 +2,10 @@
 
 from annotations.terms import Term
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Pattern, in_scope
+from tpf_client.sparql.algebra import Pattern
 from tpf_client.sparql.rewrite.conditions import exists_in
 from tpf_client.sparql.rewrite.visitor import patterns_in
+from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import tokenize
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.parser import CsparqlQuery

@@ -27,9 +27,6 @@ from tpf_client.sparql.algebra import (
     Path,
     Pattern,
     VariableRef,
-    always_bound,
-    in_scope,
-    mentioned,
     variables_of_bgp,
     variables_of_quad,
     walk,
@@ -39,6 +36,7 @@ from tpf_client.sparql.rewrite.components import components
 from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists
 from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_client.sparql.rewrite.operands import operands
+from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.spark import terms
 from tpf_server.continuous.csparql.spark.aggregates import empty_value, grouped

@@ -12,11 +12,12 @@ from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.row_index import RowBag
-from tpf_client.sparql.algebra import BGP, Expression, variables_in, variables_of_quad
+from tpf_client.sparql.algebra import BGP, Expression, variables_of_quad
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.components import components
 from tpf_client.sparql.rewrite.occurrences import counts_whole_rows, occurrences
 from tpf_client.sparql.rewrite.visitor import everything
+from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import Semantics

@@ -13,6 +13,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.conditions import conjuncts, movable
+from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.engine.plans.dispatch import Comparison, Dispatch
 from tpf_server.continuous.engine.plans.emitting_group import EmittingGroup
 from tpf_server.continuous.engine.plans.leaves import STAMP, ContinuousLeaves
@@ -51,7 +52,7 @@ class PlanBuilder(Builder):
             conditions += conjuncts(inner.condition)
             inner = inner.input
         lifted = self.leaves.lifted
-        if compared := [c for c in conditions if algebra.variables_in(c) & lifted]:
+        if compared := [c for c in conditions if variables_in(c) & lifted]:
             for condition in conditions:
                 if condition not in compared:
                     inner = algebra.Filter(inner, condition)
@@ -60,8 +61,8 @@ class PlanBuilder(Builder):
             return self._having(inner, conditions)
         if not conditions or not isinstance(inner, algebra.BGP) or not inner.patterns or self.outer:
             return super().build(pattern, seed)
-        scope = set(algebra.in_scope(inner))
-        inside = [c for c in conditions if movable(c) and algebra.variables_in(c) <= scope]
+        scope = set(in_scope(inner))
+        inside = [c for c in conditions if movable(c) and variables_in(c) <= scope]
         node: Node = self.leaves.join(inner.patterns, inside)
         for condition in conditions:
             if condition not in inside:
@@ -108,7 +109,7 @@ class PlanBuilder(Builder):
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """A grouping under HAVING: what depends on the keys alone is decided once for a group."""
         keys = {name for name, _ in pattern.keys}
-        early = [c for c in conditions if keys and movable(c) and algebra.variables_in(c) <= keys]
+        early = [c for c in conditions if keys and movable(c) and variables_in(c) <= keys]
         node = build_group(self, pattern, self.build(pattern.input, None), early)
         for condition in conditions:
             if condition not in early:

@@ -1,0 +1,144 @@
+"""Which variables a pattern or an expression binds, may bind, or mentions."""
+
+from annotations.terms import Variable, is_variable
+from tpf_client.sparql.algebra import (
+    BGP,
+    Aggregate,
+    Call,
+    Constant,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    OrderBy,
+    Path,
+    Pattern,
+    Project,
+    Reduced,
+    Service,
+    Slice,
+    Union,
+    Values,
+    VariableRef,
+    expressions_of,
+    variables_of_bgp,
+    walk,
+)
+
+
+def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
+    """The variables that a solution of the pattern may bind, hidden ones included.
+
+    Source: SPARQL 1.1 Query Language, section 18.2.1.
+    """
+    found: dict[Variable, None] = {}
+    waiting: list[Pattern | Variable] = [pattern]
+    while waiting:
+        match waiting.pop():
+            case str(name):
+                found[name] = None
+            case BGP(patterns):
+                found.update(dict.fromkeys(variables_of_bgp(patterns)))
+            case Path(subject, _, object_, graph):
+                ends = (subject, object_, graph)
+                found.update((Variable(end), None) for end in ends if is_variable(end))
+            case Join(left, right) | LeftJoin(left, right) | Union(left, right):
+                waiting += (right, left)
+            case Extend(inner, variable, _):
+                waiting += (variable, inner)
+            case Minus(left, _):
+                waiting.append(left)
+            case Values(variables, _) | Project(_, variables):
+                found.update(dict.fromkeys(variables))
+            case Group(_, keys, aggregates):
+                found.update((name, None) for name, _ in (*keys, *aggregates))
+            case Service(endpoint, inner):
+                waiting.append(inner)
+                if is_variable(endpoint):
+                    waiting.append(Variable(endpoint))
+            case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
+                waiting.append(inner)
+    return tuple(found)
+
+
+def always_bound(pattern: Pattern) -> frozenset[Variable]:
+    """Variables that every solution of the pattern binds, whatever the data."""
+    return _bound(pattern, computed=False)
+
+
+def bound_but_for_errors(pattern: Pattern) -> frozenset[Variable]:
+    """The same, with those that only the error of an expression leaves without a value."""
+    return _bound(pattern, computed=True)
+
+
+def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
+    """Variables that are always bound; what is computed counts or not, unless it is no error."""
+    match pattern:
+        case BGP() | Path():
+            return frozenset(in_scope(pattern))
+        case Join(left, right):
+            return _bound(left, computed=computed) | _bound(right, computed=computed)
+        case Union(left, right):
+            return _bound(left, computed=computed) & _bound(right, computed=computed)
+        case Extend(inner, variable, expression):
+            inside = _bound(inner, computed=computed)
+            copied = isinstance(expression, VariableRef) and expression.variable in inside
+            sure = computed or copied or isinstance(expression, Constant)
+            return inside | {variable} if sure else inside
+        case LeftJoin(inner) | Minus(inner):
+            return _bound(inner, computed=computed)
+        case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
+            return _bound(inner, computed=computed)
+        case Project(inner, variables):
+            return _bound(inner, computed=computed) & frozenset(variables)
+        case Values(variables, rows):
+            return frozenset(
+                name for place, name in enumerate(variables) if all(row[place] for row in rows)
+            )
+        case Group(inner, keys, aggregates):
+            if computed:
+                return frozenset(name for name, _ in (*keys, *aggregates))
+            same = {name for name, key in keys if key == VariableRef(name)}
+            return always_bound(inner) & same
+        case Service():
+            return frozenset()
+
+
+def variables_in(expression: Expression) -> frozenset[Variable]:
+    """The variables that an expression refers to, those free in its EXISTS patterns included."""
+    found: set[Variable] = set()
+    waiting = [expression]
+    while waiting:
+        match waiting.pop():
+            case VariableRef(variable):
+                found.add(variable)
+            case Call(_, arguments):
+                waiting.extend(arguments)
+            case Aggregate(_, argument) if argument is not None:
+                waiting.append(argument)
+            case Exists(pattern):
+                found |= mentioned(pattern)
+            case _:
+                pass
+    return frozenset(found)
+
+
+def mentioned(pattern: Pattern) -> frozenset[Variable]:
+    """Every variable that occurs anywhere in a pattern, in its expressions too."""
+    found = set(in_scope(pattern))
+    for inner in walk(pattern):
+        match inner:
+            case Project() | Group():
+                found.update(in_scope(inner.input))
+            case Minus(_, right):
+                found.update(in_scope(right))
+            case _:
+                pass
+        for expression in expressions_of(inner):
+            found |= variables_in(expression)
+    return frozenset(found)
