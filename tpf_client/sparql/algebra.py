@@ -134,15 +134,21 @@ PathExpression: TypeAlias = Link | Inverse | Sequence | Alternative | Repeat | N
 # ------------------------------------------------------------------------------- patterns
 
 
+class _Remembering:
+    """A pattern; it never changes, so what was found out about all of it is kept with it."""
+
+    __slots__ = ("_always_bound", "_bound_but_for_errors")
+
+
 @dataclass(frozen=True, slots=True)
-class BGP:
+class BGP(_Remembering):
     """A basic graph pattern; without patterns it has one empty solution."""
 
     patterns: tuple[QuadPattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class Path(_Remembering):
     """A property path between two ends."""
 
     subject: TermOrVariable
@@ -152,7 +158,7 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Join(_Remembering):
     """Compatible solutions of both sides."""
 
     left: "Pattern"
@@ -160,7 +166,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftJoin:
+class LeftJoin(_Remembering):
     """OPTIONAL; the condition (``None``: true) sees the solutions of both sides."""
 
     left: "Pattern"
@@ -169,7 +175,7 @@ class LeftJoin:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(_Remembering):
     """Solutions for which the condition is true."""
 
     input: "Pattern"
@@ -177,7 +183,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class Union(_Remembering):
     """Solutions of either side."""
 
     left: "Pattern"
@@ -185,7 +191,7 @@ class Union:
 
 
 @dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(_Remembering):
     """BIND: adds a variable; it stays unbound where the expression is an error."""
 
     input: "Pattern"
@@ -212,7 +218,7 @@ class Aggregated(Extend):
 
 
 @dataclass(frozen=True, slots=True)
-class Minus:
+class Minus(_Remembering):
     """Solutions of the left without a compatible one on the right that shares a variable.
 
     Variables in `apart` (the graph of an enclosing GRAPH ?g) must agree, but do not count as
@@ -225,7 +231,7 @@ class Minus:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Values(_Remembering):
     """Inline data; ``None`` is UNDEF."""
 
     variables: tuple[Variable, ...]
@@ -233,7 +239,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(_Remembering):
     """Grouping by expressions, each named by a variable, with the aggregates of each group.
 
     Without keys there is exactly one group, even of nothing.
@@ -253,7 +259,7 @@ class OrderCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderBy:
+class OrderBy(_Remembering):
     """A sequence in this order."""
 
     input: "Pattern"
@@ -261,7 +267,7 @@ class OrderBy:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(_Remembering):
     """Only these variables, in this order."""
 
     input: "Pattern"
@@ -269,21 +275,21 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(_Remembering):
     """Every solution once."""
 
     input: "Pattern"
 
 
 @dataclass(frozen=True, slots=True)
-class Reduced:
+class Reduced(_Remembering):
     """Duplicates may go."""
 
     input: "Pattern"
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(_Remembering):
     """OFFSET and LIMIT (``None``: to the end), for each combination of values of `by` by itself."""
 
     input: "Pattern"
@@ -293,7 +299,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class Service(_Remembering):
     """A pattern that another source answers.
 
     `failed` are endpoints that are known to fail; where the service is silent, they have one

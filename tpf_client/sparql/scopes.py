@@ -68,12 +68,23 @@ def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
 
 def always_bound(pattern: Pattern) -> frozenset[Variable]:
     """Variables that every solution of the pattern binds, whatever the data."""
-    return _bound(pattern, computed=False)
+    return _known(pattern, computed=False)
 
 
 def bound_but_for_errors(pattern: Pattern) -> frozenset[Variable]:
     """The same, with those that only the error of an expression leaves without a value."""
-    return _bound(pattern, computed=True)
+    return _known(pattern, computed=True)
+
+
+def _known(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
+    """What was found out before, or is now: each level of a query asks about all levels below."""
+    slot = "_bound_but_for_errors" if computed else "_always_bound"
+    found: frozenset[Variable] | None = getattr(pattern, slot, None)
+    if found is None:
+        found = _bound(pattern, computed=computed)
+        # A frozen dataclass, whose slot is no field.
+        object.__setattr__(pattern, slot, found)
+    return found
 
 
 def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
@@ -82,20 +93,20 @@ def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
         case BGP() | Path():
             return frozenset(in_scope(pattern))
         case Join(left, right):
-            return _bound(left, computed=computed) | _bound(right, computed=computed)
+            return _known(left, computed=computed) | _known(right, computed=computed)
         case Union(left, right):
-            return _bound(left, computed=computed) & _bound(right, computed=computed)
+            return _known(left, computed=computed) & _known(right, computed=computed)
         case Extend(inner, variable, expression):
-            inside = _bound(inner, computed=computed)
+            inside = _known(inner, computed=computed)
             copied = isinstance(expression, VariableRef) and expression.variable in inside
             sure = computed or copied or isinstance(expression, Constant)
             return inside | {variable} if sure else inside
         case LeftJoin(inner) | Minus(inner):
-            return _bound(inner, computed=computed)
+            return _known(inner, computed=computed)
         case Filter(inner) | OrderBy(inner) | Distinct(inner) | Reduced(inner) | Slice(inner):
-            return _bound(inner, computed=computed)
+            return _known(inner, computed=computed)
         case Project(inner, variables):
-            return _bound(inner, computed=computed) & frozenset(variables)
+            return _known(inner, computed=computed) & frozenset(variables)
         case Values(variables, rows):
             return frozenset(
                 name for place, name in enumerate(variables) if all(row[place] for row in rows)
