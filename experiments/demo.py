@@ -91,7 +91,7 @@ class DemoError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordedHour:
     """A recorded feed and the hour of it that is shown.
 
     Args:
@@ -109,7 +109,7 @@ class Recording:
     speed: float
 
 
-def recording(data: str) -> Recording:
+def recording(data: str) -> RecordedHour:
     """The flights that the package index offers, or a file of liveboards.
 
     Raises:
@@ -118,13 +118,13 @@ def recording(data: str) -> Recording:
     if data == "flights":
         # A summer evening with thunderstorms: many delays that grow.
         start = datetime(2013, 7, 22, 21, tzinfo=UTC)
-        return Recording(data, (), start, start + _SHOWN, 60)
+        return RecordedHour(data, (), start, start + _SHOWN, 60)
     from loaders.sources.irail import Irail  # what the flights can do without comes later
 
     span = Irail(Path(data)).span(None, None)
     if span is None:
         raise DemoError(f"{data}: there is no liveboard in it")
-    return Recording("irail", (data,), span.start, span.start + _SHOWN, 60)
+    return RecordedHour("irail", (data,), span.start, span.start + _SHOWN, 60)
 
 
 def run(data: str, seconds: float | None) -> None:
@@ -198,7 +198,7 @@ def _await_first_facts(url: str, replay: "subprocess.Popen[str]") -> None:
     raise DemoError("tpf-replay published nothing")
 
 
-def _load_command(chosen: Recording, output: Path) -> tuple[str, ...]:
+def _load_command(chosen: RecordedHour, output: Path) -> tuple[str, ...]:
     span = (
         ("--from", format_instant(chosen.start), "--until", format_instant(chosen.until))
         if chosen.source == "flights"
@@ -207,7 +207,7 @@ def _load_command(chosen: Recording, output: Path) -> tuple[str, ...]:
     return ("tpf-load", chosen.source, *chosen.inputs, "--output", str(output), *span)
 
 
-def _replay_command(chosen: Recording, url: str) -> tuple[str, ...]:
+def _replay_command(chosen: RecordedHour, url: str) -> tuple[str, ...]:
     return (
         "tpf-replay", chosen.source, *chosen.inputs, url, "--from", format_instant(chosen.start),
         "--until", format_instant(chosen.until + _LATEST), "--speed", f"{chosen.speed:g}",

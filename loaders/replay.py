@@ -86,7 +86,7 @@ class ReplaySummary:
     completed: bool
 
 
-class Timeline:
+class TimeShift:
     """Maps instants of the feed on the present.
 
     Args:
@@ -145,7 +145,7 @@ def replay(
     first = next((batch for batch in batches if batch.quads), None)
     if first is None:
         return ReplaySummary(0, 0, 0, timedelta(0), completed=True)
-    timeline = Timeline(first.at, clock.now(), settings.speed)
+    timeline = TimeShift(first.at, clock.now(), settings.speed)
     paced = settings.speed != float("inf")
     for batch in chain((first,), batches):
         if cancelled is not None and cancelled.is_set():
@@ -177,7 +177,7 @@ def replay(
 
 def _await(
     batch: FeedBatch,
-    timeline: Timeline,
+    timeline: TimeShift,
     clock: Clock,
     settings: ReplaySettings,
     cancelled: Event | None,
@@ -196,7 +196,7 @@ def _publish(
     batch: FeedBatch,
     identifier: str,
     publisher: Sender,
-    timeline: Timeline,
+    timeline: TimeShift,
     clock: Clock,
     settings: ReplaySettings,
     cancelled: Event | None,
@@ -245,7 +245,7 @@ def _resume(
     return state, start
 
 
-def _label(batch: FeedBatch, timeline: Timeline, settings: ReplaySettings) -> Label:
+def _label(batch: FeedBatch, timeline: TimeShift, settings: ReplaySettings) -> Label:
     start, end = batch.at, batch.end
     if not settings.original_instants:
         start, end = timeline.present(start), timeline.present(end)

@@ -17,7 +17,7 @@ PACKAGES = (
 
 LIBRARIES: dict[str, set[str]] = {
     "annotations": set(),
-    "commands": {"typer"},
+    "commands": {"click", "typer"},
     "tpf_client": set(),
     "tpf_client.sparql": {"rdflib", "re2", "regex"},
     "tpf_client.dataflow": set(),
@@ -31,7 +31,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.solutions": {"pandas", "rdflib"},
     "tpf_client.stream": {"pandas", "rdflib"},
     "tpf_client.printing": {"rdflib", "rich"},
-    "tpf_client.board": {"rich"},
+    "tpf_client.live_table": {"rich"},
     "tpf_client.serving": {"typer", "waitress"},
     "tpf_client.cli": {"rich", "typer"},
     "tpf_server": {"click", "flask", "granian"},

@@ -18,9 +18,9 @@ from rich.live import Live
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.printable import printable
-from tpf_client.board import STATIC, Board
 from tpf_client.client import Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
+from tpf_client.live_table import STATIC, LiveTable
 from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 from tpf_client.printing import Format, named_format, print_answer, refusal
@@ -259,7 +259,7 @@ def _watch(
 
 def _board(client: Client, ending: ExitStack) -> Callable[[Update], None]:
     console = Console()
-    board = Board(client.urls)
+    board = LiveTable(client.urls)
     live = ending.enter_context(Live(console=console, auto_refresh=False))
     return lambda update: live.update(board.render(update, client.statistics), refresh=True)
 

@@ -68,7 +68,7 @@ _SPARE = 4
 _log = logging.getLogger(__name__)
 
 
-class Endpoint:
+class SparqlEndpoint:
     """A WSGI application that answers SPARQL queries by a client; thread-safe.
 
     Close it when it is not needed any more: that stops the queries under way.

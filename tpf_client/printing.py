@@ -8,7 +8,7 @@ import rdflib
 from rich.console import Console
 
 from annotations.printable import printable
-from tpf_client.board import solution_table
+from tpf_client.live_table import solution_table
 from tpf_client.solutions import Solutions, graph_text
 from tpf_client.sparql.algebra import Form
 from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES

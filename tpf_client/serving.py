@@ -16,7 +16,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import create_server
 
 from tpf_client.client import Client
-from tpf_client.endpoint import PATH, Endpoint, StartResponse
+from tpf_client.endpoint import PATH, SparqlEndpoint, StartResponse
 from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance
 from tpf_client.protocol import MAX_BODY, Environment
@@ -78,7 +78,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         return self.connected and bool(super().writable())
 
 
-def make_server(endpoint: Endpoint, listener: socket.socket) -> Any:
+def make_server(endpoint: SparqlEndpoint, listener: socket.socket) -> Any:
     """A server of the endpoint: `run` runs it until a handler of signals raises `SystemExit`.
 
     Args:
@@ -207,7 +207,7 @@ def serve(
     with Client(
         *urls, services=allow_service or (), allowed_origins=links, strict=strict
     ) as client:
-        endpoint = Endpoint(
+        endpoint = SparqlEndpoint(
             client,
             allowance,
             hosts=names,

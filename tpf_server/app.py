@@ -16,10 +16,10 @@ from annotations.clock import Clock, SystemClock
 from tpf_server.connections import Connections
 from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import ServerError, StoreClosedError, StoreError
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
-from tpf_server.reloading import Made, Reloading
+from tpf_server.reloading import MadeApplication, Reloading
 from tpf_server.settings import Configuration, Settings
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.html_writer import HtmlWriter
@@ -43,7 +43,7 @@ _END_SECONDS: Final = 5
 
 def create_app(
     settings: Settings,
-    datasets: Iterable[Dataset],
+    datasets: Iterable[OpenDataset],
     clock: Clock,
     *,
     metrics: Metrics | None = None,
@@ -76,7 +76,7 @@ def create_app(
 
 
 def create_blueprint(
-    settings: Settings, datasets: Iterable[Dataset], clock: Clock, name: str = "fragments"
+    settings: Settings, datasets: Iterable[OpenDataset], clock: Clock, name: str = "fragments"
 ) -> Blueprint:
     """The fragment server as a part of somebody's own Flask application.
 
@@ -100,7 +100,7 @@ def create_blueprint(
 
 def _site(
     settings: Settings,
-    datasets: Iterable[Dataset],
+    datasets: Iterable[OpenDataset],
     clock: Clock,
     connections: Connections | None = None,
 ) -> Site:
@@ -134,10 +134,10 @@ class _Worker:
         self._opener = DatasetOpener()
         self._metrics = Metrics()
         self._service: ContinuousService | None = None
-        self._datasets: list[Dataset] = []
+        self._datasets: list[OpenDataset] = []
         self._connections: Connections | None = None
 
-    def make(self, configuration: Configuration) -> Made:
+    def make(self, configuration: Configuration) -> MadeApplication:
         """The application of some settings, with stores of its own."""
         settings = configuration.server
         if self._connections is None:
@@ -170,7 +170,7 @@ class _Worker:
                 dataset.close()
 
         self._datasets = datasets
-        return Made(app.wsgi_app, close)
+        return MadeApplication(app.wsgi_app, close)
 
     def retire(self) -> None:
         """Let go of old live facts again and again, in a thread that ends with the process.

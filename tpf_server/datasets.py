@@ -6,7 +6,7 @@ from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from tpf_server.errors import StoreClosedError
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 from tpf_server.sources import distinct, live_settings, log_place, static_store
 from tpf_server.store.live.settings import LiveSettings
@@ -26,7 +26,7 @@ class DatasetOpener:
         # A store that was closed is not kept in memory.
         self._live: WeakValueDictionary[_LiveKey, IndexedLiveStore] = WeakValueDictionary()
 
-    def open(self, configuration: Configuration) -> list[Dataset]:
+    def open(self, configuration: Configuration) -> list[OpenDataset]:
         """Open all datasets, or none.
 
         Raises:
@@ -42,7 +42,7 @@ class DatasetOpener:
             opened.pop_all()
             return datasets
 
-    def open_one(self, settings: DatasetSettings, server: Settings) -> Dataset:
+    def open_one(self, settings: DatasetSettings, server: Settings) -> OpenDataset:
         """Open the stores of one dataset; an RDF file is indexed first, once.
 
         Raises:
@@ -58,7 +58,7 @@ class DatasetOpener:
             if place is not None:
                 live = self._live_store((place, live_settings(settings), settings.name))
                 opened.callback(live.close)
-            dataset = Dataset(settings, static, live)
+            dataset = OpenDataset(settings, static, live)
             opened.pop_all()
             return dataset
 

@@ -23,7 +23,7 @@ LOOK_SECONDS: Final = 0.2
 """How often somebody looks whether something has been asked for."""
 
 
-class Made(NamedTuple):
+class MadeApplication(NamedTuple):
     """An application.
 
     Args:
@@ -40,7 +40,7 @@ class _Generation:
 
     __slots__ = ("made", "requests", "retired")
 
-    def __init__(self, made: Made) -> None:
+    def __init__(self, made: MadeApplication) -> None:
         self.made = made
         self.requests = 0
         self.retired = False
@@ -57,7 +57,7 @@ class Reloading:
         ServerError: `make` cannot make the first one.
     """
 
-    def __init__(self, file: Path, make: Callable[[Configuration], Made]) -> None:
+    def __init__(self, file: Path, make: Callable[[Configuration], MadeApplication]) -> None:
         self._file = file
         self._make = make
         self._lock = threading.Lock()
@@ -111,7 +111,7 @@ class Reloading:
             except (ServerError, OSError) as error:
                 click.echo(f"tpf-server: a worker keeps its settings: {error}", err=True)
 
-    def _made(self) -> Made:
+    def _made(self) -> MadeApplication:
         return self._make(Configuration.from_json(self._file.read_text(encoding="utf-8")))
 
     def _stamp(self) -> tuple[int, int]:

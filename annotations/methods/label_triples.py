@@ -15,7 +15,7 @@ from annotations.errors import AnnotationError, DecodeError
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Interval, Label, at_instant
 from annotations.methods.base import LabelForm, Naming, OnError
-from annotations.methods.shapes import Constant, LabelInstant, Minted, Shape, Slot
+from annotations.methods.shapes import FixedTerm, LabelInstant, Minted, Shape, Slot
 from annotations.namespaces import Vocabulary
 from annotations.terms import Quad, QuadPattern, Term, Variable
 
@@ -29,10 +29,10 @@ def label_shapes(node: Slot, graph: Slot, naming: Naming) -> tuple[Shape, ...]:
     interval = Minted("interval", naming)
     start, end = LabelInstant("start"), LabelInstant("end")
     return (
-        Shape(node, Constant(vocabulary.expiration), end, graph, "expiration"),
-        Shape(node, Constant(vocabulary.interval), interval, graph, "interval"),
-        Shape(interval, Constant(vocabulary.initial), start, graph, "interval"),
-        Shape(interval, Constant(vocabulary.final), end, graph, "interval"),
+        Shape(node, FixedTerm(vocabulary.expiration), end, graph, "expiration"),
+        Shape(node, FixedTerm(vocabulary.interval), interval, graph, "interval"),
+        Shape(interval, FixedTerm(vocabulary.initial), start, graph, "interval"),
+        Shape(interval, FixedTerm(vocabulary.final), end, graph, "interval"),
     )
 
 

@@ -18,7 +18,7 @@ from annotations.methods.shapes import (
     OBJECT,
     PREDICATE,
     SUBJECT,
-    Constant,
+    FixedTerm,
     Minted,
     Shape,
 )
@@ -36,7 +36,7 @@ class NamedGraph(Method):
         return (
             Shape(SUBJECT, PREDICATE, OBJECT, own),
             *label_shapes(own, DEFAULT, naming),
-            Shape(own, Constant(naming.vocabulary.graph), GRAPH, DEFAULT, named_only=True),
+            Shape(own, FixedTerm(naming.vocabulary.graph), GRAPH, DEFAULT, named_only=True),
         )
 
     def read_facts(self, nodes: LabelledNodes, naming: Naming, report: OnError) -> list[Fact]:

@@ -17,7 +17,7 @@ from annotations.methods.shapes import (
     OBJECT,
     PREDICATE,
     SUBJECT,
-    Constant,
+    FixedTerm,
     Minted,
     Shape,
     TripleTerm,
@@ -44,7 +44,7 @@ class Rdf12Reifier(Method):
         reifier = Minted("reifier", naming)
         return (
             Shape(SUBJECT, PREDICATE, OBJECT, GRAPH),
-            Shape(reifier, Constant(RDF_REIFIES), TripleTerm(), GRAPH),
+            Shape(reifier, FixedTerm(RDF_REIFIES), TripleTerm(), GRAPH),
             *label_shapes(reifier, GRAPH, naming),
         )
 

@@ -11,7 +11,7 @@ from annotations.labels import Fact
 from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.method import Method, labelled, without_fact
-from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
+from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, FixedTerm, Minted, Shape
 from annotations.namespaces import (
     RDF_OBJECT,
     RDF_PREDICATE,
@@ -33,10 +33,10 @@ class Reification(Method):
         """The parts of the fact, the value first, and the label."""
         node = Minted("statement", naming)
         return (
-            Shape(node, Constant(RDF_OBJECT), OBJECT, GRAPH),
-            Shape(node, Constant(RDF_SUBJECT), SUBJECT, GRAPH),
-            Shape(node, Constant(RDF_PREDICATE), PREDICATE, GRAPH),
-            Shape(node, Constant(RDF_TYPE), Constant(RDF_STATEMENT), GRAPH),
+            Shape(node, FixedTerm(RDF_OBJECT), OBJECT, GRAPH),
+            Shape(node, FixedTerm(RDF_SUBJECT), SUBJECT, GRAPH),
+            Shape(node, FixedTerm(RDF_PREDICATE), PREDICATE, GRAPH),
+            Shape(node, FixedTerm(RDF_TYPE), FixedTerm(RDF_STATEMENT), GRAPH),
             *label_shapes(node, GRAPH, naming),
         )
 

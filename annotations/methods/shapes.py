@@ -52,7 +52,7 @@ class Slot(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class FixedTerm:
     """The same term for every fact."""
 
     value: Term
@@ -184,7 +184,7 @@ SUBJECT = Position("subject")
 PREDICATE = Position("predicate")
 OBJECT = Position("object")
 GRAPH = Position("graph")
-DEFAULT = Constant(DEFAULT_GRAPH)
+DEFAULT = FixedTerm(DEFAULT_GRAPH)
 
 
 class Shape(NamedTuple):
@@ -242,9 +242,9 @@ class Shape(NamedTuple):
 
 def _equal(left: Slot, right: Slot, lookup: Lookup) -> Lookup | None:
     """Narrow a lookup to the facts for which two slots hold the same term."""
-    if isinstance(left, Constant):
+    if isinstance(left, FixedTerm):
         return right.require(left.value, lookup)
-    if isinstance(right, Constant):
+    if isinstance(right, FixedTerm):
         return left.require(right.value, lookup)
     if isinstance(left, Position) and isinstance(right, Position):
         return Lookup(

@@ -11,7 +11,7 @@ from annotations.labels import Fact
 from annotations.methods.base import LabelForm, Naming, OnError, Rewriting
 from annotations.methods.label_triples import LabelledNodes, label_patterns, label_shapes
 from annotations.methods.method import Method, labelled, without_fact
-from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, Constant, Minted, Shape
+from annotations.methods.shapes import GRAPH, OBJECT, PREDICATE, SUBJECT, FixedTerm, Minted, Shape
 from annotations.terms import QuadPattern, Term, TriplePattern, Variable
 
 
@@ -23,7 +23,7 @@ class SingletonProperty(Method):
     def shapes(self, naming: Naming) -> tuple[Shape, ...]:
         """The value, what the singleton stands for, the label."""
         singleton = Minted("property", naming)
-        stands_for = Constant(naming.vocabulary.singleton_property_of)
+        stands_for = FixedTerm(naming.vocabulary.singleton_property_of)
         return (
             Shape(SUBJECT, singleton, OBJECT, GRAPH),
             Shape(singleton, stands_for, PREDICATE, GRAPH),

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ConfigurationError
-from experiments.harness.experiment import Experiment, Settings
+from experiments.harness.experiment import Experiment, ExperimentSettings
 
 _REPETITIONS = 5
 _QUICK_REPETITIONS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class RunConfiguration:
     """The configuration of a run.
 
     Args:
@@ -36,7 +36,7 @@ class Configuration:
     repetitions: int = _REPETITIONS
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def settings(self, experiment: Experiment) -> Settings:
+    def settings(self, experiment: Experiment) -> ExperimentSettings:
         """The sizes of an experiment.
 
         Raises:
@@ -62,7 +62,9 @@ class Configuration:
         return dataclasses.replace(settings, **changes)
 
 
-def read_configuration(file: Path | None, *, quick: bool, names: tuple[str, ...]) -> Configuration:
+def read_configuration(
+    file: Path | None, *, quick: bool, names: tuple[str, ...]
+) -> RunConfiguration:
     """The configuration of a file and the command line.
 
     Args:
@@ -89,4 +91,4 @@ def read_configuration(file: Path | None, *, quick: bool, names: tuple[str, ...]
     for name, table in values.items():
         if name not in names or not isinstance(table, dict):
             raise ConfigurationError(f"{file}: there is no experiment and no setting {name!r}")
-    return Configuration(quick, numbers["seed"], numbers["repetitions"], values)
+    return RunConfiguration(quick, numbers["seed"], numbers["repetitions"], values)

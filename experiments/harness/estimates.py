@@ -14,7 +14,7 @@ _T = (
 _T_MANY = 1.960
 
 
-class Estimate(NamedTuple):
+class MeanEstimate(NamedTuple):
     """A mean of repetitions with its 95 % confidence interval.
 
     Args:
@@ -30,18 +30,18 @@ class Estimate(NamedTuple):
     repetitions: int
 
 
-def estimate(values: Iterable[float]) -> Estimate | None:
+def estimate(values: Iterable[float]) -> MeanEstimate | None:
     """Mean and 95 % confidence interval by Student's t; ``None`` without values."""
     numbers = list(values)
     if not numbers:
         return None
     mean = statistics.fmean(numbers)
     if len(numbers) == 1:
-        return Estimate(mean, None, None, 1)
+        return MeanEstimate(mean, None, None, 1)
     degrees = len(numbers) - 1
     quantile = _T[degrees - 1] if degrees <= len(_T) else _T_MANY
     half = quantile * statistics.stdev(numbers) / math.sqrt(len(numbers))
-    return Estimate(mean, mean - half, mean + half, len(numbers))
+    return MeanEstimate(mean, mean - half, mean + half, len(numbers))
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

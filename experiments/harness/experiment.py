@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, Self
 
 from experiments.harness.items import Item
-from experiments.harness.measurement import Group, Run
+from experiments.harness.measurement import MeasurementGroup, Run
 from experiments.harness.results import Columns, Results
 
 
-class Settings(Protocol):
+class ExperimentSettings(Protocol):
     """The sizes of an experiment: a frozen dataclass whose defaults are those of a full run."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -26,10 +26,10 @@ class Experiment(Columns, Protocol):
         """What it answers, for a reader of the report."""
 
     @property
-    def settings(self) -> type[Settings]:
+    def settings(self) -> type[ExperimentSettings]:
         """Its sizes; a table of the same name in the configuration file changes them."""
 
-    def groups(self, settings: Any, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Any, run: Run) -> Iterable[MeasurementGroup]:
         """What is measured."""
 
     def report(self, results: Results) -> Iterable[Item]:

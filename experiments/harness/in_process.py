@@ -20,7 +20,7 @@ from requests.adapters import BaseAdapter
 
 from annotations.clock import ManualClock
 from tpf_server.app import create_app
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
@@ -154,7 +154,9 @@ def application(
     folder.mkdir(parents=True)
     clock = ManualClock(start)
     live = open_live_store(folder / "live.sqlite", LiveSettings())
-    served = Dataset(DatasetSettings(name=DATASET, **dataset), open_dataset(static, folder), live)
+    served = OpenDataset(
+        DatasetSettings(name=DATASET, **dataset), open_dataset(static, folder), live
+    )
     try:
         adapter = InProcess(create_app(Settings(base_url=BASE), [served], clock))
         with requests.Session() as session:

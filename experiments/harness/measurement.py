@@ -51,7 +51,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MeasurementGroup:
     """Measurements that share what has to be set up: servers, data, client processes.
 
     One round of all of them is made after the other, so that what else the machine does meets

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.errors import ConfigurationError
 from experiments.harness.experiment import Experiment
-from experiments.harness.report import Section, Shown, render, sections
+from experiments.harness.report import Section, ShownFigure, render, sections
 
 PAGE = "index.html"
 SUMMARY = "README.md"
@@ -103,7 +103,7 @@ def _summary(found: Sequence[Section]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figures(section: Section) -> list[Shown]:
+def _figures(section: Section) -> list[ShownFigure]:
     shown = [block for kind, block in section.blocks if kind == "figure"]
     return shown[:_SHOWN_FIGURES]
 

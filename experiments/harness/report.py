@@ -25,7 +25,7 @@ _TEMPLATE = "templates/report.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownFigure:
     """A figure as the report shows it."""
 
     title: str
@@ -131,7 +131,7 @@ def _add(
             path = draw(item, folder / "figures")
             for each in (path, path.with_suffix(".png")):
                 section.files.append(str(each.relative_to(output)))
-            section.blocks.append(("figure", Shown(item.title, image(path), _in_words(item))))
+            section.blocks.append(("figure", ShownFigure(item.title, image(path), _in_words(item))))
 
 
 def _problems(results: Results) -> list[str]:

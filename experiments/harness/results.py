@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from experiments.errors import ConfigurationError
-from experiments.harness.estimates import Estimate, estimate
+from experiments.harness.estimates import MeanEstimate, estimate
 from experiments.harness.items import Point
 from experiments.harness.measurement import Measurement, Row, Value
 
@@ -197,7 +197,7 @@ class Results:
         """The numbers of a column, where there are any."""
         return [float(row[column]) for row in self.where(**wanted).rows if row[column]]
 
-    def estimate(self, column: str, **wanted: Value) -> Estimate | None:
+    def estimate(self, column: str, **wanted: Value) -> MeanEstimate | None:
         """Mean and confidence interval of a column; ``None`` where nothing was measured."""
         return estimate(self.numbers(column, **wanted))
 

@@ -17,10 +17,10 @@ from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant
 from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
-from experiments.harness.configuration import Configuration
+from experiments.harness.configuration import RunConfiguration
 from experiments.harness.experiment import Experiment
 from experiments.harness.machine import describe_machine, describe_versions, load_average
-from experiments.harness.measurement import Group, Measurement, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Run
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData, Results
 from experiments.harness.static_loading import StaticLoading
@@ -54,7 +54,7 @@ class Runner:
     def __init__(
         self,
         output: Path,
-        configuration: Configuration,
+        configuration: RunConfiguration,
         clock: Clock,
         progress: Progress,
         *,
@@ -140,10 +140,10 @@ class Runner:
     def _repetitions(self, measurement: Measurement) -> int:
         return measurement.repetitions or self._configuration.repetitions
 
-    def _most_repetitions(self, group: Group) -> int:
+    def _most_repetitions(self, group: MeasurementGroup) -> int:
         return max((self._repetitions(each) for each in group.measurements), default=0)
 
-    def _planned(self, group: Group, raw: RawData) -> list[tuple[Measurement, int]]:
+    def _planned(self, group: MeasurementGroup, raw: RawData) -> list[tuple[Measurement, int]]:
         """The measurements that are not there yet, round after round."""
         return [
             (measurement, repetition)
@@ -154,7 +154,7 @@ class Runner:
 
     def _measure(
         self,
-        group: Group,
+        group: MeasurementGroup,
         planned: Sequence[tuple[Measurement, int]],
         raw: RawData,
         left_out: dict[str, str],

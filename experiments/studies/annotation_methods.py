@@ -18,7 +18,7 @@ from annotations.methods import METHODS
 from experiments.errors import MeasurementError
 from experiments.harness.in_process import Application, Work, application
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
 from experiments.workloads.trains import Answers, Recording, recording
 from tpf_client import Client
@@ -86,7 +86,7 @@ class AnnotationMethods:
         "results", "added", "removed", "right", "late_seconds",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """One group: everything runs in this process, on a clock of its own."""
         recorded = recording(max(settings.polls, settings.rewritten_polls))
         measurements: list[Measurement] = []
@@ -109,7 +109,7 @@ class AnnotationMethods:
         for period in settings.periods:
             name = f"{POLLING} every {period:g} s"
             add(name, "expiration", NONE, "off", partial(_poll, period, settings.polls))
-        yield Group("in process", partial(_open, recorded, run), measurements)
+        yield MeasurementGroup("in process", partial(_open, recorded, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Per tick in the mean, then over time."""

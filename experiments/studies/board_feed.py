@@ -66,7 +66,7 @@ def push_lines(url: str, token: str, lines: Sequence[str]) -> None:
         raise MeasurementError(f"elements are refused: {response.status_code} {response.text}")
 
 
-class Feed(threading.Thread, ABC):
+class BoardFeed(threading.Thread, ABC):
     """Publishes until it is stopped.
 
     Args:
@@ -108,7 +108,7 @@ class Feed(threading.Thread, ABC):
         self.started.set()
 
 
-class Board(Feed):
+class RenewedBoard(BoardFeed):
     """Renews the board, at the longest for so many seconds."""
 
     def publish(self, clock: Clock) -> None:
@@ -130,9 +130,9 @@ class Board(Feed):
             self.note(now)
 
 
-def follow(kind: type[Feed]) -> None:
+def follow(kind: type[BoardFeed]) -> None:
     """Follow orders until standard input ends."""
-    feed: Feed | None = None
+    feed: BoardFeed | None = None
     for line in sys.stdin:
         order = json.loads(line)
         answer: dict[str, Any] = {"id": order["id"]}
@@ -150,4 +150,4 @@ def follow(kind: type[Feed]) -> None:
 
 
 if __name__ == "__main__":
-    follow(Board)
+    follow(RenewedBoard)

@@ -15,7 +15,7 @@ from annotations.terms import DEFAULT_GRAPH, Quad
 from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Figure, Finding, Item, Table
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.processes import Process, python, started
 from experiments.harness.report import sentence_list, show
 from experiments.harness.results import Results
@@ -77,7 +77,7 @@ class Sizes:
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedCity:
     """Stores, client processes and the feed, which stay; servers are new for every measurement."""
 
     city: City
@@ -120,9 +120,9 @@ class CityBenchQueries:
         "updates", "failed", "start_seconds",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """One group: the same stores, client processes and feed for all."""
-        yield Group(
+        yield MeasurementGroup(
             "sensors",
             partial(_open, settings, run),
             [
@@ -172,7 +172,7 @@ def _first(results: Results, column: str) -> str:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
+def _open(settings: Sizes, run: Run) -> Iterator[OpenedCity]:
     found = city()
     now = SystemClock().now()
     quads = list(found.static())
@@ -191,11 +191,11 @@ def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
             for n in range(settings.processes)
         ]
         feed = stack.enter_context(started("feed", python("experiments.studies.citybench_feed")))
-        yield Opened(found, stores, run.folder, clients, feed, settings)
+        yield OpenedCity(found, stores, run.folder, clients, feed, settings)
 
 
 @contextmanager
-def _server(mode: Mode, count: int, opened: Opened) -> Iterator[Server]:
+def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
     names = (_SENSORS, *EVENTS) if mode.engine else (_CITY,)
     config = f"continuous = true\nfollowers = {count + 16}\n" if mode.engine else ""
     for name in names:
@@ -231,7 +231,7 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
     return [{name: value for name, value in rows[-1].items() if name in whole}]
 
 
-def _text(name: str, mode: Mode, server: Server, number: int, opened: Opened) -> str:
+def _text(name: str, mode: Mode, server: Server, number: int, opened: OpenedCity) -> str:
     if mode.engine == "cqels":
         return opened.city.cqels(name, server.url)
     if mode.engine == "csparql":
@@ -239,7 +239,7 @@ def _text(name: str, mode: Mode, server: Server, number: int, opened: Opened) ->
     return opened.city.sparql(name)
 
 
-def _ticks(name: str, rate: float, opened: Opened) -> Ticks:
+def _ticks(name: str, rate: float, opened: OpenedCity) -> Ticks:
     """What is published, made once for each query and rate."""
     if (name, rate) not in opened.ticks:
         seconds = opened.settings.seconds + _START_PATIENCE

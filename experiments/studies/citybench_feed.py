@@ -10,11 +10,11 @@ from urllib.parse import quote
 from annotations.clock import Clock
 from annotations.instants import format_instant
 from annotations.terms import Quad
-from experiments.studies.board_feed import Feed, follow, publish_facts, push_lines
+from experiments.studies.board_feed import BoardFeed, follow, publish_facts, push_lines
 from loaders.sources.citybench_sensors import SERVICES
 
 
-class Sensors(Feed):
+class Sensors(BoardFeed):
     """Publishes a reading of every sensor at every tick."""
 
     def publish(self, clock: Clock) -> None:

@@ -15,7 +15,7 @@ from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness import peers
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.processes import LOOPBACK, Process, free_port, python, started
 from experiments.harness.results import Results
 from experiments.harness.servers import (
@@ -88,7 +88,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedClients:
     """Servers and clients by name, and the right answers by query."""
 
     places: Mapping[str, Place]
@@ -126,7 +126,7 @@ class Clients:
         "results", "right",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """One group: all servers and clients at the same time, one asking after the other."""
         measurements = [
             Measurement(
@@ -145,7 +145,7 @@ class Clients:
             for client in settings.clients
             if server != REFERENCE or query not in IN_GRAPHS
         ]
-        yield Group("queries", partial(_open, settings, run), measurements, _warm_up)
+        yield MeasurementGroup("queries", partial(_open, settings, run), measurements, _warm_up)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Totals, then query by query."""
@@ -174,7 +174,7 @@ class Clients:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
+def _open(settings: Sizes, run: Run) -> Iterator[OpenedClients]:
     shop = Shop(settings.triples, run.seed)
     quads, triples = run.folder / "shop.nq", run.folder / "shop.nt"
     for file in (quads, triples):
@@ -195,7 +195,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
                 clients[name] = stack.enter_context(_client(name))
             except UnavailableError as error:
                 run.say(f"{name}: {error}")
-        yield Opened(places, clients, answers)
+        yield OpenedClients(places, clients, answers)
 
 
 @contextmanager
@@ -266,7 +266,7 @@ def _rows(result: Any) -> Counter[tuple[str | None, ...]]:
     return Counter([(str(bool(result)).lower(),)])
 
 
-def _warm_up(opened: Opened) -> None:
+def _warm_up(opened: OpenedClients) -> None:
     for client in opened.clients:
         for server in opened.places:
             for query in _WARM_UP:
@@ -274,7 +274,9 @@ def _warm_up(opened: Opened) -> None:
                     opened.ask(client, server, query)
 
 
-def _measure(latency: float, server: str, client: str, query: str, opened: Opened) -> Iterator[Row]:
+def _measure(
+    latency: float, server: str, client: str, query: str, opened: OpenedClients
+) -> Iterator[Row]:
     if server not in opened.places:
         raise MeasurementError(f"{server} is not running")
     place = opened.places[server]

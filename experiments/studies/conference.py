@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Finding, Item, Table, Target
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
 from experiments.workloads.conference import FLOORPLAN, STREAM, Conference, quads, query
 from tpf_server.continuous.cqels.engine import Engine
@@ -64,13 +64,13 @@ class ConferenceQueries:
         "us_mean", "us_p50", "us_p99", "rows", "us_per_row", "registration_seconds",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """A group for each static size."""
         for place, size in enumerate(settings.static):
             cases = [(name, 1) for name in ("Q1", "Q2", "Q3", "Q4", "Q5")]
             if place == min(1, len(settings.static) - 1):
                 cases += [(name, n) for n in settings.instances for name in ("Q1", "Q3", "Q4")]
-            yield Group(
+            yield MeasurementGroup(
                 f"{size} static triples",
                 partial(_opened, settings, run, size),
                 [

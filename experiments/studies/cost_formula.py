@@ -177,7 +177,7 @@ def size(costs: Costs, prices: Prices, clients: float) -> Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LineComparison:
     """Where one line is below another.
 
     Args:
@@ -189,10 +189,10 @@ class Comparison:
     crossing: float | None
 
 
-def compared(one: Line, other: Line) -> Comparison:
+def compared(one: Line, other: Line) -> LineComparison:
     """Where `one` is below `other`."""
     slope = other.per_client - one.per_client
     start = other.fixed - one.fixed
     below = slope > 0 or (slope == 0 and start > 0)
     crossing = -start / slope if slope else None
-    return Comparison(below, crossing if crossing is not None and crossing > 0 else None)
+    return LineComparison(below, crossing if crossing is not None and crossing > 0 else None)

@@ -10,14 +10,14 @@ from typing import Any, Self
 
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.items import Figure, Finding, Item, Point, Table
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.report import FACTS, RAW, sentence_list, show
 from experiments.harness.results import RawData, Results
 from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER
 from experiments.studies.cost_formula import (
-    Comparison,
     Costs,
     Line,
+    LineComparison,
     Prices,
     compared,
     fitted,
@@ -74,7 +74,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class MeasuredTotals:
     """What ``server-vs-client`` measured, and how."""
 
     totals: Results
@@ -102,7 +102,7 @@ class CostModel:
         "gb_month", "cost_month", "predicted_busy", "busy", "busiest", "wait_p50_s", "wait_p99_s",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """One group: every part for every mode."""
         parts = {_FIT: _fit, _CHECK: _check, _SIZE: _sizes, _SIMULATION: _simulate}
         measurements = [
@@ -110,7 +110,7 @@ class CostModel:
             for part, compute in parts.items()
             for mode in _MODES
         ]
-        yield Group("model", partial(_open, settings, run), measurements)
+        yield MeasurementGroup("model", partial(_open, settings, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Findings, the inputs, the formula's results, the checks."""
@@ -132,7 +132,7 @@ class CostModel:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
+def _open(settings: Sizes, run: Run) -> Iterator[MeasuredTotals]:
     experiment = ServerVsClient()
     folder = (run.output or Path()) / experiment.name
     if run.output is None or not (folder / RAW).is_file():
@@ -141,15 +141,17 @@ def _open(settings: Sizes, run: Run) -> Iterator[Opened]:
         )
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))["settings"]
     totals = RawData(folder / RAW, experiment).results({}).where(kind="total")
-    yield Opened(totals, facts["period"], facts["step"], facts["jitter"], settings, run.seed)
+    yield MeasuredTotals(
+        totals, facts["period"], facts["step"], facts["jitter"], settings, run.seed
+    )
 
 
-def _points(opened: Opened, mode: str, column: str) -> dict[float, float]:
+def _points(opened: MeasuredTotals, mode: str, column: str) -> dict[float, float]:
     found = opened.totals.points("queries", column, mode=mode)
     return {float(point.x): point.y for point in found}
 
 
-def _quantities(opened: Opened, mode: str) -> dict[str, dict[float, float]]:
+def _quantities(opened: MeasuredTotals, mode: str) -> dict[str, dict[float, float]]:
     """What is fitted, by numbers of clients."""
     seconds = _points(opened, mode, "seconds")
     received = _points(opened, mode, "bytes")
@@ -164,7 +166,7 @@ def _quantities(opened: Opened, mode: str) -> dict[str, dict[float, float]]:
     return found
 
 
-def _fit_lines(opened: Opened, mode: str) -> dict[str, Line]:
+def _fit_lines(opened: MeasuredTotals, mode: str) -> dict[str, Line]:
     lines = {}
     for name, points in _quantities(opened, mode).items():
         few = {n: y for n, y in points.items() if n <= opened.settings.fit_most}
@@ -178,7 +180,7 @@ def _fit_lines(opened: Opened, mode: str) -> dict[str, Line]:
     return lines
 
 
-def _costs(opened: Opened, mode: str) -> Costs:
+def _costs(opened: MeasuredTotals, mode: str) -> Costs:
     lines = _fit_lines(opened, mode)
     return Costs(
         lines["server"], lines.get("cache"), lines["clients"], lines["traffic"], lines["memory"],
@@ -186,7 +188,7 @@ def _costs(opened: Opened, mode: str) -> Costs:
     )  # fmt: skip
 
 
-def _burst(opened: Opened, mode: str) -> float:
+def _burst(opened: MeasuredTotals, mode: str) -> float:
     """Seconds between two instants at which everybody's answer is due."""
     return opened.step if mode == CSPARQL.name else opened.period
 
@@ -301,7 +303,7 @@ def _headlines(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Ite
             )
 
 
-def _in_words(found: Comparison, mode: str) -> str:
+def _in_words(found: LineComparison, mode: str) -> str:
     one, other = ("fragments", mode) if found.below else (mode, "fragments")
     if found.crossing is None:
         return f"{one} take less CPU than {other} at every number of clients".replace(

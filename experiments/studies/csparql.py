@@ -17,7 +17,7 @@ from experiments.errors import UnavailableError
 from experiments.harness.cpu_time import cpu_time
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
 from experiments.studies.conference import conference_graphs
 from experiments.studies.csparql_report import (
@@ -110,10 +110,10 @@ class PeriodicQueries:
         "ms_median", "ms_mean", "ms_p99", "rows", "events_per_second", "cpu_us_per_event",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """Native by static size, the rules, and Spark."""
         for size in settings.static:
-            yield Group(
+            yield MeasurementGroup(
                 f"native, {size} static triples",
                 partial(_conference, settings, run, size),
                 [
@@ -133,9 +133,9 @@ class PeriodicQueries:
                 for query in ("filters", "by market", "over markets")
                 for label, rules in _RULES.items()
             ]
-            yield Group(f"rules, {size} brokers", nullcontext, measurements)
+            yield MeasurementGroup(f"rules, {size} brokers", nullcontext, measurements)
         for cores in settings.cores:
-            yield Group(
+            yield MeasurementGroup(
                 f"Spark, {cores} core(s)",
                 partial(_spark, settings, run, cores),
                 [
@@ -148,7 +148,7 @@ class PeriodicQueries:
             )
         if settings.spark_windows:
             cores = max(settings.cores)
-            yield Group(
+            yield MeasurementGroup(
                 "rules on Spark",
                 partial(_spark, settings, run, cores),
                 [

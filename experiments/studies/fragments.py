@@ -10,7 +10,7 @@ import requests
 
 from experiments.errors import MeasurementError
 from experiments.harness.items import Item
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
 from experiments.harness.servers import Server
 from experiments.studies.fragment_report import fragments_report
@@ -78,7 +78,7 @@ class Fragments:
         "start_seconds", "start_memory_mib", "memory_mib", "mapped_mib", "kind",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """The comparison on the first size; ours alone on the others."""
         folder = Path(settings.data) if settings.data else run.folder
         for number, triples in enumerate(settings.triples):
@@ -86,7 +86,7 @@ class Fragments:
             files = Files(people, folder / f"{triples}-{run.seed}", run.static)
             names = settings.servers if number == 0 else (OURS,)
             formats = settings.formats if number == 0 else settings.formats[:1]
-            yield Group(
+            yield MeasurementGroup(
                 f"{triples:,} triples",
                 partial(running, files, settings.connections, names, run.say),
                 list(_measurements(people, run.seed, names, formats, settings.seconds)),

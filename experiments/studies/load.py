@@ -13,7 +13,7 @@ from typing import Self
 
 from experiments.errors import MeasurementError, ProcessFailedError, UnavailableError
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.processes import Process, started
 from experiments.harness.report import sentence_list
 from experiments.harness.results import Results
@@ -66,7 +66,7 @@ class Load:
         "quads", "version",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """A group per engine, so that a missing Java leaves out only one."""
         for engine in _ENGINES:
             measurements = [
@@ -77,7 +77,7 @@ class Load:
                 )
                 for triples in settings.triples
             ]
-            yield Group(engine, partial(_open, engine, run.folder), measurements)
+            yield MeasurementGroup(engine, partial(_open, engine, run.folder), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Seconds and memory by size; whether both engines write the same."""

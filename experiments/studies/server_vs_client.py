@@ -14,7 +14,7 @@ from annotations.clock import SystemClock
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.items import Item
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.processes import Process, python, started
 from experiments.harness.results import Results
 from experiments.studies.board_modes import (
@@ -107,7 +107,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedBoard:
     """The client processes and the feed, which stay; servers are new for every measurement."""
 
     board: Board
@@ -137,7 +137,7 @@ class ServerVsClient:
         "latency_p95_ms", "completeness", "server_memory_mib", "cores",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """One group: the same client processes and the same feed for all modes."""
         departures = board(settings.departures)
         measurements = [
@@ -148,7 +148,7 @@ class ServerVsClient:
             )
             for mode, queries in settings.planned()
         ]
-        yield Group("board", partial(_open, settings, run, departures), measurements)
+        yield MeasurementGroup("board", partial(_open, settings, run, departures), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """The server's side, the clients' side, latency, all figures."""
@@ -156,7 +156,7 @@ class ServerVsClient:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run, departures: Board) -> Iterator[Opened]:
+def _open(settings: Sizes, run: Run, departures: Board) -> Iterator[OpenedBoard]:
     store = run.static.store(run.folder / "board", departures.static, SystemClock().now())
     with ExitStack() as stack:
         clients = [
@@ -164,10 +164,10 @@ def _open(settings: Sizes, run: Run, departures: Board) -> Iterator[Opened]:
             for n in range(settings.processes)
         ]
         feed = stack.enter_context(started("feed", python("experiments.studies.board_feed")))
-        yield Opened(departures, store, run.folder, clients, feed, settings, run.seed)
+        yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed)
 
 
-def _measure(mode: Mode, queries: int, opened: Opened) -> list[Row]:
+def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[Row]:
     settings = opened.settings
     windows = opened.board.windows(queries, opened.seed)
     times = Times(settings.period, settings.lead, settings.jitter, settings.step)

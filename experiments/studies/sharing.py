@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple, Self
 
 from experiments.harness.items import Finding, Item, Table, Target
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
@@ -101,10 +101,10 @@ class Sharing:
     keys = ("differ_in", "registered", "queries")
     values = ("us_one", "us_all", "ratio", "callbacks", "us_callbacks", "plans")
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:  # noqa: ARG002
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:  # noqa: ARG002
         """One for each kind of constant, and one for unlike queries."""
         for name in CASES:
-            yield Group(
+            yield MeasurementGroup(
                 name,
                 nullcontext,
                 [
@@ -117,7 +117,7 @@ class Sharing:
                 ],
             )
         count = settings.queries[-1]
-        yield Group(
+        yield MeasurementGroup(
             "unlike queries",
             nullcontext,
             [

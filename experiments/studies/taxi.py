@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Item, Table, Target
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
 from experiments.workloads.taxi import (
     PREDICATES,
@@ -72,9 +72,9 @@ class TaxiQueries:
         "recomputation_us", "factor",
     )  # fmt: skip
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """One group: the trips are made once."""
-        yield Group(
+        yield MeasurementGroup(
             "trips",
             partial(_opened, settings, run),
             [

@@ -91,7 +91,7 @@ _COLUMNS = pa.schema(
 )
 
 
-class Batch(NamedTuple):
+class TripColumns(NamedTuple):
     """Trips as columns: what `RecordFeed.push_batch` takes."""
 
     subjects: pa.Array
@@ -99,12 +99,12 @@ class Batch(NamedTuple):
     timestamps: pa.Array
 
 
-def batches(trips: Sequence[Trip], size: int) -> Iterator[Batch]:
+def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
     """Trips in batches; their subjects are their numbers."""
     for first in range(0, len(trips), size):
         some = trips[first : first + size]
         rows = [dict(zip(FIELDS, trip[1:], strict=True)) for trip in some]
-        yield Batch(
+        yield TripColumns(
             pa.array(range(first, first + len(some))),
             pa.RecordBatch.from_pylist(rows, _COLUMNS),
             pa.array([trip.at for trip in some]),

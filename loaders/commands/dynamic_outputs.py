@@ -11,7 +11,7 @@ from rich.console import Console
 
 from annotations.methods import METHODS, method_named
 from annotations.wording import counted
-from loaders.commands.options import Span
+from loaders.commands.options import InputSpan
 from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
 from loaders.progress import shown_on
 from loaders.sources.base import Feed, StreamSource
@@ -53,7 +53,7 @@ class DynamicOutputs:
         """How many outputs are asked for."""
         return (self.facts is not None) + (self.streams is not None)
 
-    def write(self, make_source: Callable[[], Feed], span: Span, quiet: bool) -> None:
+    def write(self, make_source: Callable[[], Feed], span: InputSpan, quiet: bool) -> None:
         """Write what is asked for, and tell the user."""
         lines = []
         with shown_on(Console(stderr=True), quiet) as report:

@@ -46,7 +46,7 @@ class Push:
 def gtfs_rt(
     path: options.Messages,
     schedule: options.Schedule,
-    span: options.Span,
+    span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
     base: options.Base = options.DEFAULT_BASE,
@@ -85,7 +85,12 @@ def gtfs_rt(
 
 
 def _publish(
-    feed: Feed, server: Push, span: options.Span, clock: SystemClock, stopped: Event, quiet: bool
+    feed: Feed,
+    server: Push,
+    span: options.InputSpan,
+    clock: SystemClock,
+    stopped: Event,
+    quiet: bool,
 ) -> None:
     assert server.push is not None
     # What a feed says now holds now: nothing is waited for, and no label is moved.

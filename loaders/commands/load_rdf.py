@@ -21,7 +21,7 @@ def rdf(
         list[str], typer.Argument(metavar="INPUT...", help="Files, directories or patterns.")
     ],
     output: options.Output,
-    job: options.Job,
+    job: options.LoadJob,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at what is malformed.")] = False,
     rejects: Annotated[
         Path | None,

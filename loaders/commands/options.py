@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-class Engine(enum.StrEnum):
+class LoadEngine(enum.StrEnum):
     """What does the work of a load."""
 
     AUTO = "auto"
@@ -47,7 +47,7 @@ def instant_option(text: str) -> datetime:
 Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Write the output anew if it exists.")]
 EngineOption = Annotated[
-    Engine,
+    LoadEngine,
     typer.Option(
         "--engine",
         help=f"auto: one process up to {SMALL >> 20} MB of input, not compressed; beyond, Spark "
@@ -92,7 +92,7 @@ Pace = Annotated[
 ]
 
 
-class Form(enum.StrEnum):
+class OutputForm(enum.StrEnum):
     """What a source is written as."""
 
     STORE = "store"
@@ -100,7 +100,7 @@ class Form(enum.StrEnum):
 
 
 FormOption = Annotated[
-    Form,
+    OutputForm,
     typer.Option(
         "--format", help="A store that the server opens, or files: N-Triples, in graphs N-Quads."
     ),
@@ -108,7 +108,7 @@ FormOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class InputSpan:
     """The part of an input that is wanted."""
 
     start: From = None
@@ -116,10 +116,10 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LoadJob:
     """What all loads have in common."""
 
-    engine: EngineOption = Engine.AUTO
+    engine: EngineOption = LoadEngine.AUTO
     replace: Replace = False
     master: Master = None
     memory: Memory = None
@@ -145,9 +145,9 @@ class Job:
         )
         begun = time.monotonic()
         lines: list[str] | None = None
-        engine = Engine.SPARK
+        engine = LoadEngine.SPARK
         with shown_on(Console(stderr=True), self.quiet) as report:
-            if self.engine is Engine.SPARK or (self.engine is Engine.AUTO and size > SMALL):
+            if self.engine is LoadEngine.SPARK or (self.engine is LoadEngine.AUTO and size > SMALL):
                 try:
                     report.stage("starting Spark")
                     with spark_context(
@@ -155,11 +155,11 @@ class Job:
                     ) as context:
                         lines = spark(context, report)
                 except SparkMissingError as error:
-                    if self.engine is Engine.SPARK:
+                    if self.engine is LoadEngine.SPARK:
                         raise type(error)(f"{error}; or use --engine local") from None
                     typer.echo(f"tpf-load: without Spark: {error}", err=True)
             if lines is None:
-                engine = Engine.LOCAL
+                engine = LoadEngine.LOCAL
                 lines = local(report)
         if not self.quiet:
             lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")

@@ -24,7 +24,7 @@ from loaders.errors import OutputError
 from loaders.progress import Report, Silent
 from loaders.rdf.dictionary import (
     MergeTerms,
-    Translation,
+    Renumbering,
     dictionary_pieces,
     term_ranges,
 )
@@ -33,8 +33,8 @@ from loaders.rdf.pieces import PIECE_BYTES, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
     ChunkSummary,
-    Input,
     PieceSummary,
+    QuadInput,
     RdfInput,
     Scan,
     SourceInput,
@@ -152,7 +152,7 @@ def _prepare(work: Path) -> None:
 
 
 def _build(
-    given: Input,
+    given: QuadInput,
     store: Path,
     work: Path,
     tasks: Tasks,
@@ -176,7 +176,7 @@ def _build(
     count = _ranges(sum(chunk.terms for chunk in chunks), sizes, cores)
     parts = term_ranges([s for chunk in chunks for s in chunk.samples], count) if chunks else []
     merged = tasks.run("merging terms", MergeTerms(work, keys), parts, here=here)
-    translation = Translation(work, merged)
+    translation = Renumbering(work, merged)
 
     # The orders.
     names: tuple[str, ...] = layout.TRIPLE_ORDERS
@@ -215,7 +215,7 @@ def _ranges(rows: int, sizes: Sizes, cores: int) -> int:
     return max(cores, -(-rows // sizes.range_rows))
 
 
-def _predicates(chunks: Sequence[ChunkSummary], translation: Translation) -> Ids:
+def _predicates(chunks: Sequence[ChunkSummary], translation: Renumbering) -> Ids:
     """The numbers of all predicates; none where there are too many to tell."""
     known: list[Ids] = [np.zeros(0, dtype=np.uint32)]
     for position, chunk in enumerate(chunks):

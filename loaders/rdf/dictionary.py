@@ -110,7 +110,7 @@ def ranks_file(staging: Path, number: int) -> Path:
     return staging / "ranks" / f"{number}.npy"
 
 
-class Translation:
+class Renumbering:
     """From the numbers of a chunk to those of the store.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from loaders.rdf.dictionary import Translation, even_bounds
+from loaders.rdf.dictionary import Renumbering, even_bounds
 from loaders.rdf.files import replaced
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.writing import Rows
@@ -96,7 +96,7 @@ class SortRuns:
         self,
         staging: Path,
         chunks: Sequence[int],
-        translation: Translation,
+        translation: Renumbering,
         codes: Mapping[str, KeyCode],
     ) -> None:
         self._staging = str(staging)

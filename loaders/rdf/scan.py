@@ -61,7 +61,7 @@ class PieceSummary:
     prefixes: Mapping[str, str]
 
 
-class Input(Protocol):
+class QuadInput(Protocol):
     """Pieces of work that give quads; it is pickled to the workers."""
 
     def summary(self, number: int, stage: Callable[[Iterable[QuadTexts]], None]) -> "Found":
@@ -139,7 +139,7 @@ class Scan:
         chunk_quads: rows with a common dictionary.
     """
 
-    def __init__(self, given: Input, staging: Path, chunk_quads: int = CHUNK_QUADS) -> None:
+    def __init__(self, given: QuadInput, staging: Path, chunk_quads: int = CHUNK_QUADS) -> None:
         self._given = given
         self._staging = str(staging)
         self._chunk_quads = chunk_quads

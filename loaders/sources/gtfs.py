@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
-from loaders.sources.gtfs_schedule import Schedule, clock, in_sequence, runs
+from loaders.sources.gtfs_schedule import GtfsSchedule, clock, in_sequence, runs
 
 GTFS = "http://vocab.gtfs.org/terms#"
 FOAF = "http://xmlns.com/foaf/0.1/"
@@ -50,7 +50,7 @@ class Gtfs:
         self.start = start
         self.until = until
         self.base = base
-        self.schedule = Schedule(self.path)
+        self.schedule = GtfsSchedule(self.path)
         self._tables = self.schedule.tables
 
     # What a loader asks for.

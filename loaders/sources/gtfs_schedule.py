@@ -52,7 +52,7 @@ class Frequency(NamedTuple):
 
 
 @dataclass(slots=True)
-class Service:
+class ServiceDays:
     """The days on which a service runs."""
 
     weekdays: frozenset[int] = frozenset()
@@ -83,7 +83,7 @@ class Service:
         )
 
 
-class Schedule:
+class GtfsSchedule:
     """The plan of a feed.
 
     Args:
@@ -110,13 +110,13 @@ class Schedule:
         """The instant so many seconds after noon minus twelve hours of a day, in UTC."""
         return instant_of(day, seconds_of_day, self.zone)
 
-    def services(self) -> dict[str, Service]:
+    def services(self) -> dict[str, ServiceDays]:
         """The services by their identifiers.
 
         Raises:
             InputError: there is neither ``calendar.txt`` nor ``calendar_dates.txt``.
         """
-        services: defaultdict[str, Service] = defaultdict(Service)
+        services: defaultdict[str, ServiceDays] = defaultdict(ServiceDays)
         weekly = ("service_id", "start_date", "end_date", *_WEEKDAYS)
         has_calendar = False
         for line, row in self.tables.rows("calendar.txt", weekly, optional=True):

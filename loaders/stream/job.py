@@ -17,7 +17,7 @@ from annotations.instants import format_instant, from_micros, parse_instant
 from annotations.labels import Expiration, Interval, Label
 from loaders.errors import InputError, LoaderError, PublishRefusedError
 from loaders.publisher import Publisher
-from loaders.stream.records import Record, RecordMapping
+from loaders.stream.records import Document, RecordMapping
 from tpf_spark.errors import SparkError
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class _Mapper:
         row: dict[str, object] = dict.fromkeys(("body", "start", "end", "problem"))
         row |= {"name": name, "at": at, "facts": 0}
         try:
-            found = self._mapping.batch(Record(name, from_micros(at), text))
+            found = self._mapping.batch(Document(name, from_micros(at), text))
         except InputError as error:
             return row | {"problem": str(error)}
         row |= {"body": found.body, "facts": found.facts}

@@ -23,7 +23,7 @@ from tpf_server.store.static.rdf_files import BlankNodeScope, quad_texts
 _METHOD = "rdf-1.2"
 
 
-class Record(NamedTuple):
+class Document(NamedTuple):
     """A document that arrived: a file or a message.
 
     Args:
@@ -37,7 +37,7 @@ class Record(NamedTuple):
     text: str
 
 
-class Batch(NamedTuple):
+class Publication(NamedTuple):
     """What is published for a record.
 
     Args:
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
 class RecordMapping(Protocol):
     """How records become batches; pickled to the workers."""
 
-    def batch(self, record: Record) -> Batch:
+    def batch(self, record: Document) -> Publication:
         """The batch of a record.
 
         Raises:
@@ -75,7 +75,7 @@ class RdfRecords:
         self._holds = holds
         self._labelling = labelling
 
-    def batch(self, record: Record) -> Batch:
+    def batch(self, record: Document) -> Publication:
         """Parse a record; its format is that of its suffix, else N-Quads."""
         suffix = record.name.removesuffix(".gz").rpartition(".")[2].lower()
         rdf_format = ox.RdfFormat.from_extension(suffix) or ox.RdfFormat.N_QUADS
@@ -93,7 +93,7 @@ class RdfRecords:
         label = None
         if self._holds is not None:
             label = label_from(record.at, self._holds, self._labelling)
-        return Batch(body, label, len(quads))
+        return Publication(body, label, len(quads))
 
 
 class CsvRecords:
@@ -137,14 +137,16 @@ class CsvRecords:
     def _tables(self) -> list[Any]:
         return list(read_metadata(json.loads(self._described), self._source, self._base))
 
-    def batch(self, record: Record) -> Batch:
+    def batch(self, record: Document) -> Publication:
         """Map the rows of a record."""
         (table,) = self._tables()
         rows = list(table.rows(io.StringIO(record.text, newline=""), record.name))
         if self._at is None:
             quads = [quad for row in rows for quad in row.quads]
             body = "".join(f"{line_of(quad)}\n" for quad in quads)
-            return Batch(body, label_from(record.at, self._holds, self._labelling), len(quads))
+            return Publication(
+                body, label_from(record.at, self._holds, self._labelling), len(quads)
+            )
         naming = naming_of(self._dataset)
         method = method_named(_METHOD)
         lines: dict[str, None] = {}
@@ -161,7 +163,7 @@ class CsvRecords:
                 count += 1
                 for encoded in method.encode(Fact(quad, label), naming):
                     lines[line_of(encoded)] = None
-        return Batch("".join(f"{line}\n" for line in lines), None, count)
+        return Publication("".join(f"{line}\n" for line in lines), None, count)
 
 
 def label_from(start: datetime, holds: timedelta, labelling: Labelling) -> Label:

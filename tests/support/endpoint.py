@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.serving import close_server, make_server
 
 
 @contextmanager
-def serving(endpoint: Endpoint, servers: list[Any] | None = None) -> Iterator[str]:
+def serving(endpoint: SparqlEndpoint, servers: list[Any] | None = None) -> Iterator[str]:
     """The URL of an endpoint, as long as it runs; its server is put into `servers`."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]

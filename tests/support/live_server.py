@@ -13,7 +13,7 @@ from annotations.terms import Quad
 from tests.support.stores import static_store
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_server.app import create_app
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.store import open_live_store
 
@@ -49,7 +49,7 @@ class LiveServer:
         self.clock: Any = clock or ManualClock(START)
         self.live = open_live_store(path / "live.sqlite") if live else None
         self.static = static_store(path / "static", static)
-        dataset = Dataset(DatasetSettings(name="trains", **settings), self.static, self.live)
+        dataset = OpenDataset(DatasetSettings(name="trains", **settings), self.static, self.live)
         chosen = {"base_url": BASE, "page_size": page_size, **(server or {})}
         self.settings = Settings(**chosen)
         self.app = create_app(self.settings, [dataset], self.clock)

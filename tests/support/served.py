@@ -15,7 +15,7 @@ from tests.support.loopback import Loopback, LoopbackAdapter
 from tests.support.oracle import quad_of
 from tests.support.stores import static_store
 from tpf_server.app import create_app
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
@@ -96,7 +96,7 @@ class Served:
         self.live: IndexedLiveStore | None = None
         if live:
             self.live = open_live_store(folder / "live.sqlite", keeping or LiveSettings())
-        self.dataset = Dataset(
+        self.dataset = OpenDataset(
             DatasetSettings(name="trains", **(dataset or {})),
             static_store(folder / "static", static),
             self.live,

@@ -16,7 +16,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
 from tests.support.stores import static_store
 from tpf_server.app import create_app
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.store import open_live_store
 
@@ -36,7 +36,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     server = make_server("127.0.0.1", 0, lambda *_: [])
     base = f"http://127.0.0.1:{server.server_port}/"
-    dataset = Dataset(DatasetSettings(name="d"), static, live)
+    dataset = OpenDataset(DatasetSettings(name="d"), static, live)
     server.app = create_app(Settings(base_url=base), [dataset], clock)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

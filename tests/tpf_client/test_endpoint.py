@@ -17,7 +17,7 @@ from tests.support.endpoint import serving
 from tests.support.live_server import LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import SparqlEndpoint
 
 EX = "http://example.org/"
 SELECT = f"SELECT ?s ?n {{ ?s <{EX}name> ?n }}"
@@ -35,7 +35,7 @@ def fragments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
 def url(fragments: LiveServer) -> Iterator[str]:
     with (
         Client(fragments.url, session=fragments.session(), clock=fragments.clock) as client,
-        serving(Endpoint(client)) as url,
+        serving(SparqlEndpoint(client)) as url,
     ):
         yield url
 
@@ -142,7 +142,7 @@ def test_wrong_requests(
 ) -> None:
     with Client(fragments.url, session=fragments.session(), clock=fragments.clock,
                 parallelism=0, services=()) as client:  # fmt: skip
-        code, headers, body = call(Endpoint(client), **request_)
+        code, headers, body = call(SparqlEndpoint(client), **request_)
     assert code == status
     assert words in body.decode()
     assert headers["Content-Length"] == str(len(body))
@@ -156,10 +156,12 @@ def test_the_failure_of_a_fragment_server_is_named(tmp_path: Path) -> None:
     session = requests.Session()
     session.mount("http://fragments.test/", WsgiAdapter(broken))
     with Client("http://fragments.test/d", session=session, parallelism=0) as client:
-        code, _, body = call(Endpoint(client), query=f"query={quote('SELECT * { ?s ?p ?o }')}")
+        code, _, body = call(
+            SparqlEndpoint(client), query=f"query={quote('SELECT * { ?s ?p ?o }')}"
+        )
         assert code == 502
         assert "http://fragments.test/d" in body.decode()
-    code, _, _ = call(Endpoint(client), query=f"query={quote('ASK { ?s ?p ?o }')}")
+    code, _, _ = call(SparqlEndpoint(client), query=f"query={quote('ASK { ?s ?p ?o }')}")
     assert code == 503
 
 
@@ -167,8 +169,8 @@ def test_head_has_no_body(fragments: LiveServer) -> None:
     with Client(fragments.url, session=fragments.session(), clock=fragments.clock,
                 parallelism=0) as client:  # fmt: skip
         query = urlencode({"query": "ASK {}"})
-        code, headers, body = call(Endpoint(client), "HEAD", query)
-        _, _, whole = call(Endpoint(client), "GET", query)
+        code, headers, body = call(SparqlEndpoint(client), "HEAD", query)
+        _, _, whole = call(SparqlEndpoint(client), "GET", query)
     assert (code, body) == (200, b"")
     assert headers["Content-Length"] == str(len(whole))
     assert json.loads(whole) == {"head": {}, "boolean": True}

@@ -22,7 +22,7 @@ from tests.support.endpoint import serving
 from tests.support.live_server import START, LiveServer
 from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.errors import ClientError, ClosedError, LimitError
 from tpf_client.planner.budget import Allowance, Budget
 
@@ -59,7 +59,7 @@ def _until(condition: Any, what: str) -> None:
 
 
 def test_preflight_and_options(client: Client) -> None:
-    app = Endpoint(client, origins=["https://page.example"], hosts=["data.example"])
+    app = SparqlEndpoint(client, origins=["https://page.example"], hosts=["data.example"])
     code, headers, body = call(
         app,
         "OPTIONS",
@@ -80,7 +80,7 @@ def test_preflight_and_options(client: Client) -> None:
 
 
 def test_any_page_may_ask_where_that_is_wanted(client: Client) -> None:
-    app = Endpoint(client, origins=["*"])
+    app = SparqlEndpoint(client, origins=["*"])
     for origin in ("https://page.example", "null"):
         code, headers, _ = call(app, query="query=ASK%7B%7D", HTTP_ORIGIN=origin)
         assert (code, headers["Access-Control-Allow-Origin"]) == (200, "*")
@@ -88,11 +88,14 @@ def test_any_page_may_ask_where_that_is_wanted(client: Client) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]:8890", "me"])
 def test_its_own_names(client: Client, host: str) -> None:
-    assert call(Endpoint(client, hosts=["me"]), query="query=ASK%7B%7D", HTTP_HOST=host)[0] == 200
+    assert (
+        call(SparqlEndpoint(client, hosts=["me"]), query="query=ASK%7B%7D", HTTP_HOST=host)[0]
+        == 200
+    )
 
 
 def test_service_asks_only_whom_it_may(client: Client, fragments: LiveServer) -> None:
-    app = Endpoint(client)
+    app = SparqlEndpoint(client)
 
     def ask(query: str) -> tuple[int, bytes]:
         code, _, body = call(app, query=urlencode({"query": query}))
@@ -114,7 +117,7 @@ def test_service_asks_only_whom_it_may(client: Client, fragments: LiveServer) ->
 
 
 def test_connections_are_kept(client: Client) -> None:
-    with serving(Endpoint(client)) as url:
+    with serving(SparqlEndpoint(client)) as url:
         parts = urlsplit(url)
         connection = HTTPConnection(parts.hostname or "", parts.port, timeout=30)
         for _ in range(3):
@@ -141,7 +144,7 @@ def test_connections_are_kept(client: Client) -> None:
     ],
 )
 def test_time_is_limited(client: Client, query: str) -> None:
-    with serving(Endpoint(client, Allowance(seconds=0.3))) as url:
+    with serving(SparqlEndpoint(client, Allowance(seconds=0.3))) as url:
         response = requests.get(url, {"query": query}, timeout=60)
         assert (response.status_code, response.text) == (503, "no complete answer within 0.3 s")
         # The next one is answered.
@@ -149,7 +152,7 @@ def test_time_is_limited(client: Client, query: str) -> None:
 
 
 def test_rows_are_limited(client: Client) -> None:
-    endpoint = Endpoint(client, Allowance(rows=ROWS))
+    endpoint = SparqlEndpoint(client, Allowance(rows=ROWS))
     with serving(endpoint) as url:
         assert requests.get(url, {"query": SELECT}, timeout=60).text.count("é") == ROWS
         response = requests.get(url, {"query": ENDLESS_ROWS}, timeout=60)
@@ -158,7 +161,7 @@ def test_rows_are_limited(client: Client) -> None:
 
 
 def test_an_answer_that_began_breaks_off(client: Client) -> None:
-    endpoint = Endpoint(client, Allowance(rows=ROWS))
+    endpoint = SparqlEndpoint(client, Allowance(rows=ROWS))
     query = f"SELECT * {{ {{ ?s <{EX}name> ?n }} UNION {{ ?a ?b ?c . ?d ?e ?f }} }}"
     with serving(endpoint) as url, pytest.raises(requests.exceptions.ChunkedEncodingError):
         requests.get(url, {"query": query}, timeout=60)
@@ -167,7 +170,7 @@ def test_an_answer_that_began_breaks_off(client: Client) -> None:
 
 @pytest.mark.parametrize("query", [ENDLESS, ENDLESS_ROWS])
 def test_a_query_ends_when_its_reader_goes(client: Client, query: str) -> None:
-    endpoint = Endpoint(client)
+    endpoint = SparqlEndpoint(client)
     with serving(endpoint) as url:
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname, parts.port)) as reader:
@@ -178,7 +181,7 @@ def test_a_query_ends_when_its_reader_goes(client: Client, query: str) -> None:
 
 
 def test_a_reader_that_reads_nothing_is_cut_off(client: Client) -> None:
-    endpoint = Endpoint(client, Allowance(seconds=3))
+    endpoint = SparqlEndpoint(client, Allowance(seconds=3))
     with serving(endpoint) as url:
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname, parts.port)) as reader:

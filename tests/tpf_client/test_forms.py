@@ -22,7 +22,7 @@ from annotations.terms import Quad, blank_node, iri, literal
 from tests.support.live_server import START, LiveServer
 from tests.support.wsgi_adapter import WsgiAdapter
 from tpf_client import Client, Solutions
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import SparqlEndpoint
 
 EX = "http://example.org/"
 P = f"PREFIX : <{EX}> "
@@ -150,7 +150,7 @@ def by_endpoint(place: Place, query: str, past: bool, monkeypatch: Any) -> Any:
     }
     with place.client() as client:
         body = b"".join(
-            Endpoint(client)(environ, lambda *told: answered.extend([told[0], dict(told[1])]))
+            SparqlEndpoint(client)(environ, lambda *told: answered.extend([told[0], dict(told[1])]))
         ).decode()
     assert answered[0] == "200 OK", body
     kind = answered[1]["Content-Type"].partition(";")[0]

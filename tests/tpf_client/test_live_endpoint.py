@@ -22,7 +22,7 @@ from tests.support.endpoint import serving
 from tests.support.live_server import LiveServer
 from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.planner.budget import Allowance
 
 EX = "http://example.org/"
@@ -129,7 +129,7 @@ def until(condition: Any, what: str) -> None:
 
 def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.5), a=1) + delays(soon(30), b=2))
-    with serving(Endpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
+    with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
         assert reader.response.headers["Content-Type"] == "text/event-stream"
         assert reader.response.headers["Cache-Control"] == "no-store"
         name, data = reader.next()
@@ -154,7 +154,7 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
     made = f"CONSTRUCT {{ ?train a <{EX}Late> }} WHERE {{ ?train <{EX}delay> ?delay }}"
     fragments.publish(delays(soon(1.5), a=1))
     with (
-        serving(Endpoint(client, min_interval=0.1)) as url,
+        serving(SparqlEndpoint(client, min_interval=0.1)) as url,
         reading(url, ask) as answer,
         reading(url, made) as graph,
     ):
@@ -175,7 +175,7 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
 
 def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.5), a=5) + delays(soon(60), b=4, c=2))
-    with serving(Endpoint(client, min_interval=0.1)) as url, reading(url, ORDERED) as reader:
+    with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, ORDERED) as reader:
         seen = rows(reader.until("initial"))
         assert seen == [("a", "005"), ("b", "004"), ("c", "002")]
         fragments.publish(delays(soon(60), a=3, d=9))
@@ -193,7 +193,7 @@ def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) 
 
 def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.5), a=1))
-    endpoint = Endpoint(client, min_interval=0.1)
+    endpoint = SparqlEndpoint(client, min_interval=0.1)
     with serving(endpoint) as url:
         readers = [
             Reader(url, query)
@@ -215,7 +215,7 @@ def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) 
 
 def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.5), a=1))
-    with serving(Endpoint(client, min_interval=0.1)) as url:
+    with serving(SparqlEndpoint(client, min_interval=0.1)) as url:
         with reading(url, DELAYS) as reader, reading(url, DELAYS) as other:
             reader.until("up-to-date")
             first = reader.last
@@ -239,7 +239,7 @@ def test_a_reader_resumes(fragments: LiveServer, client: Client) -> None:
 def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.2), a=1))
     app: Any = fragments.app
-    with serving(Endpoint(client, min_interval=0.1)) as url:
+    with serving(SparqlEndpoint(client, min_interval=0.1)) as url:
         with reading(url, DELAYS) as reader:
             reader.until("up-to-date")
             app.cut = True
@@ -269,7 +269,7 @@ def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) 
 def test_what_cannot_be_followed(
     client: Client, query: str, parameters: dict[str, str], status: int, words: str
 ) -> None:
-    endpoint = Endpoint(client)
+    endpoint = SparqlEndpoint(client)
     with serving(endpoint) as url:
         reader = Reader(url, query, **parameters)
         assert (reader.status, words in reader.response.text) == (status, True)
@@ -279,7 +279,7 @@ def test_what_cannot_be_followed(
 
 def test_readers_are_limited(fragments: LiveServer, client: Client) -> None:
     with (
-        serving(Endpoint(client, streams=2)) as url,
+        serving(SparqlEndpoint(client, streams=2)) as url,
         reading(url, DELAYS) as one,
         reading(url, ORDERED),
     ):
@@ -290,13 +290,13 @@ def test_readers_are_limited(fragments: LiveServer, client: Client) -> None:
         assert requests.get(url, {"query": "ASK { ?s ?p ?o }"}, timeout=30).status_code == 200
         one.close()
         until(lambda: Reader(url, DELAYS).status == 200, "no place became free")
-    with serving(Endpoint(client, streams_per_reader=1)) as url, reading(url, DELAYS):
+    with serving(SparqlEndpoint(client, streams_per_reader=1)) as url, reading(url, DELAYS):
         assert "1 of this address" in Reader(url, ORDERED).response.text
 
 
 def test_rows_time_and_memory_are_limited(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.5), a=1, b=2))
-    with serving(Endpoint(client, Allowance(rows=2), min_interval=0.1)) as url:
+    with serving(SparqlEndpoint(client, Allowance(rows=2), min_interval=0.1)) as url:
         with reading(url, DELAYS) as reader:
             reader.until("up-to-date")
             fragments.publish(delays(soon(60), a=1, b=2, c=3))
@@ -314,7 +314,7 @@ def test_rows_time_and_memory_are_limited(fragments: LiveServer, client: Client)
         (Allowance(seconds=0.5), "0.5 s"),
         (Allowance(memory=1), "0 MiB"),
     ):
-        endpoint = Endpoint(client, allowance)
+        endpoint = SparqlEndpoint(client, allowance)
         with serving(endpoint) as url:
             reader = Reader(url, endless)
             assert (reader.status, words in reader.response.text) == (503, True)
@@ -326,7 +326,7 @@ def test_a_query_ends_some_time_after_its_readers_went(
 ) -> None:
     monkeypatch.setattr("tpf_client.live_answer.LINGER", timedelta(seconds=1))
     fragments.publish(delays(soon(60), a=1))
-    endpoint = Endpoint(client, min_interval=0.1)
+    endpoint = SparqlEndpoint(client, min_interval=0.1)
     with serving(endpoint) as url:
         with reading(url, DELAYS, **{"max-interval": "0.2"}) as reader:
             reader.until("up-to-date")
@@ -345,7 +345,7 @@ def test_a_reader_that_reads_nothing_is_dropped(
         [Fact(Quad(iri(f"{EX}{n}"), iri(EX + "delay"), literal(f"{text}{n}")), Expiration(soon(90)))
          for n in range(60)]
     )  # fmt: skip
-    endpoint = Endpoint(client, streams=1)
+    endpoint = SparqlEndpoint(client, streams=1)
     listening: list[Any] = []
     with serving(endpoint, listening) as url:
         listening[0].adj.channel_timeout = 1
@@ -360,7 +360,7 @@ def test_a_reader_that_reads_nothing_is_dropped(
 
 def test_closing_ends_every_stream(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(60), a=1))
-    endpoint = Endpoint(client)
+    endpoint = SparqlEndpoint(client)
     with serving(endpoint) as url, reading(url, DELAYS) as reader:
         reader.until("up-to-date")
         threading.Timer(0.2, endpoint.close).start()
@@ -371,7 +371,7 @@ def test_closing_ends_every_stream(fragments: LiveServer, client: Client) -> Non
 
 
 def test_preflight(client: Client) -> None:
-    app = Endpoint(client, origins=["https://page.example"])
+    app = SparqlEndpoint(client, origins=["https://page.example"])
     asked: dict[str, Any] = {
         "HTTP_ORIGIN": "https://page.example",
         "HTTP_ACCESS_CONTROL_REQUEST_METHOD": "GET",
@@ -382,7 +382,7 @@ def test_preflight(client: Client) -> None:
 
 
 def test_head_follows_nothing(fragments: LiveServer, client: Client) -> None:
-    endpoint = Endpoint(client)
+    endpoint = SparqlEndpoint(client)
     code, headers, body = call(
         endpoint, "HEAD", f"query={quote(DELAYS)}", HTTP_ACCEPT="text/event-stream"
     )
@@ -396,7 +396,7 @@ def test_head_follows_nothing(fragments: LiveServer, client: Client) -> None:
     "accept", ["*/*", "text/turtle", "application/ld+json", "application/rdf+xml"]
 )
 def test_the_endpoint_describes_itself(client: Client, accept: str) -> None:
-    with serving(Endpoint(client)) as url:
+    with serving(SparqlEndpoint(client)) as url:
         response = requests.get(url, headers={"Accept": accept}, timeout=30)
         graph = rdflib.Graph().parse(data=response.text, format=response.headers["Content-Type"])
         found: Any = graph.query(

@@ -13,7 +13,7 @@ import pytest
 from tests.support.page_modules import PAGE, page_modules
 from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.page_files import POLICY, Example, read_example
 
 URL = "http://fragments.test/d"
@@ -21,12 +21,12 @@ MOST_BYTES = 250_000
 
 
 @pytest.fixture(scope="module")
-def app() -> Endpoint:
+def app() -> SparqlEndpoint:
     hostile = Example("</script><b>", 'SELECT * { ?s ?p "</script>" }')
-    return Endpoint(Client(URL), examples=[hostile])
+    return SparqlEndpoint(Client(URL), examples=[hostile])
 
 
-def test_the_page_is_small_and_loads_nothing_from_elsewhere(app: Endpoint) -> None:
+def test_the_page_is_small_and_loads_nothing_from_elsewhere(app: SparqlEndpoint) -> None:
     size = 0
     for path in ("/", "/page.js", "/page.css", "/page.json"):
         code, headers, body = call(app, PATH_INFO=path, HTTP_ACCEPT_ENCODING="gzip, br")

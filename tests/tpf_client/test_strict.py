@@ -11,7 +11,7 @@ import tpf_client.cli
 from annotations.terms import Quad, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Solutions
-from tpf_client.endpoint import Endpoint
+from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.serving import app
 
@@ -88,7 +88,7 @@ def test_the_endpoint(server: LiveServer, query: str, strict: bool) -> None:
         "wsgi.input": io.BytesIO(),
     }
     with _client(server, strict) as client:
-        body = b"".join(Endpoint(client)(environ, lambda status, *_: told.append(status)))
+        body = b"".join(SparqlEndpoint(client)(environ, lambda status, *_: told.append(status)))
     assert told == ["400 Bad Request" if strict else "200 OK"]
     assert (b"unknown function" in body) is strict
 

@@ -14,7 +14,7 @@ from annotations.terms import Quad, QuadPattern, Term, Variable
 from tests.support.stores import CREATED
 from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import StoreClosedError, StoreError
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.plain import Plain
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 from tpf_server.store.live.log import Record
@@ -59,12 +59,12 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     return found
 
 
-def live_of(dataset: Dataset) -> IndexedLiveStore:
+def live_of(dataset: OpenDataset) -> IndexedLiveStore:
     assert isinstance(dataset.live, IndexedLiveStore)
     return dataset.live
 
 
-def hidden(dataset: Dataset) -> int:
+def hidden(dataset: OpenDataset) -> int:
     """How many static quads are shown by live facts."""
     assert dataset.overlap is not None
     naming: Any = None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tpf_server.errors import SettingsError
-from tpf_server.reloading import Made, Reloading
+from tpf_server.reloading import MadeApplication, Reloading
 from tpf_server.settings import Configuration, Settings
 
 
@@ -26,7 +26,7 @@ class Site:
         new.write_text(Configuration(Settings(title=title), ()).to_json())
         new.replace(self.file)
 
-    def make(self, configuration: Configuration) -> Made:
+    def make(self, configuration: Configuration) -> MadeApplication:
         title = configuration.server.title
         if title == "bad":
             raise SettingsError("bad")
@@ -38,7 +38,7 @@ class Site:
             assert title not in self.closed
             return [title.encode()]
 
-        return Made(app, lambda: self.closed.append(title))
+        return MadeApplication(app, lambda: self.closed.append(title))
 
 
 def ask(app: Reloading, path: str = "/") -> str:

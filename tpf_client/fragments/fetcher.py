@@ -19,7 +19,7 @@ from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import age, http_date, lifetime
-from tpf_client.fragments.page import Metadata, Page
+from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.parser import ACCEPT, PageReader
 from tpf_client.fragments.server_clock import ServerClock
 from tpf_client.fragments.transport import Limits, Response, Transport
@@ -302,7 +302,7 @@ class Fetcher:
             documentation=documentation,
         )
 
-    def _checked(self, about: Metadata, url: str) -> Metadata:
+    def _checked(self, about: PageMetadata, url: str) -> PageMetadata:
         """What the page at a URL says, its links absolute and none of them astray."""
         led = self.destinations.led
         return replace(

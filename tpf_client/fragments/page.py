@@ -10,7 +10,7 @@ _ROUNDING = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class PageMetadata:
     """What the metadata of a page say.
 
     Args:
@@ -70,7 +70,7 @@ class Page:
 
     url: str
     facts: tuple[Fact, ...]
-    metadata: Metadata
+    metadata: PageMetadata
     evaluated_at: datetime
     fresh_until: datetime
     etag: str | None = None

@@ -23,7 +23,7 @@ from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.documentation import with_hydra_context
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import whole_number
-from tpf_client.fragments.page import Metadata
+from tpf_client.fragments.page import PageMetadata
 
 ACCEPT = (
     "application/trig,application/n-quads;q=0.9,text/turtle;q=0.6,"
@@ -165,7 +165,7 @@ class PageReader:
 
     def read(
         self, body: bytes, media_type: str, url: str
-    ) -> tuple[tuple[Fact, ...], Metadata, tuple[str, ...]]:
+    ) -> tuple[tuple[Fact, ...], PageMetadata, tuple[str, ...]]:
         """The facts, the metadata, and warnings about labels that are wrong.
 
         Raises:
@@ -198,13 +198,13 @@ class PageReader:
         shown = dict.fromkeys(each[:_SHOWN] for each in warnings[:_WARNINGS])
         return facts, about_page, tuple(shown)
 
-    def _metadata(self, statements: Statements, url: str, warnings: list[str]) -> Metadata:
+    def _metadata(self, statements: Statements, url: str, warnings: list[str]) -> PageMetadata:
         topics = [o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())]
         preferred = [*topics, f"<{url}>"]
         tmp = self._vocabulary
         default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
         method = _find(statements, (tmp["annotationMethod"],), preferred)
-        return Metadata(
+        return PageMetadata(
             forms=_forms(statements, default_graph, tmp, url),
             count=_number(_find(statements, _COUNTS, preferred)),
             page_size=_number(_find(statements, _PAGE_SIZE, preferred)),

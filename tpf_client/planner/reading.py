@@ -11,7 +11,7 @@ from tpf_client.errors import HttpError, PageError
 from tpf_client.fragments.blank_nodes import from_wire
 from tpf_client.fragments.fetcher import Request
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.page import Metadata, Page
+from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.planner.driver import Task
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ def read_pages(
     )
 
 
-def _dynamic(about: Metadata) -> bool | None:
+def _dynamic(about: PageMetadata) -> bool | None:
     if about.next_change is not None or about.dynamic:
         return True
     return None if about.dynamic is None else False

@@ -340,7 +340,7 @@ NOTHING = Values((), ())
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class DatasetClause:
     """FROM and FROM NAMED; both empty: the dataset of the source as it is."""
 
     default: tuple[Term, ...] = ()
@@ -371,7 +371,7 @@ class Query:
     variables: tuple[Variable, ...] = ()
     template: tuple[TriplePattern, ...] = ()
     described: tuple[Term, ...] = ()
-    dataset: Dataset = Dataset()
+    dataset: DatasetClause = DatasetClause()
 
 
 # ------------------------------------------------------------------------------- helpers

@@ -15,7 +15,7 @@ from tpf_client.sparql.algebra import (
     NOTHING,
     Aggregate,
     Call,
-    Dataset,
+    DatasetClause,
     Distinct,
     Expression,
     Extend,
@@ -196,12 +196,12 @@ class QueryParser(PatternParser):
             "DESCRIBE", pattern, shown if star else tuple(variables), (), tuple(described), dataset
         )
 
-    def _dataset(self) -> Dataset:
+    def _dataset(self) -> DatasetClause:
         default: list[Term] = []
         named: list[Term] = []
         while self.take_word("FROM"):
             (named if self.take_word("NAMED") else default).append(self.iri())
-        return Dataset(tuple(default), tuple(named))
+        return DatasetClause(tuple(default), tuple(named))
 
     def _where(self) -> Pattern:
         self.take_word("WHERE")
@@ -211,7 +211,9 @@ class QueryParser(PatternParser):
 
     # ----------------------------------------------------------------------------- SELECT
 
-    def _select_query(self, *, outermost: bool) -> tuple[Pattern, tuple[Variable, ...], Dataset]:
+    def _select_query(
+        self, *, outermost: bool
+    ) -> tuple[Pattern, tuple[Variable, ...], DatasetClause]:
         self.expect_word("SELECT")
         distinct = self.take_word("DISTINCT")
         reduced = not distinct and self.take_word("REDUCED")
@@ -232,7 +234,7 @@ class QueryParser(PatternParser):
             self.expect(")")
         if not star and not items:
             self.expected("'*' or what to select")
-        dataset = self._dataset() if outermost else Dataset()
+        dataset = self._dataset() if outermost else DatasetClause()
         pattern = self._where()
         if is_variable(self._graph):
             pattern = grounded(pattern, self._graph, self.fresh)

@@ -21,7 +21,7 @@ from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.service import Services
 from tpf_client.streaming.detection import Detected, detect_all
-from tpf_client.streaming.running_query import RunningQuery
+from tpf_client.streaming.planned_query import PlannedQuery
 from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.tick import Row, Tick
 from tpf_client.streaming.validity import Span, Validity
@@ -91,7 +91,7 @@ class Streamer:
         self._driver = Driver(fetcher)
         self._told: set[str] = set()
         self._changes: datetime | None = None
-        self.running: RunningQuery | None = None
+        self.running: PlannedQuery | None = None
         self.evaluations = 0
 
     @property
@@ -241,7 +241,7 @@ class Streamer:
         self._changes = detected.changes
         return detected
 
-    def _start(self, detected: Detected) -> RunningQuery:
+    def _start(self, detected: Detected) -> PlannedQuery:
         """Plan the query anew, without those of its SILENT services that fail."""
         while True:
             try:
@@ -263,7 +263,7 @@ class Streamer:
         period = self._keep_checking or self._freshness.static_recheck or SERVICE_RETRY
         return self._services.forgive(self._clock.now() - period)
 
-    def _planned(self, detected: Detected) -> RunningQuery:
+    def _planned(self, detected: Detected) -> PlannedQuery:
         evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
         if self._budgets is not None:
             evaluation.dataflow.guard = self._guard
@@ -271,9 +271,9 @@ class Streamer:
         parts = detected.parts or (detected,)
         validity = Validity(evaluation, labelled=all(each.how != "freshness" for each in parts))
         output = self._build(leaves, evaluation)
-        return RunningQuery(detected, evaluation, leaves, output, validity)
+        return PlannedQuery(detected, evaluation, leaves, output, validity)
 
-    def _should_check(self, running: RunningQuery, checked_at: datetime) -> bool:
+    def _should_check(self, running: PlannedQuery, checked_at: datetime) -> bool:
         if running.detected.settled:
             return False
         if running.detected.how == "freshness" or self._past is not None:
@@ -284,7 +284,7 @@ class Streamer:
         period = self._keep_checking or self._freshness.static_recheck
         return period is not None and running.now() >= shifted(checked_at, period)
 
-    def _tick(self, running: RunningQuery, at: datetime, before: list[Row] | None) -> Tick:
+    def _tick(self, running: PlannedQuery, at: datetime, before: list[Row] | None) -> Tick:
         changes = running.take_changes()
         if before is not None:
             # Planned anew: this dataflow does not know what was there before.
@@ -313,7 +313,7 @@ class Streamer:
             dynamic=running.detected.how != "static",
         )
 
-    def _valid_until(self, running: RunningQuery, at: datetime) -> datetime | None:
+    def _valid_until(self, running: PlannedQuery, at: datetime) -> datetime | None:
         """When something that was looked at may change; `at` where it may have done so already.
 
         An evaluation can take longer than some page of it is fresh.
@@ -326,7 +326,7 @@ class Streamer:
 
     def _failure(
         self,
-        running: RunningQuery,
+        running: PlannedQuery,
         error: SourceError,
         again: datetime | None,
         before: list[Row] | None,

@@ -10,19 +10,19 @@ from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Settings
 from tpf_server.store.protocols import LiveStore
 
 
 def continuous_service(
-    settings: Settings, datasets: Iterable[Dataset], clock: Clock
+    settings: Settings, datasets: Iterable[OpenDataset], clock: Clock
 ) -> ContinuousService:
     """Both engines, over the same terms and the static data of the datasets.
 
@@ -37,7 +37,7 @@ def continuous_service(
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"
     by_clock = settings.stream_time == "clock"
-    limits = Limits(queries=settings.max_queries, window_rows=settings.max_window)
+    limits = EngineLimits(queries=settings.max_queries, window_rows=settings.max_window)
     engine = Engine(
         base=base,
         limits=limits,
@@ -79,7 +79,7 @@ def continuous_service(
 
 
 def static_graphs(
-    settings: Settings, datasets: Iterable[Dataset]
+    settings: Settings, datasets: Iterable[OpenDataset]
 ) -> Mapping[Term, Sequence[StoreGraph]]:
     """The static data of queries, by the names of graphs.
 
@@ -101,7 +101,7 @@ def static_graphs(
     return graphs
 
 
-def live_stores(settings: Settings, datasets: Iterable[Dataset]) -> Mapping[Term, LiveStore]:
+def live_stores(settings: Settings, datasets: Iterable[OpenDataset]) -> Mapping[Term, LiveStore]:
     """The live facts that queries see while they are valid, by the URLs of their datasets.
 
     They belong to the same graphs as static quads; see `static_graphs`.

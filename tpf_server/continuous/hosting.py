@@ -14,7 +14,7 @@ from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import (
     ContinuousQueryError,
-    LimitError,
+    EngineLimitError,
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.semantics import SEMANTICS
@@ -76,7 +76,7 @@ class Hosting:
         if wanted is None:
             return next(n for n in map(str, self._numbers) if n not in self.queries)
         if wanted in self.queries:
-            raise LimitError(f"there is a query {wanted!r} already")
+            raise EngineLimitError(f"there is a query {wanted!r} already")
         return wanted
 
     def _register_cqels(

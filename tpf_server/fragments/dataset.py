@@ -8,7 +8,7 @@ from tpf_server.store.protocols import LiveStore, StaticStore
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class OpenDataset:
     """A dataset with its open stores; either may be missing.
 
     Args:

@@ -9,7 +9,7 @@ from annotations.methods.base import Naming
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import Term
 from tpf_server.fragments.authority import Authority
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.pattern import PatternReader
 from tpf_server.fragments.skolem import Skolemizer
 from tpf_server.fragments.view import VIEW_METHODS, View
@@ -35,7 +35,9 @@ class Endpoint:
         base: URL of the server, with a slash at its end.
     """
 
-    def __init__(self, dataset: Dataset, view: str | None, settings: Settings, base: str) -> None:
+    def __init__(
+        self, dataset: OpenDataset, view: str | None, settings: Settings, base: str
+    ) -> None:
         own = dataset.settings
         self.dataset = dataset
         self.base = base

@@ -8,7 +8,7 @@ from annotations.labels import Labelling
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.request import FragmentRequest
-from tpf_server.fragments.view import AllMatches, Matches, Rows, State
+from tpf_server.fragments.view import AllMatches, LabelledQuads, Matches, State
 from tpf_server.store.protocols import Snapshot
 
 
@@ -44,7 +44,7 @@ class Fragment(NamedTuple):
     """
 
     query: PinnedRequest
-    rows: Rows
+    rows: LabelledQuads
     total: int
     dynamic: int
     labellings: list[Labelling]
@@ -88,10 +88,10 @@ def evaluate(query: PinnedRequest) -> Fragment:
     endpoint, request = query.endpoint, query.request
     matches = endpoint.view.matches(request.patterns, query.snapshot, query.state)
     offset = (request.page - 1) * request.limit
-    rows = matches.slice(offset, request.limit) if offset < matches.total else Rows([], [])
+    rows = matches.slice(offset, request.limit) if offset < matches.total else LabelledQuads([], [])
     static, dynamic = endpoint.dataset.static, matches.dynamic
     if dynamic or (static is not None and static.has_blank_nodes):
-        rows = Rows(endpoint.skolemizer.quads(rows.quads), rows.labels)
+        rows = LabelledQuads(endpoint.skolemizer.quads(rows.quads), rows.labels)
     rows = _without_metadata(rows, endpoint)
     return Fragment(
         query,
@@ -104,13 +104,13 @@ def evaluate(query: PinnedRequest) -> Fragment:
     )
 
 
-def _without_metadata(rows: Rows, endpoint: Endpoint) -> Rows:
+def _without_metadata(rows: LabelledQuads, endpoint: Endpoint) -> LabelledQuads:
     """The rows without those that would be taken for the metadata of a page."""
     authority = endpoint.authority
     if not authority.may_make_metadata(rows.quads):
         return rows
     kept = [not authority.makes_metadata(quad) for quad in rows.quads]
-    return Rows(list(compress(rows.quads, kept)), list(compress(rows.labels, kept)))
+    return LabelledQuads(list(compress(rows.quads, kept)), list(compress(rows.labels, kept)))
 
 
 def _links(

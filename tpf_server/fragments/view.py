@@ -15,7 +15,7 @@ from annotations.labels import Fact, Label, Labelling
 from annotations.methods import METHODS
 from annotations.methods.base import Naming, Part
 from annotations.terms import Quad, QuadPattern
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.plain import Plain
 from tpf_server.store.protocols import LiveStore, Snapshot, StaticStore
 
@@ -23,7 +23,7 @@ _LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
 _CHUNK = 1 << 14
 
 
-class Shown(Protocol):
+class ShownMethod(Protocol):
     """The half of an annotation method that a view needs."""
 
     name: str
@@ -32,11 +32,11 @@ class Shown(Protocol):
         """Which labelled facts show quads that match, and which quads."""
 
 
-_ALL: tuple[Shown, ...] = (Plain(), *METHODS)
-VIEW_METHODS: dict[str, Shown] = {method.name: method for method in _ALL}
+_ALL: tuple[ShownMethod, ...] = (Plain(), *METHODS)
+VIEW_METHODS: dict[str, ShownMethod] = {method.name: method for method in _ALL}
 
 
-class Rows(NamedTuple):
+class LabelledQuads(NamedTuple):
     """The quads of a page and, one for one, the labels of their facts (``None``: static)."""
 
     quads: list[Quad]
@@ -53,8 +53,8 @@ class View:
         naming: IRIs of what the method mints.
     """
 
-    dataset: Dataset
-    method: Shown
+    dataset: OpenDataset
+    method: ShownMethod
     naming: Naming
 
     def state(self, patterns: Sequence[QuadPattern], snapshot: Snapshot | None) -> "State":
@@ -101,9 +101,9 @@ class AllMatches:
         self.dynamic = sum(one.dynamic for one in matches)
         self.total = sum(one.total for one in matches)
 
-    def slice(self, offset: int, limit: int) -> Rows:
+    def slice(self, offset: int, limit: int) -> LabelledQuads:
         """Up to `limit` matches from position `offset`."""
-        found = Rows([], [])
+        found = LabelledQuads([], [])
         for one in self._matches:
             wanted = limit - len(found.quads)
             if wanted <= 0:
@@ -138,7 +138,7 @@ class Matches:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: OpenDataset,
         pattern: QuadPattern,
         snapshot: Snapshot | None,
         parts: Sequence[Part],
@@ -157,7 +157,7 @@ class Matches:
             self._static_count -= len(self._hidden)
         self.total = self._static_count + self.dynamic
 
-    def slice(self, offset: int, limit: int) -> Rows:
+    def slice(self, offset: int, limit: int) -> LabelledQuads:
         """Up to `limit` matches from position `offset`."""
         found: list[Quad] = []
         labels: list[Label | None] = []
@@ -176,7 +176,7 @@ class Matches:
                 found += [render(fact) for fact in facts]
                 labels += [fact.label for fact in facts]
             start += rows.count
-        return Rows(found, labels)
+        return LabelledQuads(found, labels)
 
     def _static_quads(self, static: StaticStore, offset: int, limit: int) -> list[Quad]:
         """Static matches, without those that live facts show."""

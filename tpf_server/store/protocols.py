@@ -57,7 +57,7 @@ class Snapshot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class BatchReceipt:
     """A durable batch: its number, and what it did."""
 
     sequence: int
@@ -130,7 +130,9 @@ class LiveStore(Protocol):
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """The earliest end of the labels of the matching facts that are valid in the snapshot."""
 
-    def publish(self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None) -> Receipt:
+    def publish(
+        self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None
+    ) -> BatchReceipt:
         """Add labelled facts, all or none; returns when they are durable.
 
         A fact replaces the expiring fact of the same key; it ends the interval of the same key

@@ -15,7 +15,7 @@ _BYTES: Final = 8 * 2**20
 _OVERHEAD: Final = 400
 
 
-class Made(NamedTuple):
+class SentPage(NamedTuple):
     """A page as it was sent.
 
     Args:
@@ -40,11 +40,11 @@ class PageBodies:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: LRUCache[str, Made] = LRUCache(
+        self._kept: LRUCache[str, SentPage] = LRUCache(
             _BYTES, getsizeof=lambda made: len(made.body) + _OVERHEAD
         )
 
-    def get(self, tag: str, instant: int) -> Made | None:
+    def get(self, tag: str, instant: int) -> SentPage | None:
         """The page with this entity tag, or the same of a moment before."""
         with self._lock:
             made = self._kept.get(_content(tag))
@@ -52,7 +52,7 @@ class PageBodies:
             return None
         return made
 
-    def put(self, made: Made) -> None:
+    def put(self, made: SentPage) -> None:
         """Keep a page for a moment."""
         if len(made.body) + _OVERHEAD > _BYTES:
             return

@@ -21,7 +21,7 @@ from tpf_server.fragments.request import read_request
 from tpf_server.web.compression import chosen_encoding, compressed
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 from tpf_server.web.memento import at_accepted_datetime, memento_fields
-from tpf_server.web.page_bodies import Made
+from tpf_server.web.page_bodies import SentPage
 from tpf_server.web.responses import COMMON, documentation_link, http_date, http_instant
 from tpf_server.web.site import Site
 
@@ -147,13 +147,13 @@ def read_fragment(
     return Reply("200 OK", headers, made.body)
 
 
-def _made(query: PinnedRequest, chosen: Chosen, encoding: str | None, tag: str) -> Made:
+def _made(query: PinnedRequest, chosen: Chosen, encoding: str | None, tag: str) -> SentPage:
     body = chosen.writer.write(evaluate(query)).encode()
     instant = 0 if query.snapshot is None else query.snapshot.instant
     packed = None if encoding is None else compressed(body, encoding)
     if packed is None:
-        return Made(tag, instant, None, body)
-    return Made(tag, instant, encoding, packed)
+        return SentPage(tag, instant, None, body)
+    return SentPage(tag, instant, encoding, packed)
 
 
 def _query_string(environ: "WSGIEnvironment") -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from annotations.clock import Clock
 from tpf_server.errors import NotFoundError
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
@@ -26,7 +26,7 @@ class Site:
     def __init__(
         self,
         settings: Settings,
-        datasets: Iterable[Dataset],
+        datasets: Iterable[OpenDataset],
         clock: Clock,
         bodies: BodyReader | None = None,
     ) -> None:
@@ -34,21 +34,21 @@ class Site:
         self.clock = clock
         self.bodies = bodies or BodyReader(settings.max_body)
         self.pages = PageBodies()
-        self._datasets: dict[str, Dataset] = {}
+        self._datasets: dict[str, OpenDataset] = {}
         self._endpoints: dict[str, dict[str, Endpoint]] = {}
         self.serve(datasets)
 
     @property
-    def datasets(self) -> Mapping[str, Dataset]:
+    def datasets(self) -> Mapping[str, OpenDataset]:
         """The datasets by name."""
         return self._datasets
 
-    def serve(self, datasets: Iterable[Dataset]) -> None:
+    def serve(self, datasets: Iterable[OpenDataset]) -> None:
         """Serve these datasets from the next request on; requests under way see the old ones."""
         self._datasets = {dataset.settings.name: dataset for dataset in datasets}
         self._endpoints = {}
 
-    def dataset(self, name: str) -> Dataset:
+    def dataset(self, name: str) -> OpenDataset:
         """The dataset of this name.
 
         Raises:

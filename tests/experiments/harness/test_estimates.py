@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from experiments.harness.estimates import Estimate, estimate, percentile
+from experiments.harness.estimates import MeanEstimate, estimate, percentile
 
 
 def test_interval_of_a_known_sample() -> None:
@@ -17,7 +17,7 @@ def test_interval_of_a_known_sample() -> None:
 
 
 def test_a_single_value_has_no_interval() -> None:
-    assert estimate([4.0]) == Estimate(4.0, None, None, 1)
+    assert estimate([4.0]) == MeanEstimate(4.0, None, None, 1)
     assert estimate([]) is None
 
 

@@ -15,10 +15,10 @@ from rich.progress import Progress, TextColumn
 
 from annotations.clock import ManualClock
 from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
-from experiments.harness.configuration import Configuration, read_configuration
+from experiments.harness.configuration import RunConfiguration, read_configuration
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Group, Measurement, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.runner import Runner
@@ -51,10 +51,10 @@ class Squares:
     unavailable: set[str] = field(default_factory=set)
     stop_after: int | None = None
 
-    def groups(self, settings: Sizes, run: Run) -> Iterable[Group]:
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         for kind in ("plain", "shifted"):
             measurements = [self._measurement(kind, size, settings) for size in settings.sizes]
-            yield Group(
+            yield MeasurementGroup(
                 kind,
                 lambda kind=kind: self._open(kind),  # type: ignore[misc]
                 measurements,
@@ -106,7 +106,7 @@ def run(
     repetitions: int = 2,
     tables: dict[str, Any] | None = None,
 ) -> Results:
-    configuration = Configuration(quick, 1, repetitions, tables or {})
+    configuration = RunConfiguration(quick, 1, repetitions, tables or {})
     text = TextColumn("{task.fields[what]}")
     with Progress(text, console=Console(file=io.StringIO())) as progress:
         runner = Runner(folder, configuration, ManualClock(NOW), progress, resume=resume)

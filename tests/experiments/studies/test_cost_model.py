@@ -14,9 +14,9 @@ from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData, Results
 from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER
 from experiments.studies.cost_formula import (
-    Comparison,
     Costs,
     Line,
+    LineComparison,
     Prices,
     compared,
     fitted,
@@ -95,10 +95,10 @@ def test_every_cache_asks_the_server() -> None:
 
 
 def test_break_even() -> None:
-    assert compared(Line(1, 2), Line(3, 1)) == Comparison(below=False, crossing=2)
-    assert compared(Line(3, 1), Line(1, 2)) == Comparison(below=True, crossing=2)
-    assert compared(Line(1, 1), Line(2, 2)) == Comparison(below=True, crossing=None)
-    assert compared(Line(1, 1), Line(2, 1)) == Comparison(below=True, crossing=None)
+    assert compared(Line(1, 2), Line(3, 1)) == LineComparison(below=False, crossing=2)
+    assert compared(Line(3, 1), Line(1, 2)) == LineComparison(below=True, crossing=2)
+    assert compared(Line(1, 1), Line(2, 2)) == LineComparison(below=True, crossing=None)
+    assert compared(Line(1, 1), Line(2, 1)) == LineComparison(below=True, crossing=None)
 
 
 def test_the_simulation_has_the_load_of_the_formula() -> None:

@@ -10,7 +10,7 @@ from annotations.methods import method_named
 from annotations.terms import Quad, Term
 from loaders.dynamic import naming_of
 from loaders.errors import InputError
-from loaders.stream.records import CsvRecords, RdfRecords, Record
+from loaders.stream.records import CsvRecords, Document, RdfRecords
 from tests.support.oracle import quad_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -41,26 +41,26 @@ def quads(body: str) -> list[Quad]:
 
 def test_rdf_of_any_format() -> None:
     records = RdfRecords(HOUR)
-    turtle = Record("a.ttl", NOON, "@prefix e: <http://e/> . e:a e:value 1 .")
+    turtle = Document("a.ttl", NOON, "@prefix e: <http://e/> . e:a e:value 1 .")
     assert quads(records.batch(turtle).body) == [value("a", 1)]
     assert records.batch(turtle).label == Expiration(NOON + HOUR)
     assert RdfRecords(HOUR, "interval").batch(turtle).label == Interval(NOON, NOON + HOUR)
-    message = Record("topic-0-7", NOON, '<http://e/a> <http://e/b> "c" .\n')
+    message = Document("topic-0-7", NOON, '<http://e/a> <http://e/b> "c" .\n')
     assert RdfRecords(None).batch(message) == (message.text, None, 1)
     with pytest.raises(InputError, match=r"a\.nt, line 2: "):
-        records.batch(Record("a.nt", NOON, "<http://e/a> <http://e/b> <http://e/c> .\nbad\n"))
+        records.batch(Document("a.nt", NOON, "<http://e/a> <http://e/b> <http://e/c> .\nbad\n"))
 
 
 def test_rows_from_the_instant_of_their_record() -> None:
     records = CsvRecords(METADATA, "m.json", URL, HOUR)
-    batch = pickle.loads(pickle.dumps(records)).batch(Record("x.csv", NOON, CSV))
+    batch = pickle.loads(pickle.dumps(records)).batch(Document("x.csv", NOON, CSV))
     assert quads(batch.body) == [value("a", 1), value("b", 2)]
     assert (batch.label, batch.facts) == (Expiration(NOON + HOUR), 2)
 
 
 def test_rows_from_their_own_instants() -> None:
     records = CsvRecords(METADATA, "m.json", URL, HOUR, "at", "interval")
-    batch = records.batch(Record("x.csv", NOON, CSV))
+    batch = records.batch(Document("x.csv", NOON, CSV))
     assert (batch.label, batch.facts) == (None, 2)
     facts = method_named("rdf-1.2").decode(quads(batch.body), naming_of(URL))
     ten = NOON - 2 * HOUR
@@ -80,7 +80,7 @@ def test_rows_from_their_own_instants() -> None:
 )
 def test_what_does_not_fit_is_named(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        CsvRecords(METADATA, "m.json", URL, HOUR, "at").batch(Record("x.csv", NOON, text))
+        CsvRecords(METADATA, "m.json", URL, HOUR, "at").batch(Document("x.csv", NOON, text))
 
 
 def test_a_mapping_of_several_tables_is_refused() -> None:

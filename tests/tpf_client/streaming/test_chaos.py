@@ -21,7 +21,7 @@ from tpf_client import Client
 from tpf_client.fragments.transport import Limits
 from tpf_client.streaming.schedule import Schedule
 from tpf_server.app import create_app
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings
 from tpf_server.store.live.store import open_live_store
 
@@ -66,7 +66,7 @@ class Mortal:
         assert server.live is not None
         server.live.close()
         server.live = open_live_store(self._path / "live.sqlite")
-        dataset = Dataset(self._settings, server.static, server.live)
+        dataset = OpenDataset(self._settings, server.static, server.live)
         server.app = create_app(server.settings, [dataset], server.clock)
         self.down = False
 

@@ -15,7 +15,7 @@ from tpf_server.app import create_app
 from tpf_server.continuous.assembly import live_stores, static_graphs
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.datasets import DatasetOpener
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Configuration, DatasetSettings, Settings
 
 ROOT = "http://server.test"
@@ -46,7 +46,7 @@ class Server:
             (DatasetSettings(name="rooms", source=str(folder / "rooms.nq"), live=True),),
         )  # fmt: skip
         self.opener = DatasetOpener()
-        self.datasets: list[Dataset] = self.opener.open(self.configuration)
+        self.datasets: list[OpenDataset] = self.opener.open(self.configuration)
         self.clock = ManualClock(NOON)
         app = create_app(self.configuration.server, self.datasets, self.clock)
         self.service: ContinuousService = app.extensions["tpf_server.continuous"]

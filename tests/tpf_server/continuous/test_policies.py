@@ -12,7 +12,7 @@ from tpf_server.continuous.engine.errors import (
     UnknownStreamError,
     WindowLimitError,
 )
-from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.semantics import SEMANTICS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "continuous-queries.md"
@@ -216,8 +216,8 @@ def test_unknown_streams_and_graphs_are_made_or_refused():
 
 
 def test_a_window_over_its_limit_stops_its_query_and_no_other():
-    engine = Engine(limits=Limits(window_rows=50))
-    periodic = CsparqlEngine(limits=Limits(window_rows=50))
+    engine = Engine(limits=EngineLimits(window_rows=50))
+    periodic = CsparqlEngine(limits=EngineLimits(window_rows=50))
     native = [engine.register(f"SELECT ?a {{ STREAM <urn:{s}> [ALL] {BODY} }}") for s in "st"]
     stepped = [
         periodic.register(f"SELECT ?a FROM STREAM <urn:{s}> [RANGE 1h TUMBLING] {BODY}")

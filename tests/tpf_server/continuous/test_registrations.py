@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from annotations.clock import ManualClock
-from tpf_server.continuous.cqels.engine import Engine, Limits
+from tpf_server.continuous.cqels.engine import Engine, EngineLimits
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import RegistrationsError, UnknownQueryError
 from tpf_server.continuous.registrations import Registration, Registrations
@@ -20,7 +20,7 @@ SELECT (COUNT(*) AS ?n) FROM STREAM <s> [RANGE 1s STEP 1s] { ?a <urn:p> ?b }"""
 
 
 def service(path: Path, **limits: int) -> ContinuousService:
-    engine = Engine(limits=Limits(**limits))
+    engine = Engine(limits=EngineLimits(**limits))
     return ContinuousService(
         engine,
         CsparqlEngine(beside=engine),

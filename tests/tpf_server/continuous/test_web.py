@@ -12,7 +12,7 @@ from flask import Flask
 from annotations.clock import ManualClock
 from annotations.terms import Term
 from tests.support.wsgi_adapter import WsgiAdapter
-from tpf_server.continuous.cqels.engine import Engine, Limits
+from tpf_server.continuous.cqels.engine import Engine, EngineLimits
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.policies import Policies
@@ -383,7 +383,7 @@ def test_streams_are_made_by_put():
 
 
 def test_a_stopped_query_ends_with_an_error_event():
-    site = Site(limits=Limits(window_rows=50))
+    site = Site(limits=EngineLimits(window_rows=50))
     site.register(QUERY.replace("RANGE 10ms", "ALL"))
     site.push(*(element(at) for at in range(128)))
     lines = site.results().text.splitlines()
@@ -542,7 +542,7 @@ def test_a_name_that_is_an_iri_becomes_its_last_segment(site):
 
 
 def test_limits_of_c_sparql():
-    site = Site(periodic={"limits": Limits(queries=1, window_rows=5)})
+    site = Site(periodic={"limits": EngineLimits(queries=1, window_rows=5)})
     site.register(PERIODIC)
     assert site.register(PERIODIC.replace("counts", "more")).status_code == 429
     site.push(*(element(1, b=f'"{n}"') for n in range(9)))

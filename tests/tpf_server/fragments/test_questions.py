@@ -12,7 +12,7 @@ from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact, Interval
 from annotations.terms import Quad, Term
 from tpf_server.app import create_app
-from tpf_server.fragments.dataset import Dataset
+from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 
@@ -50,7 +50,7 @@ def test_a_small_fragment_is_looked_at_once(
 
     for name in QUESTIONS:
         monkeypatch.setattr(IndexedLiveStore, name, counted(name, getattr(IndexedLiveStore, name)))
-    dataset = Dataset(DatasetSettings(name="trains"), None, store)
+    dataset = OpenDataset(DatasetSettings(name="trains"), None, store)
     client = create_app(Settings(page_size=limit), [dataset], ManualClock(NOW)).test_client()
     page = client.get("/trains.nq").get_data(as_text=True)
     assert questions == asked

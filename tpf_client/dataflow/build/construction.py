@@ -33,7 +33,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.scopes import in_scope
 
 Services = Callable[[Term], Leaves]
-NO_DATASET = algebra.Dataset()
+NO_DATASET = algebra.DatasetClause()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Construction(ABC):
         environment: Environment,
         services: Services | None = None,
         defer: Defer = at_once,
-        dataset: algebra.Dataset = NO_DATASET,
+        dataset: algebra.DatasetClause = NO_DATASET,
     ) -> None:
         self.leaves = leaves
         self.flow = flow

@@ -19,7 +19,7 @@ _LOOK_AT = 32
 """Left solutions that are asked about one by one, again and again: those that came first."""
 
 
-class State:
+class LeftState:
     """What is known of one left solution.
 
     Attributes:
@@ -53,9 +53,9 @@ class Matching(Node):
         pair: Pair,
     ) -> None:
         super().__init__(schema, certain, monotone=False)
-        self._left: dict[Any, dict[Solution, State]] = {}
+        self._left: dict[Any, dict[Solution, LeftState]] = {}
         self._right: dict[Any, dict[Solution, int]] = {}
-        self._touched: dict[Solution, State] = {}
+        self._touched: dict[Solution, LeftState] = {}
         self.knows_all: Callable[[Solution], bool] | None = None
         """Whether all partners of a left solution have come; ``None``: that is not known singly."""
         self._hears = type(self).matched is not Matching.matched
@@ -86,7 +86,7 @@ class Matching(Node):
             state = bucket.get(solution)
             partners = rights.get(key)
             if state is None:
-                state = bucket[solution] = State(key)
+                state = bucket[solution] = LeftState(key)
                 if partners:
                     for other, times in partners.items():
                         if pair(solution, other):
@@ -137,7 +137,7 @@ class Matching(Node):
         self._send(known)
         return bool(known)
 
-    def _send(self, touched: Iterable[tuple[Solution, State]]) -> None:
+    def _send(self, touched: Iterable[tuple[Solution, LeftState]]) -> None:
         emit, render = self.emit, self.render
         for solution, state in touched:
             count, has_partners = state.count, state.partners > 0
@@ -154,7 +154,7 @@ class Matching(Node):
             if not count:
                 self._forget(solution, state)
 
-    def _forget(self, solution: Solution, state: State) -> None:
+    def _forget(self, solution: Solution, state: LeftState) -> None:
         bucket = self._left.get(state.key)
         if bucket is not None and bucket.get(solution) is state:
             del bucket[solution]

@@ -7,7 +7,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.layout import layout
-from tpf_client.dataflow.operators.matching import Matching, State
+from tpf_client.dataflow.operators.matching import LeftState, Matching
 
 Condition = Callable[[Solution], bool]
 
@@ -64,7 +64,7 @@ class SemiJoin(Matching):
         holds = has_partners != self._negated
         return (*left, self._mark.true if holds else self._mark.false)
 
-    def _send(self, touched: Iterable[tuple[Solution, State]]) -> None:
+    def _send(self, touched: Iterable[tuple[Solution, LeftState]]) -> None:
         if self._mark is not None:
             super()._send(touched)
             return

@@ -34,7 +34,7 @@ class Accumulator(Protocol):
         """The value of the aggregate now."""
 
 
-class Distinct:
+class DistinctArguments:
     """Passes every argument on once."""
 
     def __init__(self, inner: Accumulator) -> None:
@@ -201,4 +201,4 @@ def accumulator(
             make = partial(GroupConcat, typed, aggregate.separator)
         case _:
             raise ValueError(aggregate.name)
-    return (lambda: Distinct(make())) if aggregate.distinct else make
+    return (lambda: DistinctArguments(make())) if aggregate.distinct else make

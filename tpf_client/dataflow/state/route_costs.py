@@ -6,7 +6,7 @@ from typing import Any
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.state.join_input import JoinInput
-from tpf_client.dataflow.state.row_index import Columns, Statistics
+from tpf_client.dataflow.state.row_index import Columns, RowStatistics
 
 
 class RouteCosts:
@@ -18,7 +18,7 @@ class RouteCosts:
 
     def __init__(self, inputs: Sequence[JoinInput]) -> None:
         self._inputs = inputs
-        self._statistics: dict[tuple[int, Columns], Statistics] = {}
+        self._statistics: dict[tuple[int, Columns], RowStatistics] = {}
         self._recent: dict[int, Sequence[Solution]] = {}
 
     def of(self, route: Sequence[int], place: int) -> tuple[bool, float, int]:

@@ -34,7 +34,7 @@ def _unindexed(_row: Solution, _count: int) -> None:
     pass
 
 
-class Statistics:
+class RowStatistics:
     """Rows for each value of some columns.
 
     Args:
@@ -165,7 +165,7 @@ class RowBag:
         """The columns that are not among these."""
         return tuple(column for column in self._all if column not in columns)
 
-    def statistics(self, columns: Columns, rows: int) -> "Statistics":
+    def statistics(self, columns: Columns, rows: int) -> "RowStatistics":
         """How the values of these columns are distributed.
 
         Where there is an index over them it is exact; otherwise it is taken from some of the rows.
@@ -176,7 +176,7 @@ class RowBag:
         """
         table = self._tables.get(columns)
         if table is not None:
-            return Statistics(table, bool(self.rest(columns)), 1.0)
+            return RowStatistics(table, bool(self.rest(columns)), 1.0)
         found: dict[Any, int] = {}
         (only, *more) = columns
         looked_at = 0
@@ -184,7 +184,7 @@ class RowBag:
             key = tuple([row[column] for column in columns]) if more else row[only]
             found[key] = found.get(key, 0) + count
             looked_at += count
-        return Statistics(found, False, max(1.0, rows / looked_at) if looked_at else 1.0)
+        return RowStatistics(found, False, max(1.0, rows / looked_at) if looked_at else 1.0)
 
     def _generate(self) -> None:
         self.idle = not self._tables

@@ -45,7 +45,7 @@ _POINT = re.compile(r"\\x\{([0-9A-F]+)\}")
 _SECONDS = 0.1
 
 
-class Match(Protocol):
+class TextMatch(Protocol):
     """Where a pattern matched."""
 
     def start(self) -> int:
@@ -72,7 +72,7 @@ class Regex(Protocol):
             EvaluationError: this takes too long.
         """
 
-    def matches(self, text: str) -> Iterator[Match]:
+    def matches(self, text: str) -> Iterator[TextMatch]:
         """The matches in a text, from left to right.
 
         Raises:
@@ -113,7 +113,7 @@ class _Linear:
         """See `Regex`."""
         return self._search(_bytes(text)) is not None
 
-    def matches(self, text: str) -> Iterator[Match]:
+    def matches(self, text: str) -> Iterator[TextMatch]:
         """See `Regex`."""
         _bytes(text)
         yield from self._compiled(keep=True).finditer(text)
@@ -138,7 +138,7 @@ class _Backtracking:
         """See `Regex`."""
         return next(self.matches(text), None) is not None
 
-    def matches(self, text: str) -> Iterator[Match]:
+    def matches(self, text: str) -> Iterator[TextMatch]:
         """See `Regex`."""
         try:
             yield from self._pattern.finditer(text, timeout=_SECONDS)

@@ -38,7 +38,7 @@ class Remembered(dict[KeyT, KeptT]):
         self[key] = value
 
 
-class Dictionary(Protocol):
+class TermCodec(Protocol):
     """Integers for terms; 0 is no term (an unbound variable)."""
 
     def encode(self, term: Term) -> int:
@@ -60,7 +60,7 @@ class TypedTerms(Remembered[int, Value]):
         EvaluationError: at a look-up of 0, which is what an unbound variable is in an expression.
     """
 
-    def __init__(self, dictionary: Dictionary) -> None:
+    def __init__(self, dictionary: TermCodec) -> None:
         super().__init__()
         self.dictionary = dictionary
         self._known: dict[object, Remembered[int, Value]] = {}

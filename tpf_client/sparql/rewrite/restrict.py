@@ -14,7 +14,7 @@ from tpf_client.sparql.algebra import (
     NOTHING,
     Call,
     Constant,
-    Dataset,
+    DatasetClause,
     Distinct,
     Expression,
     Filter,
@@ -31,7 +31,7 @@ from tpf_client.sparql.rewrite.visitor import with_parts
 T = TypeVar("T")
 
 
-def restrict(pattern: Pattern, dataset: Dataset, fresh: Callable[[], Variable]) -> Pattern:
+def restrict(pattern: Pattern, dataset: DatasetClause, fresh: Callable[[], Variable]) -> Pattern:
     """The pattern as it must be asked of the whole dataset.
 
     Args:
@@ -49,7 +49,7 @@ def restrict(pattern: Pattern, dataset: Dataset, fresh: Callable[[], Variable]) 
 
 
 class _Restriction:
-    def __init__(self, dataset: Dataset, fresh: Callable[[], Variable]) -> None:
+    def __init__(self, dataset: DatasetClause, fresh: Callable[[], Variable]) -> None:
         self._dataset = dataset
         self._fresh = fresh
 

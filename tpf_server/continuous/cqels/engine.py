@@ -9,13 +9,13 @@ from tpf_server.continuous.cqels.parser import BASE, parse
 from tpf_server.continuous.engine.delivery import Callback
 from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
-from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.semantics import CQELS, Semantics
 from tpf_server.continuous.engine.tick_engine import TickEngine
 
-__all__ = ["Engine", "Limits", "RegisteredQuery"]
+__all__ = ["Engine", "EngineLimits", "RegisteredQuery"]
 
 
 class Engine(TickEngine):
@@ -42,7 +42,7 @@ class Engine(TickEngine):
         semantics: Semantics = CQELS,
         lateness: int = 0,
         base: str = BASE,
-        limits: Limits | None = None,
+        limits: EngineLimits | None = None,
         create_streams: bool = True,
         require_graphs: bool = False,
         share: bool = True,

@@ -32,11 +32,11 @@ from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
     ElementError,
-    LimitError,
+    EngineLimitError,
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
-from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
@@ -70,7 +70,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self,
         *,
         base: str = BASE,
-        limits: Limits | None = None,
+        limits: EngineLimits | None = None,
         lateness: int = 0,
         skip_idle: bool = False,
         eager: bool = False,
@@ -129,7 +129,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         """
         name = self.name(stream)
         if self._readers.get(name) or self._counting.get(name):
-            raise LimitError(f"{name} is read already: declare a stream before its queries")
+            raise EngineLimitError(f"{name} is read already: declare a stream before its queries")
         self._predicates[name] = frozenset(self.name(each) for each in predicates)
 
     def register(

@@ -23,7 +23,7 @@ from tpf_client.sparql.algebra import (
     Aggregated,
     Call,
     Constant,
-    Dataset,
+    DatasetClause,
     Expression,
     Filter,
     PathExpression,
@@ -137,7 +137,7 @@ class CsparqlParser(QueryParser):
         super().__init__(text, base)
         self._tokens = _words_of_the_paper(self._tokens)
         self._streams: list[StreamClause] = []
-        self._early = Dataset()
+        self._early = DatasetClause()
         self._nesting = 0
         self._timestamps: list[tuple[Variable, Term | Variable | None, int]] = []
         self._paths: list[tuple[PathExpression, int]] = []
@@ -204,7 +204,7 @@ class CsparqlParser(QueryParser):
 
     # ---------------------------------------------------------------------------- dataset
 
-    def _dataset(self) -> Dataset:
+    def _dataset(self) -> DatasetClause:
         default: list[Term] = []
         named: list[Term] = []
         while self.at_word("FROM"):
@@ -214,7 +214,7 @@ class CsparqlParser(QueryParser):
                 self._streams.append(self._stream_clause(start, is_named))
             else:
                 (named if is_named else default).append(self.iri())
-        return Dataset(tuple(default), tuple(named))
+        return DatasetClause(tuple(default), tuple(named))
 
     def _stream_clause(self, start: int, named: bool) -> StreamClause:
         place = self.token.position
@@ -396,8 +396,8 @@ class CsparqlParser(QueryParser):
         raise QuerySyntaxError(reason, self.text, position)
 
 
-def _merged(one: Dataset, other: Dataset) -> Dataset:
-    return Dataset(one.default + other.default, one.named + other.named)
+def _merged(one: DatasetClause, other: DatasetClause) -> DatasetClause:
+    return DatasetClause(one.default + other.default, one.named + other.named)
 
 
 def _words_of_the_paper(tokens: list[Token]) -> list[Token]:

@@ -24,7 +24,7 @@ from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_var
 from tpf_client.sparql.algebra import (
     BGP,
     NOTHING,
-    Dataset,
+    DatasetClause,
     Join,
     Path,
     Pattern,
@@ -59,7 +59,7 @@ class Sources:
     """
 
     def __init__(
-        self, dataset: Dataset, clauses: Iterable[StreamClause], repository: Iterable[Term]
+        self, dataset: DatasetClause, clauses: Iterable[StreamClause], repository: Iterable[Term]
     ) -> None:
         clauses = tuple(clauses)
         self._static_only = False
@@ -76,7 +76,7 @@ class Sources:
 
     def without_streams(self) -> "Sources":
         """The same graphs, of which only the static parts are left."""
-        result = Sources(Dataset(), (), ())
+        result = Sources(DatasetClause(), (), ())
         result.__dict__.update(self.__dict__)
         result._static_only = True
         return result

@@ -12,7 +12,7 @@ from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.plans.row_maker import Triples
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
-from tpf_server.continuous.engine.windows.streams import Stream
+from tpf_server.continuous.engine.windows.streams import ElementStream
 
 
 class Emitter:
@@ -34,8 +34,8 @@ class Emitter:
     def __init__(
         self,
         plans: PlanRegistry,
-        streams: Mapping[Term, Stream],
-        tick: Callable[[Stream, list[EncodedTriple], int], None],
+        streams: Mapping[Term, ElementStream],
+        tick: Callable[[ElementStream, list[EncodedTriple], int], None],
         end: Callable[[RegisteredQuery, ContinuousError], None],
     ) -> None:
         self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()

@@ -147,18 +147,18 @@ class TimestampError(ContinuousError):
     title = "Bad timestamp"
 
 
-class LimitError(ContinuousError):
+class EngineLimitError(ContinuousError):
     """A limit of the engine is reached."""
 
     status = 429
     title = "Limit reached"
 
 
-class WindowLimitError(LimitError):
+class WindowLimitError(EngineLimitError):
     """A window holds more rows than allowed: its query was stopped, the others go on."""
 
 
-class BacklogError(LimitError):
+class BacklogError(EngineLimitError):
     """A reader of results was too slow: it was cut off."""
 
 

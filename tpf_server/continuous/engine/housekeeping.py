@@ -7,7 +7,7 @@ from annotations.terms import Term
 from tpf_server.continuous.engine.errors import WindowLimitError
 from tpf_server.continuous.engine.forgetting import Forgetting
 from tpf_server.continuous.engine.plans.plan import Plan
-from tpf_server.continuous.engine.windows.streams import Stream
+from tpf_server.continuous.engine.windows.streams import ElementStream
 
 _INTERVAL: Final = 64
 _ADAPTATION: Final = 1024
@@ -28,7 +28,7 @@ class Housekeeping:
     def __init__(
         self,
         plans: Iterable[Plan],
-        streams: Mapping[Term, Stream],
+        streams: Mapping[Term, ElementStream],
         forgetting: Forgetting,
         window_rows: int,
         stop: Callable[[Plan, WindowLimitError], None],

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from annotations.terms import Term
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.sparql.algebra import Dataset
+from tpf_client.sparql.algebra import DatasetClause
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import inlined_literal
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
@@ -16,12 +16,12 @@ from tpf_server.continuous.engine.elements.timestamps import date_time
 from tpf_server.continuous.engine.errors import (
     ElementError,
     EngineClosedError,
-    LimitError,
+    EngineLimitError,
     UnknownGraphError,
     UnknownQueryError,
 )
 from tpf_server.continuous.engine.forgetting import Forgetting
-from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
@@ -50,14 +50,14 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
     def __init__(
         self,
         base: str,
-        limits: Limits | None,
+        limits: EngineLimits | None,
         *,
         require_graphs: bool,
         now: datetime,
         beside: "QueryEngine[Any] | None" = None,
     ) -> None:
         super().__init__(base, None if beside is None else beside.static)
-        self.limits = limits or Limits()
+        self.limits = limits or EngineLimits()
         if beside is None:
             self.dictionary = TermDictionary(keeps=False)
             self.forgetting = Forgetting(self.dictionary)
@@ -173,14 +173,14 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
     def _free_name(self, wanted: str | None) -> str:
         """The name of a new query, if there may be one more."""
         if len(self.queries) >= self.limits.queries:
-            raise LimitError(f"there are {len(self.queries)} queries already")
+            raise EngineLimitError(f"there are {len(self.queries)} queries already")
         if wanted is None:
             return next(name for name in map(str, self._names) if name not in self.queries)
         if wanted in self.queries:
-            raise LimitError(f"there is a query {wanted!r} already")
+            raise EngineLimitError(f"there is a query {wanted!r} already")
         return wanted
 
-    def _check_graphs(self, dataset: Dataset) -> None:
+    def _check_graphs(self, dataset: DatasetClause) -> None:
         if not self._require_graphs:
             return
         for graph in (*dataset.named, *dataset.default):

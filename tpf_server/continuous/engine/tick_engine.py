@@ -24,7 +24,7 @@ from tpf_server.continuous.engine.errors import (
     WindowLimitError,
 )
 from tpf_server.continuous.engine.housekeeping import Housekeeping
-from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
@@ -33,7 +33,7 @@ from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
-from tpf_server.continuous.engine.windows.streams import Stream
+from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
 
@@ -66,7 +66,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def __init__(
         self,
         base: str,
-        limits: Limits | None,
+        limits: EngineLimits | None,
         *,
         lateness: int,
         create_streams: bool,
@@ -81,9 +81,11 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self.arrivals = 0
         self.dropped = 0
         self.reorders = bool(lateness)
-        self.streams: dict[Term, Stream] = {}
+        self.streams: dict[Term, ElementStream] = {}
         self._create_streams = create_streams
-        self._waiting: ReorderBuffer[tuple[Stream, list[EncodedTriple]]] = ReorderBuffer(lateness)
+        self._waiting: ReorderBuffer[tuple[ElementStream, list[EncodedTriple]]] = ReorderBuffer(
+            lateness
+        )
         watermark = Watermark()
         self._windows = WindowRegistry(self.stream, watermark)
         self._timed = self._windows.timed
@@ -139,7 +141,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     # ------------------------------------------------------------------------------ streams
 
-    def stream(self, name: str) -> Stream:
+    def stream(self, name: str) -> ElementStream:
         """The stream of this IRI, made where it is new and that is allowed.
 
         Raises:
@@ -154,7 +156,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             found = self.create_stream(term)
         return found
 
-    def create_stream(self, name: str) -> Stream:
+    def create_stream(self, name: str) -> ElementStream:
         """Make a stream, or find the one of this IRI.
 
         Raises:
@@ -165,14 +167,14 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         if found is None:
             if not _IRI.fullmatch(term):
                 raise StreamNameError(f"not an IRI: {term}")
-            found = self.streams[term] = Stream(term)
+            found = self.streams[term] = ElementStream(term)
             if self._told is not None:
                 found.tell(self._told, self.front)
         return found
 
     # ------------------------------------------------------------------------- what arrives
 
-    def arrive(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+    def arrive(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
         """An encoded element arrives."""
         if self.reorders and at >= stream.latest:
             for time, (where, element) in self._waiting.add(stream, at, (stream, triples)):
@@ -180,7 +182,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         else:
             self._tick(stream, triples, at)
 
-    def begin_arrival(self, stream: Stream, at: int, triples: int) -> bool:
+    def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
         """An encoded element is about to arrive at the windows.
 
         What it pushes out of them goes; then what waited for its time comes. Where windows slide,
@@ -220,7 +222,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             plans.phase.inserting = True
         return True
 
-    def _move(self, stream: Stream, at: int) -> None:
+    def _move(self, stream: ElementStream, at: int) -> None:
         """The windows over a stream are at an instant, and maybe no others."""
         front = max(self.front, min(at, self._limit))
         lag = max(0, front - at)
@@ -266,7 +268,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         if at > front:
             self._pass(at)
 
-    def reach(self, stream: Stream, at: int) -> None:
+    def reach(self, stream: ElementStream, at: int) -> None:
         """Stop at each boundary of a slide before an instant at which a window changes.
 
         So what a window holds at a boundary is reported, whenever the next element comes.
@@ -290,19 +292,19 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         own = self._plans.sliding.boundary(self.front, before if first is None else first)
         return first if own is None else own
 
-    def _catch_up(self, streams: Collection[Stream], at: int) -> None:
+    def _catch_up(self, streams: Collection[ElementStream], at: int) -> None:
         """Streams that are behind come to the time of the engine, or to an instant before it."""
         self._catch_up_to(streams, min(at, self.front + 1))
         if at > self.front:
             self._move_to(streams, self.front)
 
-    def _catch_up_to(self, streams: Collection[Stream], at: int) -> None:
+    def _catch_up_to(self, streams: Collection[ElementStream], at: int) -> None:
         """They stop at the boundaries before an instant."""
         while (boundary := self._boundary_of(streams, at)) is not None:
             moved = self._move_to(streams, boundary)
             self._changed(boundary, partial(Plan.slides_to, at=boundary, streams=moved))
 
-    def _boundary_of(self, streams: Collection[Stream], before: int) -> int | None:
+    def _boundary_of(self, streams: Collection[ElementStream], before: int) -> int | None:
         first = self._windows.boundary_of(streams, before)
         until = before if first is None else first
         own = self._plans.sliding.boundary_of(streams, self.front, until)
@@ -317,7 +319,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     # -------------------------------------------------------------------------------- ticks
 
-    def _tick(self, stream: Stream, triples: list[EncodedTriple], at: int) -> None:
+    def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
         if self.sliding:
             # Before it enters, others may be told what was before it.
             self.arriving.append(triples)
@@ -335,7 +337,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._windows.expire(at)
         self._changed(at, due)
 
-    def _move_to(self, streams: Collection[Stream], at: int) -> list[Stream]:
+    def _move_to(self, streams: Collection[ElementStream], at: int) -> list[ElementStream]:
         """It is a later instant on some streams only; returns those that were not there yet."""
         moved = []
         for stream in streams:
@@ -349,7 +351,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._expire_of(streams)
         return moved
 
-    def _expire_of(self, streams: Collection[Stream]) -> None:
+    def _expire_of(self, streams: Collection[ElementStream]) -> None:
         for stream in streams:
             for window in stream.inputs:
                 if window.moves and window.log:

@@ -44,7 +44,7 @@ class NumberPattern(NamedTuple):
     repeats: bool = False
 
 
-class Batch(NamedTuple):
+class RetainedBatch(NamedTuple):
     """A batch that a snapshot may show."""
 
     sequence: int
@@ -68,7 +68,7 @@ class FactIndex:
         self.due = Due(self.rows, keep_history)
         self.last = 0
         self.floor = Floor()
-        self.batches: deque[Batch] = deque()
+        self.batches: deque[RetainedBatch] = deque()
         """The batches, oldest retained first."""
         self._slot_of_key: dict[int, int] = {}
         self._slots: set[int] = set()
@@ -119,7 +119,7 @@ class FactIndex:
         changed = record.published
         if not (record.added or record.removed) and self.batches:
             changed = self.batches[-1].changed
-        self.batches.append(Batch(sequence, record.published, changed))
+        self.batches.append(RetainedBatch(sequence, record.published, changed))
         while self.batches[0].sequence < self.floor.sequence:
             self.batches.popleft()
         self.due.tidy(_WORK * record.entries + _WORK_AT_LEAST)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tpf_server.errors import StoreError
-from tpf_server.store.protocols import Receipt
+from tpf_server.store.protocols import BatchReceipt
 
 NO_START = -(2**63)
 """The start of an expiring version, which has none: before every instant."""
@@ -208,10 +208,10 @@ class Log(Protocol):
         `receipt`, `append`, `read`, `entries` and `drop` belong to it while it is open.
         """
 
-    def receipt(self, batch_id: str) -> Receipt | None:
+    def receipt(self, batch_id: str) -> BatchReceipt | None:
         """What was said of the batch with this identifier."""
 
-    def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
+    def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
         """Add a record and keep the receipt under the identifier."""
 
     def check_writing(self) -> None:

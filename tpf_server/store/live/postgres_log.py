@@ -34,7 +34,7 @@ from tpf_server.store.live.log import (
     encode,
 )
 from tpf_server.store.live.sqlite_log import write_backup
-from tpf_server.store.protocols import Receipt
+from tpf_server.store.protocols import BatchReceipt
 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -207,7 +207,7 @@ class PostgresLog:
         finally:
             self._writer_thread = None
 
-    def receipt(self, batch_id: str) -> Receipt | None:
+    def receipt(self, batch_id: str) -> BatchReceipt | None:
         """What was said of the batch with this identifier."""
         rows = self._rows(
             "SELECT sequence, added, replaced FROM receipts WHERE batch_id = %s", batch_id
@@ -215,9 +215,9 @@ class PostgresLog:
         if not rows:
             return None
         sequence, added, replaced = rows[0]
-        return Receipt(sequence, added, replaced, repeated=True)
+        return BatchReceipt(sequence, added, replaced, repeated=True)
 
-    def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
+    def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
         """Add a record and keep the receipt under the identifier."""
         values = (record.sequence, record.published, record.entries, encode(record))
         self._statements.append((_ADD_BATCH, values))
@@ -284,7 +284,7 @@ class PostgresLog:
             self._statements += [(_ADD_BATCH, row) for row in contents.batches]
             self._statements += [(_ADD_RECEIPT, row) for row in contents.receipts]
             if record is not None:
-                self.append(record, Receipt(record.sequence, 0, 0), None)
+                self.append(record, BatchReceipt(record.sequence, 0, 0), None)
         return record.sequence if record is not None else 0
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from tpf_server.store.live.log import (
     encode,
     left_out,
 )
-from tpf_server.store.protocols import Receipt
+from tpf_server.store.protocols import BatchReceipt
 
 _log = logging.getLogger("tpf_server")
 _SCHEMA = """
@@ -201,15 +201,15 @@ class SqliteLog:
             if self._write.in_transaction:
                 self._write.execute("ROLLBACK")
 
-    def receipt(self, batch_id: str) -> Receipt | None:
+    def receipt(self, batch_id: str) -> BatchReceipt | None:
         """What was said of the batch with this identifier."""
         with _translated(self._path):
             row = self._write.execute(
                 "SELECT sequence, added, replaced FROM receipts WHERE batch_id = ?", (batch_id,)
             ).fetchone()
-        return None if row is None else Receipt(row[0], row[1], row[2], repeated=True)
+        return None if row is None else BatchReceipt(row[0], row[1], row[2], repeated=True)
 
-    def append(self, record: Record, receipt: Receipt, batch_id: str | None) -> None:
+    def append(self, record: Record, receipt: BatchReceipt, batch_id: str | None) -> None:
         """Add a record and keep the receipt under the identifier."""
         payload = encode(record)
         self._appended = Last.of(record.sequence, payload)
@@ -297,7 +297,7 @@ class SqliteLog:
                 self._write.execute(f"DELETE FROM {table}")  # noqa: S608
             _fill(self._write, contents._replace(settings=settings))
             if record is not None:
-                self.append(record, Receipt(record.sequence, 0, 0), None)
+                self.append(record, BatchReceipt(record.sequence, 0, 0), None)
         return record.sequence if record is not None else 0
 
     def close(self) -> None:

@@ -20,12 +20,12 @@ from tpf_server.errors import PastUnknown, SnapshotExpired, StoreClosedError
 from tpf_server.store.live.batch import Groups, checked, plan
 from tpf_server.store.live.cleaner import Cleaner
 from tpf_server.store.live.garbage import Unwatched, no_garbage
-from tpf_server.store.live.index import Batch, FactIndex
+from tpf_server.store.live.index import FactIndex, RetainedBatch
 from tpf_server.store.live.log import FOREVER, Log, Record
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
 from tpf_server.store.live.settings import LiveSettings
-from tpf_server.store.protocols import Follower, Receipt, Snapshot, Standing
+from tpf_server.store.protocols import BatchReceipt, Follower, Snapshot, Standing
 
 _SEEN_AT_ONCE = 1 << 17
 _CHECK_SECONDS = 1.0
@@ -292,7 +292,7 @@ class IndexedLiveStore:
             self._check(snapshot, pattern)
             return _instant(self._reader.earliest_end(pattern, snapshot))
 
-    def _batch(self, sequence: int) -> Batch | None:
+    def _batch(self, sequence: int) -> RetainedBatch | None:
         """A retained batch; ``None`` for the state before the first."""
         batches = self._index.batches
         place = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
@@ -317,7 +317,9 @@ class IndexedLiveStore:
 
     # Publishing
 
-    def publish(self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None) -> Receipt:
+    def publish(
+        self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None
+    ) -> BatchReceipt:
         """Add labelled facts, all or none; returns when they are durable.
 
         `tpf_server.store.live.batch` states what happens to older versions. A batch with an
@@ -379,7 +381,7 @@ class IndexedLiveStore:
 
     def _publish(
         self, groups: Groups, instant: int, batch_id: str | None, retiring: bool = False
-    ) -> Receipt | None:
+    ) -> BatchReceipt | None:
         """Publish checked facts; `_publishing` is held. ``None``: another process has retired."""
         record: Record | None = None
         try:
@@ -392,7 +394,7 @@ class IndexedLiveStore:
                         return None
                     effects = plan(self._index, groups, instant)
                     record = self._cleaner.record(self._index, effects, instant)
-                receipt = Receipt(record.sequence, effects.facts, effects.replaced)
+                receipt = BatchReceipt(record.sequence, effects.facts, effects.replaced)
                 self._log.append(record, receipt, batch_id)
                 self._cleaner.clean(record)
         except BaseException:

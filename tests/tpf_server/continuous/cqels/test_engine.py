@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpf_server.continuous.cqels.engine import Engine, Limits
+from tpf_server.continuous.cqels.engine import Engine, EngineLimits
 from tpf_server.continuous.engine.errors import (
     BacklogError,
     ElementError,
     EngineClosedError,
-    LimitError,
+    EngineLimitError,
     StreamNameError,
     TimestampError,
     UnknownGraphError,
@@ -182,7 +182,7 @@ def test_a_number_without_end_is_a_value_that_nobody_knows():
 
 
 def test_a_window_that_outgrows_its_limit_stops_its_query_alone():
-    engine = Engine(limits=Limits(window_rows=100))
+    engine = Engine(limits=EngineLimits(window_rows=100))
     greedy = engine.register(
         "SELECT ?a { STREAM <urn:s> [ALL] { ?a <urn:p> ?b } STREAM <urn:t> [ALL] { ?a <urn:q> ?b } }"  # noqa: E501
     )
@@ -198,7 +198,7 @@ def test_a_window_that_outgrows_its_limit_stops_its_query_alone():
 
 
 def test_a_reader_that_stops_reading_is_cut_off():
-    engine = Engine(limits=Limits(backlog=10))
+    engine = Engine(limits=EngineLimits(backlog=10))
     query = engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
     for at in range(11):
         engine.push("urn:s", triple(at), at)
@@ -210,14 +210,14 @@ def test_a_reader_that_stops_reading_is_cut_off():
 
 
 def test_registration_is_limited_and_checked():
-    engine = Engine(limits=Limits(queries=1), create_streams=False, require_graphs=True)
+    engine = Engine(limits=EngineLimits(queries=1), create_streams=False, require_graphs=True)
     with pytest.raises(UnknownStreamError):
         engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
     engine.create_stream("urn:s")
     with pytest.raises(UnknownGraphError):
         engine.register("SELECT ?a FROM NAMED <urn:g> { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
     query = engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }", name="one")
-    with pytest.raises(LimitError):
+    with pytest.raises(EngineLimitError):
         engine.register("SELECT ?a { STREAM <urn:s> [NOW] { ?a <urn:p> ?b } }")
     with pytest.raises(UnknownStreamError):
         engine.push("urn:t", triple(1), 0)

@@ -9,14 +9,14 @@ from tpf_server.continuous.engine.errors import (
     BacklogError,
     ElementError,
     EngineClosedError,
-    LimitError,
+    EngineLimitError,
     TimestampError,
     UnknownGraphError,
     UnknownQueryError,
     UnsupportedContinuousQueryError,
     WindowLimitError,
 )
-from tpf_server.continuous.engine.limits import Limits
+from tpf_server.continuous.engine.limits import EngineLimits
 
 P = "<http://e/p>"
 ALL = "SELECT ?o FROM STREAM <http://e/s> [RANGE 4ms STEP 2ms] { ?s <http://e/p> ?o }"
@@ -138,10 +138,10 @@ def test_what_cannot_be_run_is_refused(inside: str, says: str) -> None:
 
 
 def test_limits() -> None:
-    engine = CsparqlEngine(limits=Limits(queries=2, window_rows=3, backlog=2))
+    engine = CsparqlEngine(limits=EngineLimits(queries=2, window_rows=3, backlog=2))
     small = engine.register(ALL, name="small")
     slow = engine.register("SELECT * FROM STREAM <http://e/t> [RANGE 2ms TUMBLING] { ?s ?p ?o }")
-    with pytest.raises(LimitError):
+    with pytest.raises(EngineLimitError):
         engine.register(ALL)
     for value in "abcd":
         push(engine, 1, value)
@@ -154,7 +154,7 @@ def test_limits() -> None:
     assert [next(taken).at, next(taken).at] == [2, 4]
     with pytest.raises(BacklogError):
         next(taken)
-    with pytest.raises(LimitError):
+    with pytest.raises(EngineLimitError):
         engine.register(ALL, name="x") and engine.register(ALL, name="x")
 
 
@@ -173,7 +173,7 @@ def test_bad_input() -> None:
                         "[RANGE 1s TUMBLING] { ?s ?p ?o }")  # fmt: skip
     with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
         engine.register("SELECT * { ?s ?p ?o }")
-    with pytest.raises(LimitError, match="read already"):
+    with pytest.raises(EngineLimitError, match="read already"):
         engine.declare("http://e/s", ["http://e/q"])
     lenient = CsparqlEngine(strict=False)
     lenient.push("http://e/s", ("nothing", P, '"1"'), 1)

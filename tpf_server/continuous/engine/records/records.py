@@ -25,7 +25,7 @@ from tpf_server.continuous.engine.records.record_values import (
     term_text,
 )
 from tpf_server.continuous.engine.tick_engine import TickEngine
-from tpf_server.continuous.engine.windows.streams import Stream
+from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 
@@ -44,7 +44,7 @@ class RecordFeed:
         self,
         engine: TickEngine,
         encode: Callable[[str], TermId],
-        stream: Stream,
+        stream: ElementStream,
         predicates: Sequence[str],
         subjects: str | None = None,
     ) -> None:

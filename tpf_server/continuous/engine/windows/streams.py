@@ -19,7 +19,7 @@ _SHAPES = 1024
 _Key = tuple[TermId | None, TermId | None, TermId | None]
 
 
-class Stream(StreamTime):
+class ElementStream(StreamTime):
     """A stream of elements, each a sequence of triples, and the inputs that listen to it.
 
     Attributes:

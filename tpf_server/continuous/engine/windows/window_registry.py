@@ -8,7 +8,7 @@ from tpf_server.continuous.engine.windows.expiries import Expiries
 from tpf_server.continuous.engine.windows.matchers import PatternKey
 from tpf_server.continuous.engine.windows.specification import All, Range
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
-from tpf_server.continuous.engine.windows.streams import Stream
+from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
@@ -35,7 +35,7 @@ class WindowRegistry:
 
     def __init__(
         self,
-        stream: Callable[[str], Stream],
+        stream: Callable[[str], ElementStream],
         watermark: Watermark,
         numbers: Iterator[int] | None = None,
     ) -> None:
@@ -45,7 +45,7 @@ class WindowRegistry:
         self._watermark = watermark
         self._numbers = itertools.count() if numbers is None else numbers
         self._shared: dict[_Key, list[WindowInput]] = {}
-        self._streams: dict[WindowInput, tuple[Stream, _Key]] = {}
+        self._streams: dict[WindowInput, tuple[ElementStream, _Key]] = {}
         self._expiries = Expiries()
         self.timed = self._expiries.timed
 
@@ -139,7 +139,7 @@ class WindowRegistry:
         for window in self.sliding:
             window.admit(front)
 
-    def moved(self, stream: Stream) -> None:
+    def moved(self, stream: ElementStream) -> None:
         """The time of a stream has another distance from that of the engine, or went back."""
         self._expiries.moved(stream, stream.inputs)
 
@@ -158,7 +158,7 @@ class WindowRegistry:
         ]
         return _first(found, before)
 
-    def boundary_of(self, streams: Container[Stream], before: int) -> int | None:
+    def boundary_of(self, streams: Container[ElementStream], before: int) -> int | None:
         """The same for some streams, as an instant of these."""
         found = [
             change

@@ -13,7 +13,7 @@ from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import START, LiveServer
 from tpf_client import Client
-from tpf_client.board import Board, pairs
+from tpf_client.live_table import LiveTable, pairs
 
 EX = "http://example.org/"
 
@@ -40,7 +40,7 @@ def test_new_changed_and_gone_rows_look_different(server: LiveServer) -> None:
     console = Console(width=100, force_terminal=True, color_system="standard", record=True)
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         updates = iter(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"))
-        board = Board([server.url])
+        board = LiveTable([server.url])
         console.print(board.render(next(updates), client.statistics))
         assert "2 rows at 10:20:00 UTC" in console.export_text(clear=True)
         update = next(updates)
@@ -67,7 +67,7 @@ def test_what_never_changes_is_said(tmp_path: Path) -> None:
         stream = client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}")
         (update,) = stream
         assert update.wakes_at is None
-        console.print(Board().render(update, client.statistics))
+        console.print(LiveTable().render(update, client.statistics))
         explained = stream.explain()
     server.close()
     assert "nothing in this dataset is labelled" in console.export_text()
@@ -102,7 +102,7 @@ def test_the_status_stays_in_sight_whatever_wraps(
     end = START + timedelta(seconds=5)
     server.clock.schedule(end, lambda: _publish(server, {"s1": f"new {long}", "s3": "3"}, 5))
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
-        board = Board([server.url])
+        board = LiveTable([server.url])
         for update in itertools.islice(client.stream(f"SELECT ?s ?d {{ ?s <{EX}d> ?d }}"), 2):
             console = Console(width=width, height=height, record=True, file=io.StringIO())
             console.print(board.render(update, client.statistics))

@@ -38,7 +38,7 @@ def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> T
     return table
 
 
-class Board:
+class LiveTable:
     """The present answer of a continuous query, as something that rich can show.
 
     New rows are green, changed cells yellow, rows that are gone stay dim until the next update. A

@@ -18,7 +18,7 @@ LEAST_TERMS = 10_000
 
 
 @dataclass(slots=True)
-class RunningQuery:
+class PlannedQuery:
     """A query as it is planned now: its dataflow, and what of its answer was told."""
 
     detected: Detected
