@@ -36,7 +36,7 @@ from tpf_client.sparql.algebra import (
     VariableRef,
 )
 from tpf_client.sparql.depth import check_depth
-from tpf_client.sparql.pattern_parser import PatternParser
+from tpf_client.sparql.modifiers_parser import ModifiersParser
 from tpf_client.sparql.rewrite.graph import graph_names, grounded
 from tpf_client.sparql.rewrite.operands import join
 from tpf_client.sparql.scopes import in_scope, variables_in
@@ -57,7 +57,7 @@ def parse_query(text: str, base: str | None = None) -> Query:
     return QueryParser(text, base).query()
 
 
-class QueryParser(PatternParser):
+class QueryParser(ModifiersParser):
     """Reads queries."""
 
     def query(self) -> Query:
@@ -334,79 +334,3 @@ class QueryParser(PatternParser):
                 return Call(name, tuple([self._lift(each, lifted) for each in arguments]))
             case _:
                 return expression
-
-    # -------------------------------------------------------------------------- modifiers
-
-    def _group_by(self) -> list[tuple[Variable, Expression]] | None:
-        if not self.take_word("GROUP"):
-            return None
-        self.expect_word("BY")
-        keys: list[tuple[Variable, Expression]] = []
-        while True:
-            if self.token.kind == "variable":
-                name = self.variable()
-                keys.append((name, VariableRef(name)))
-            elif self.take("("):
-                expression = self.expression()
-                named = self.variable() if self.take_word("AS") else None
-                self.expect(")")
-                keys.append((named or self._key_name(expression), expression))
-            elif self.at_iri() or self._at_builtin():
-                expression = self.constraint()
-                keys.append((self._key_name(expression), expression))
-            elif keys:
-                return keys
-            else:
-                self.expected("what to group by")
-
-    def _key_name(self, expression: Expression) -> Variable:
-        return expression.variable if isinstance(expression, VariableRef) else self.fresh("k")
-
-    def _at_builtin(self) -> bool:
-        modifiers = ("HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES", "ASC", "DESC")
-        return self.token.kind == "word" and not self.at_word(*modifiers)
-
-    def _having(self) -> list[Expression]:
-        conditions: list[Expression] = []
-        if self.take_word("HAVING"):
-            self._aggregates_allowed = True
-            conditions.append(self.constraint())
-            while self.at("(") or self.at_iri() or self._at_builtin():
-                conditions.append(self.constraint())
-            self._aggregates_allowed = False
-        return conditions
-
-    def _order_by(self) -> list[OrderCondition]:
-        conditions: list[OrderCondition] = []
-        if not self.take_word("ORDER"):
-            return conditions
-        self.expect_word("BY")
-        self._aggregates_allowed = True
-        while True:
-            if self.at_word("ASC", "DESC"):
-                descending = self.advance().text.upper() == "DESC"
-                conditions.append(OrderCondition(self.bracketed(), descending))
-            elif self.token.kind == "variable":
-                conditions.append(OrderCondition(VariableRef(self.variable())))
-            elif self.at("(") or self.at_iri() or self._at_builtin():
-                conditions.append(OrderCondition(self.constraint()))
-            elif conditions:
-                self._aggregates_allowed = False
-                return conditions
-            else:
-                self.expected("what to order by")
-
-    def _limits(self) -> tuple[int, int | None]:
-        offset: int | None = None
-        limit: int | None = None
-        while self.at_word("LIMIT", "OFFSET"):
-            word = self.token.text.upper()
-            if (limit if word == "LIMIT" else offset) is not None:
-                self.fail(f"a second {word}")
-            self.advance()
-            number = self.whole_number()
-            if word == "LIMIT":
-                limit = number
-            else:
-                offset = number
-        return offset or 0, limit

@@ -9,15 +9,8 @@ from experiments.errors import UnavailableError
 from experiments.harness import peers
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.client import (
-    COMUNICA,
-    OURS,
-    PLAIN,
-    REFERENCE,
-    RESTRICTED,
-    Clients,
-    right_answers,
-)
+from experiments.studies.client import Clients, right_answers
+from experiments.studies.client_report import COMUNICA, OURS, PLAIN, REFERENCE, RESTRICTED
 from experiments.workloads.shop import COMPARED, QUERIES, Shop
 from tests.experiments.harness.test_runner import run
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from tpf_server.errors import CorruptStoreError, StoreError
 from tpf_server.store.live.log import Contents, decode
 from tpf_server.store.live.logs import POSTGRESQL, open_log
-from tpf_server.store.live.sqlite_log import SqliteLog, read_backup
+from tpf_server.store.live.sqlite_log import SqliteLog
+from tpf_server.store.live.sqlite_tables import read_backup
 
 
 def back_up(place: str | Path, file: Path, name: str = "live") -> int:

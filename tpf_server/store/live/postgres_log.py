@@ -33,7 +33,7 @@ from tpf_server.store.live.log import (
     decode,
     encode,
 )
-from tpf_server.store.live.sqlite_log import write_backup
+from tpf_server.store.live.sqlite_tables import write_backup
 from tpf_server.store.protocols import BatchReceipt
 
 _TABLES = """

@@ -26,24 +26,11 @@ from tpf_server.store.live.log import (
     encode,
     left_out,
 )
+from tpf_server.store.live.sqlite_tables import SCHEMA, TABLES, contents_of, fill, new_file
 from tpf_server.store.protocols import BatchReceipt
 
 _log = logging.getLogger("tpf_server")
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS batches (
-    sequence INTEGER PRIMARY KEY, published INTEGER NOT NULL, entries INTEGER NOT NULL,
-    payload BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS receipts (
-    batch_id TEXT PRIMARY KEY, sequence INTEGER NOT NULL, added INTEGER NOT NULL,
-    replaced INTEGER NOT NULL, published INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS receipts_by_age ON receipts (published);
-"""
 
-
-_TABLES: Final = ("settings", "batches", "receipts")
 _KEPT_APART: Final = "kept_apart"
 """The setting that says that the newest number is kept apart."""
 
@@ -74,7 +61,7 @@ class SqliteLog:
         self._version: int | None = None
         try:
             self._write = self._connect(busy_seconds)
-            self._write.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+            self._write.executescript(f"BEGIN IMMEDIATE;{SCHEMA}COMMIT;")
             self._read = self._connect(busy_seconds)
         except sqlite3.Error as error:
             raise StoreError(f"cannot open the live store {self._path}: {error}") from error
@@ -256,7 +243,7 @@ class SqliteLog:
         Raises:
             StoreError: the file is there, or cannot be written.
         """
-        with _new_file(file) as copy:
+        with new_file(file) as copy:
             with self._lock:
                 self._read.backup(copy)
             # One file, without others beside it; what is kept apart stays with the log.
@@ -270,7 +257,7 @@ class SqliteLog:
             StoreError: it cannot be read.
         """
         with self._lock, _translated(self._path):
-            return _contents(self._read)
+            return contents_of(self._read)
 
     def replace(self, contents: Contents, published: int) -> int:
         """Put other contents in the place of this log's, whose numbers are not used again.
@@ -293,9 +280,9 @@ class SqliteLog:
             settings, record = continued(contents, newest, published)
             if self._acknowledged.path.exists():
                 settings = settings | {_KEPT_APART: "1"}
-            for table in _TABLES:
+            for table in TABLES:
                 self._write.execute(f"DELETE FROM {table}")  # noqa: S608
-            _fill(self._write, contents._replace(settings=settings))
+            fill(self._write, contents._replace(settings=settings))
             if record is not None:
                 self.append(record, BatchReceipt(record.sequence, 0, 0), None)
         return record.sequence if record is not None else 0
@@ -306,70 +293,6 @@ class SqliteLog:
             self._read.close()
             self._write.close()
             self._acknowledged.close()
-
-
-def read_backup(file: Path) -> Contents:
-    """What a log says that was written to a file.
-
-    Raises:
-        StoreError: it cannot be read, or is no log of this format.
-    """
-    try:
-        url = f"file:{quote(str(file.absolute()))}?mode=ro"
-        with closing(sqlite3.connect(url, uri=True)) as connection:
-            contents = _contents(connection)
-    except sqlite3.Error as error:
-        raise StoreError(f"cannot read the backup {file}: {error}") from error
-    found = contents.settings.get("format")
-    if found != LOG_FORMAT:
-        raise StoreError(f"{file} has format {found}; this version reads {LOG_FORMAT}")
-    return contents
-
-
-def write_backup(file: Path, contents: Contents) -> None:
-    """Write what a log says to a new file.
-
-    Raises:
-        StoreError: the file is there, or cannot be written.
-    """
-    with _new_file(file) as connection:
-        connection.executescript(_SCHEMA)
-        _fill(connection, contents)
-
-
-@contextmanager
-def _new_file(file: Path) -> Iterator[sqlite3.Connection]:
-    """A database that has its name only once it is whole."""
-    if file.exists():
-        raise StoreError(f"{file} is there already")
-    half = file.with_name(f"{file.name}.part")
-    try:
-        half.unlink(missing_ok=True)
-        with closing(sqlite3.connect(half)) as connection:
-            yield connection
-            connection.commit()
-        half.rename(file)
-    except (sqlite3.Error, OSError) as error:
-        half.unlink(missing_ok=True)
-        raise StoreError(f"cannot write {file}: {error}") from error
-
-
-def _contents(connection: sqlite3.Connection) -> Contents:
-    connection.execute("BEGIN")  # all tables as they are at one moment
-    try:
-        settings, batches, receipts = (
-            connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()  # noqa: S608
-            for table in _TABLES
-        )
-    finally:
-        connection.rollback()
-    return Contents(dict(settings), batches, receipts)
-
-
-def _fill(connection: sqlite3.Connection, contents: Contents) -> None:
-    connection.executemany("INSERT INTO settings VALUES (?, ?)", contents.settings.items())
-    connection.executemany("INSERT INTO batches VALUES (?, ?, ?, ?)", contents.batches)
-    connection.executemany("INSERT INTO receipts VALUES (?, ?, ?, ?, ?)", contents.receipts)
 
 
 def _lost(connection: sqlite3.Connection, last: Last | None, path: Path) -> str | None:
