@@ -11,7 +11,6 @@ from annotations.instants import instant_term
 from annotations.labels import Expiration, Fact, Interval, Label
 from annotations.methods import METHODS
 from annotations.methods.base import FactPattern
-from annotations.methods.lookup import matches
 from annotations.methods.method import Method
 from annotations.methods.names import fragment_iri, minted
 from annotations.namespaces import (
@@ -35,6 +34,7 @@ from annotations.terms import (
     triple_term,
 )
 from tests.support.facts import NAMING
+from tests.support.live_model import matches
 
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 
@@ -98,7 +98,7 @@ def shown(method: Method, pattern: QuadPattern, facts: list[Fact]) -> list[Quad]
         part.render(fact)
         for part in method.match(pattern, NAMING)
         for fact in facts
-        if matches(part.facts, fact) and (part.residual is None or part.residual(fact))
+        if matches(fact, part.facts) and (part.residual is None or part.residual(fact))
     ]
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from annotations.labels import Expiration, Fact, FactKey, Interval, check_no_overlap, key_of
-from annotations.methods.base import FactPattern
+from annotations.methods.base import NAMED_GRAPHS, FactPattern
 from annotations.methods.names import identity
+from annotations.terms import DEFAULT_GRAPH
 
 
 class RefusedError(Exception):
@@ -127,13 +128,20 @@ def _begins(fact: Fact) -> float:
 
 
 def matches(fact: Fact, pattern: FactPattern) -> bool:
-    """Whether a fact matches, position by position."""
+    """Whether a labelled fact matches, position by position."""
+    *terms, graph = fact.quad
+    label = fact.label
+    if pattern.graph == NAMED_GRAPHS:
+        in_graph = graph != DEFAULT_GRAPH
+    else:
+        in_graph = pattern.graph in (None, graph)
     return bool(
-        all(want in (None, have) for want, have in zip(pattern[:4], fact.quad, strict=True))
+        in_graph
+        and label is not None
+        and all(want in (None, have) for want, have in zip(pattern[:3], terms, strict=True))
         and pattern.identity in (None, identity(fact))
         and not (pattern.repeats and len(set(fact.quad)) == len(fact.quad))
-        and (pattern.labelling is None or fact.label is not None)
-        and (pattern.start is None or (fact.label and fact.label.start == pattern.start))
-        and (pattern.end is None or (fact.label and fact.label.end == pattern.end))
-        and (fact.label is None or pattern.labelling in (None, fact.label.labelling))
+        and pattern.labelling in (None, label.labelling)
+        and pattern.start in (None, label.start)
+        and pattern.end in (None, label.end)
     )
