@@ -46,7 +46,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server.continuous.engine": {"numpy", "pyarrow", "pyoxigraph"},
     "tpf_server.continuous.csparql": set(),
     "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
-    "tpf_server.continuous": {"flask", "typer"},
+    "tpf_server.continuous": {"flask", "pyoxigraph", "requests", "typer", "urllib3"},
     "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
     "loaders.jobs": {"py4j", "pyspark"},
     "loaders.rdf": {"numpy", "pyarrow", "pyoxigraph", "pyspark"},

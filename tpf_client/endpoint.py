@@ -26,7 +26,7 @@ from tpf_client.errors import (
     QueryError,
     QuerySyntaxError,
 )
-from tpf_client.live_answer import Follower, LiveAnswers
+from tpf_client.live_answer import AnswerFollower, LiveAnswers
 from tpf_client.page_files import Example, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
 from tpf_client.protocol import (
@@ -341,7 +341,7 @@ class _Followed:
         done: called at the end.
     """
 
-    def __init__(self, follower: Follower, done: Callable[[], None]) -> None:
+    def __init__(self, follower: AnswerFollower, done: Callable[[], None]) -> None:
         self._follower = follower
         self._done = done
 

@@ -82,7 +82,7 @@ class LiveAnswer:
         self._on_over = over
         self._run = secrets.token_hex(4)
         self._lock = threading.Lock()
-        self._followers: set[Follower] = set()
+        self._followers: set[AnswerFollower] = set()
         self._rows: list[TimedSolution] = []
         self._head: dict[str, Any] = {}
         self._initial = ""
@@ -104,15 +104,15 @@ class LiveAnswer:
         self._stream.close()
         self._end(None)
 
-    def follow(self, last_id: str | None) -> "Follower":
+    def follow(self, last_id: str | None) -> "AnswerFollower":
         """A new follower, who saw the event of this id."""
-        follower = Follower(self, last_id)
+        follower = AnswerFollower(self, last_id)
         with self._lock:
             self.left_at = None
             self._followers.add(follower)
         return follower
 
-    def leave(self, follower: "Follower", now: datetime) -> None:
+    def leave(self, follower: "AnswerFollower", now: datetime) -> None:
         """A follower is gone."""
         with self._lock:
             self._followers.discard(follower)
@@ -220,7 +220,7 @@ def _listed(rows: Sequence[TimedSolution]) -> dict[str, Any]:
     }
 
 
-class Follower:
+class AnswerFollower:
     """Somebody who follows an answer; iterate over the texts to send.
 
     Args:
@@ -293,7 +293,7 @@ class LiveAnswers:
         """How many different queries are evaluated."""
         return len(self._answers)
 
-    def follow(self, text: str, max_interval: float | None, last_id: str | None) -> Follower:
+    def follow(self, text: str, max_interval: float | None, last_id: str | None) -> AnswerFollower:
         """Follow a query, together with others who ask the same.
 
         Raises:
@@ -314,7 +314,7 @@ class LiveAnswers:
         answer.start()
         return follower
 
-    def leave(self, follower: Follower) -> None:
+    def leave(self, follower: AnswerFollower) -> None:
         """A follower has gone."""
         follower.end()
         follower.answer.leave(follower, self._clock.now())
