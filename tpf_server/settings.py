@@ -151,6 +151,11 @@ class Settings:
     stream_lateness: int = _setting(
         0, "milliseconds that elements of streams wait, to be put in order"
     )
+    stream_patience: int = _setting(
+        0,
+        "milliseconds by which one stream of a C-SPARQL query may be behind another and be waited "
+        "for; not by the clock",
+    )
     stream_ahead: int = _setting(
         60_000, "milliseconds that an element may be ahead of the clock; beyond it is refused"
     )
@@ -211,7 +216,7 @@ class Settings:
         _check_token("publish_token", self.publish_token)
         if self.stream_time not in ("clock", "elements"):
             raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
-        for name in ("stream_delay", "stream_lateness", "stream_ahead"):
+        for name in ("stream_delay", "stream_lateness", "stream_patience", "stream_ahead"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} cannot be negative")
         if self.continuous and self.workers > 1:

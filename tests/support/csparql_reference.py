@@ -5,7 +5,7 @@ dataset of the query is made in a fresh store, and an ordinary SPARQL query is a
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyoxigraph as ox
@@ -38,6 +38,37 @@ class Clause:
             else f"{self.range}ms STEP {self.step}ms"
         )
         return f"FROM {named}STREAM <{self.stream}> [RANGE {window}]"
+
+
+@dataclass
+class Clocks:
+    """What is known of the time of streams.
+
+    Args:
+        lateness: by how much everything stays behind elements.
+        patience: how far a stream may be behind another and be waited for.
+        present: what time it is, where that is known.
+        newest: the time of the newest element of each stream.
+        told: everything up to this has come.
+    """
+
+    lateness: int = 0
+    patience: int = 0
+    present: int | None = None
+    newest: dict[str, int] = field(default_factory=dict)
+    told: int = -1
+
+    def passed(self, streams: Collection[str], instant: int) -> bool:
+        """Whether a query over these streams need not wait any longer to answer for an instant."""
+        instant += self.lateness
+        if instant <= self.told:
+            return True
+        later = [self.newest.get(each, -1) - instant for each in streams]
+        if all(each > 0 for each in later):
+            return True
+        if self.present is None:
+            return max(later) > self.patience
+        return max(later) > 0 and self.present > instant
 
 
 @dataclass

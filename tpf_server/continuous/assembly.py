@@ -46,6 +46,7 @@ def continuous_service(
     periodic = CsparqlEngine(
         base=base,
         limits=limits,
+        patience=settings.stream_patience,
         # The clock lets queries answer for empty windows, but no replay through years of nothing.
         eager=by_clock,
         skip_idle=not by_clock,

@@ -186,6 +186,37 @@ def test_a_stream_that_is_behind_has_its_own_time():
     assert engine.dropped == 0
 
 
+@pytest.mark.parametrize(
+    ("patience", "found", "late"),
+    [
+        # It answers as soon as one of its streams has passed an instant,
+        (0, {1: "x", 2: "x", 3: "by", 4: "bcy", 5: "cz"}, 1),
+        # or when all have, or one is out of reach of the others.
+        (2, {1: "ax", 2: "ax", 3: "by", 4: "bcy"}, 0),
+    ],
+)
+def test_a_query_waits_for_its_streams_that_are_behind(patience, found, late):
+    engine = CsparqlEngine(patience=patience)
+    both = engine.register(
+        f"SELECT ?a FROM STREAM <urn:s> [RANGE 2ms STEP 1ms]"
+        f" FROM STREAM <urn:t> [RANGE 2ms STEP 1ms] {BODY}"
+    )
+    alone = engine.register(f"SELECT ?a FROM STREAM <urn:s> [RANGE 2ms STEP 1ms] {BODY}")
+    elements = [
+        ("t", "x", 1), ("t", "y", 3), ("far", "o", 50_000), ("s", "a", 1),
+        ("s", "b", 3), ("s", "c", 4), ("t", "z", 5), ("s", "d", 6),
+    ]  # fmt: skip
+    for stream, name, at in elements:
+        engine.push(f"urn:{stream}", (f"<urn:{name}>", "<urn:p>", "<urn:o>"), at)
+    assert values(both) == found
+    assert values(alone) == {1: "a", 2: "a", 3: "b", 4: "bc", 5: "c"}
+    assert (both.late, alone.late) == (late, 0)
+
+
+def values(query):
+    return {each.at: "".join(sorted(short(row[0]) for row in each.rows)) for each in query}
+
+
 def test_a_graph_is_one_tick_and_its_triples_need_not_match_together():
     both = "{ ?a <urn:p> ?b . ?c <urn:p> ?b }"
     assert played("RANGE 9ms", [(1, "ab")], body=both) == [(1, "aabb")]

@@ -321,11 +321,7 @@ def test_a_stream_that_is_ahead_takes_nothing_from_another(time):
         each["stream"]: (each["dropped"], each["late"])
         for each in site.session.get(f"{ROOT}/streams").json()["streams"]
     }
-    # Without a clock answers that were given are not taken back.
-    assert late == {
-        "http://localhost/s": (0, 0 if time == "clock" else 2),
-        "http://localhost/ahead": (0, 0),
-    }
+    assert late == {"http://localhost/s": (0, 0), "http://localhost/ahead": (0, 0)}
 
 
 def test_syntax_errors_point_at_the_place(site):

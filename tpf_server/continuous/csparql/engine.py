@@ -1,13 +1,13 @@
 """The engine: streams in, an answer of each query at each of its instants out.
 
 An evaluation at instant t sees every element with a timestamp up to t, so it happens when the first
-later element arrives, or when `advance` says that t has passed. Queries are evaluated in the order
-of time, and at the same instant a registered stream before those that read it.
+later element of its streams arrives, or when `advance` says that t has passed (see `StreamTimes`).
+Queries are evaluated in the order of time, and at the same instant a registered stream before those
+that read it.
 
 The engine has one thread and no clock: time is what elements say, and what `advance` says.
 """
 
-import heapq
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -16,7 +16,6 @@ from typing import Any
 from annotations.terms import QuadPattern, Term
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.csparql.answers import Answer
-from tpf_server.continuous.csparql.feeding import Feeding
 from tpf_server.continuous.csparql.native.contents import Occurrence
 from tpf_server.continuous.csparql.native.evaluation import Evaluation
 from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
@@ -27,7 +26,8 @@ from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGrap
 from tpf_server.continuous.csparql.parser import BASE, CsparqlQuery, parse
 from tpf_server.continuous.csparql.registered_query import Callback, RegisteredQuery
 from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
-from tpf_server.continuous.csparql.schedule import Schedule
+from tpf_server.continuous.csparql.stream_times import StreamTimes
+from tpf_server.continuous.csparql.timetable import Timetable
 from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
@@ -40,6 +40,7 @@ from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.stream_time import NEVER
 
 
 class CsparqlEngine(QueryEngine[RegisteredQuery]):
@@ -49,6 +50,8 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         base: what relative IRIs and names of registered streams are relative to.
         limits: what is allowed.
         lateness: how long evaluations wait for late elements, in milliseconds of stream time.
+        patience: how long a query over several streams waits for those of them that are behind
+            others, in milliseconds of stream time; where nobody says what time it is.
         skip_idle: whether instants are left out at which nothing is in the windows of a query.
         eager: whether queries over streams are evaluated from the first `advance` on, which says
             what time it is, and not only from their first element on.
@@ -59,9 +62,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         beside: another engine of this process, whose terms and static graphs it uses.
 
     Attributes:
-        time: the stream time, in milliseconds since 1970; ``None`` before the first element.
-        present: what time it is, where somebody knows: an element of a later instant lets only
-            those queries be evaluated that read its stream alone. ``None``: nobody does.
         late: how many elements came after an evaluation that should have seen them.
         refused: how many elements were malformed.
     """
@@ -72,6 +72,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         base: str = BASE,
         limits: EngineLimits | None = None,
         lateness: int = 0,
+        patience: int = 0,
         skip_idle: bool = False,
         eager: bool = False,
         require_graphs: bool = False,
@@ -81,8 +82,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         beside: QueryEngine[Any] | None = None,
     ) -> None:
         super().__init__(base, limits, require_graphs=require_graphs, now=now, beside=beside)
-        self.time: int | None = None
-        self.present: int | None = None
         self.late = 0
         self.refused = 0
         self._lateness = lateness
@@ -96,16 +95,30 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._windows = WindowRegistry()
         self._evaluations = EvaluationRegistry()
         self._tables = StaticTables(self.static, self.dictionary)
-        self._schedule = Schedule()
-        self._feeding = Feeding()
+        self._times = StreamTimes(lateness, patience)
+        self._timetable = Timetable(self._times, self.queries)
         self._arrivals = 0
         self._registrations = itertools.count(1)
         self._most_windows = 1
-        self._done: int | None = None
-        self._newest: int | None = None
-        self._of_one_stream: dict[Term, list[RegisteredQuery]] | None = None
         self._last: int | None = None
         self.static.on_change(self._changing)
+
+    @property
+    def time(self) -> int | None:
+        """The newest instant that elements or `advance` told; ``None`` before the first element."""
+        return None if self._times.newest == NEVER else self._times.newest
+
+    @property
+    def present(self) -> int | None:
+        """What time it is, where somebody knows: later elements do not hurry queries on.
+
+        But for those that read no other stream. ``None``: nobody does.
+        """
+        return self._times.present
+
+    @present.setter
+    def present(self, present: int | None) -> None:
+        self._times.present = present
 
     def _changing(self, change: Change) -> Callable[[], None]:
         def finish() -> None:
@@ -165,19 +178,13 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             next(self._registrations),
             self._drop,
         )
-        self._feeding.add(registered)
         try:
-            # Only who makes a stream can stand before others.
-            self._rank(
-                [registered] if registered.stream is None else [*self.queries.values(), registered]
-            )
+            self._timetable.add(registered)
         except UnsupportedContinuousQueryError:
-            self._feeding.remove(registered)
             if not registered.evaluation.owners:
                 registered.evaluation.close()
             raise
         self.queries[name] = registered
-        self._of_one_stream = None
         self._listen(registered)
         self.forgetting.opened()
         return registered
@@ -191,8 +198,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             readers.setdefault(stream, {})[registered] = None
             if not registered.counts and evaluation.owners == 1:
                 self._windows.attach(stream, view, evaluation.predicates)
-        if registered.query.instants.periods:
-            self._schedule.rest(registered)
 
     def ask(self, text: str) -> Answer:
         """The answer of a query without streams, once."""
@@ -245,27 +250,11 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         Raises:
             UnsupportedContinuousQueryError: a query would feed itself.
         """
-        self._feeding.link(name, made, reads)
-        self._of_one_stream = None
-        try:
-            self._rank(self.queries.values())
-        except UnsupportedContinuousQueryError:
-            self.unlink(name)
-            raise
+        self._timetable.link(name, made, reads)
 
     def unlink(self, name: str) -> None:
         """Forget what `link` said; nothing happens where it said nothing."""
-        self._feeding.unlink(name)
-        self._of_one_stream = None
-
-    def _rank(self, queries: Iterable[RegisteredQuery]) -> None:
-        """Put the makers of streams before their readers."""
-        moved = False
-        for registered, rank in self._feeding.ranks(queries).items():
-            moved = moved or (registered.rank != rank and registered.next is not None)
-            registered.rank = rank
-        if moved:
-            self._schedule.rearrange(self.queries.values())
+        self._timetable.unlink(name)
 
     def unregister(self, name: str) -> None:
         """Stop the query of this name; those that read its stream go on and get nothing more.
@@ -279,9 +268,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         if self.queries.get(registered.name) is not registered:
             return
         del self.queries[registered.name]
-        self._feeding.remove(registered)
-        self._of_one_stream = None
-        self._schedule.drop(registered)
+        self._timetable.remove(registered)
         readers = self._counting if registered.counts else self._readers
         for stream in registered.reads:
             del readers[stream][registered]
@@ -338,19 +325,15 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
         """An encoded element arrives."""
-        front = at if self.present is None else min(at, self.present)
-        if self.time is None or front > self.time or at > front:
-            # Evaluations may let go of terms, and of queries.
-            self.arriving.append(triples)
-            try:
-                if self.time is None or front > self.time:
-                    self._evaluate(front - 1 - self._lateness)
-                if at > front:
-                    self._evaluate_ahead(stream, at - 1 - self._lateness)
-            finally:
-                self.arriving.pop()
-            self.time = front if self.time is None else max(self.time, front)
-            self._newest = at if self._newest is None else max(self._newest, at)
+        self._times.came(stream, at)
+        # Evaluations may let go of terms, and of queries.
+        self.arriving.append(triples)
+        try:
+            if self._timetable.pass_on(stream):
+                self._evaluate(self._timetable.due(at))
+            self.forgetting.sweep_where_due()
+        finally:
+            self.arriving.pop()
         self._enter(stream, triples, at)
 
     def _enter(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
@@ -389,12 +372,8 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             for registered in passed:
                 registered.late += 1
             self.late += bool(passed)
-        for registered in self._schedule.idle(stream):
-            first, last = registered.query.instants.first(self._not_passed(at)), registered.last
-            self._begin(
-                registered,
-                first if last is None or first > last else registered.query.instants.after(last),
-            )
+        for registered in self._timetable.idle(stream):
+            self._timetable.begin(registered, at)
         allowed = self.limits.window_rows
         full = False
         for window in self._windows.arrive(stream, occurrences):
@@ -405,94 +384,37 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                     error = f"the windows of {registered.name} hold more than {allowed} elements"
                     self._stop(registered, WindowLimitError(error))
 
-    def _begin(self, registered: RegisteredQuery, at: int) -> None:
-        """A query that has waited is to be evaluated."""
-        self._schedule.wake(registered)
-        self._schedule.plan(registered, at)
-
     def advance(self, timestamp: int | datetime) -> None:
         """Everything with a timestamp up to this has come: evaluate what is due until then."""
         self._check_open()
         at = milliseconds(timestamp)
-        if self.time is None:
-            self.time = at
-        for registered in self._schedule.idle():
+        self._times.tell(at)
+        for registered in self._timetable.idle():
             if self._eager or not registered.query.streams:
-                begin = self._not_passed(at - self._lateness)
-                self._begin(registered, registered.query.instants.first(begin))
-        self._evaluate(at - self._lateness)
-        self.time = max(self.time, at)
-
-    def _not_passed(self, at: int) -> int:
-        """An instant, or the first one that was not evaluated yet.
-
-        So an element that is much too late does not make a query count from its time on.
-        """
-        return at if self._done is None else max(at, self._done + 1)
+                self._timetable.begin(registered, at - self._lateness)
+        if self._timetable.pass_on():
+            self._evaluate(self._timetable.due())
+        self.forgetting.sweep_where_due()
 
     def finish(self) -> None:
         """No more elements will come: evaluate until every query has seen the last one."""
-        times = [each for each in (self.time, self._newest) if each is not None]
-        due = [
-            each.query.instants.first(max(times))
-            for each in self.queries.values()
-            if times and each.query.instants.periods
-        ]
-        if due:
-            self._evaluate(max(due), end=max(times))
+        if self.time is not None:
+            self._evaluate(self._timetable.due_until_end(self.time))
 
     # ------------------------------------------------------------------------- evaluation
 
-    def _evaluate(self, until: int, end: int | None = None) -> None:
-        """Evaluate every query at all of its instants up to `until`, in the order of time.
-
-        Args:
-            until: an instant.
-            end: where given, the last element: no query is evaluated more than once after it.
-        """
-        ended = []
-        for at, registered in self._schedule.due(until):
-            if end is not None and at > registered.query.instants.first(end):
-                ended.append(registered)
-                continue
-            self._done = at - 1 if self._done is None else max(self._done, at - 1)
+    def _evaluate(self, due: Iterable[tuple[int, RegisteredQuery]]) -> None:
+        for at, registered in due:
             self._evaluate_at(at, registered)
-        for registered in ended:
-            if registered.next is not None:
-                self._schedule.plan(registered, registered.next)
-        if end is None:
-            self._done = until if self._done is None else max(self._done, until)
-        self.forgetting.sweep_where_due()
-
-    def _evaluate_ahead(self, stream: Term, until: int) -> None:
-        """Evaluate those queries whose time no other stream shares, up to `until`."""
-        if self._of_one_stream is None:
-            self._of_one_stream = self._feeding.of_one_stream(self.queries.values())
-        queries = self._of_one_stream.get(stream, ())
-        while due := [
-            (each.next, each.rank, each.number, each)
-            for each in queries
-            if each.next is not None and each.next <= until and each.state == "running"
-        ]:
-            heapq.heapify(due)
-            while due:
-                at, rank, number, registered = heapq.heappop(due)
-                if registered.next != at or registered.state != "running":
-                    continue
-                self._evaluate_at(at, registered)
-                if registered.stream is not None:
-                    break  # it may have readers that waited for what it made
-                if registered.next is not None and registered.next <= until:
-                    heapq.heappush(due, (registered.next, rank, number, registered))
 
     def _evaluate_at(self, at: int, registered: RegisteredQuery) -> None:
         registered.last = at
         self._last = at if self._last is None else max(self._last, at)
-        self._schedule.plan(registered, registered.query.instants.after(at))
+        self._timetable.plan(registered, registered.query.instants.after(at))
         self._answer(registered, at)
         idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
         if idle and registered.state == "running":
-            self._schedule.rest(registered)
+            self._timetable.rest(registered)
 
     def _answer(self, registered: RegisteredQuery, at: int) -> None:
         answer = registered.evaluation.at(at, registered.name)

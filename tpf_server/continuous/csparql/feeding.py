@@ -1,10 +1,23 @@
 """Which queries make the streams that others read, and so in which order they are evaluated."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+
+
+class Streams(NamedTuple):
+    """The streams of a query.
+
+    Args:
+        seen: whose elements it sees, also by what others make of them.
+        awaited: those of them that nobody makes.
+    """
+
+    seen: frozenset[Term]
+    awaited: frozenset[Term]
 
 
 class Feeding:
@@ -30,9 +43,9 @@ class Feeding:
         """Somebody of this name makes a stream from others."""
         self._links[name] = (made, frozenset(reads))
 
-    def unlink(self, name: str) -> None:
-        """Nobody of this name makes a stream any more."""
-        self._links.pop(name, None)
+    def unlink(self, name: str) -> bool:
+        """Nobody of this name makes a stream any more; whether somebody did."""
+        return self._links.pop(name, None) is not None
 
     def ranks(self, queries: Iterable[RegisteredQuery]) -> dict[RegisteredQuery, int]:
         """The rank of each of these queries, and of those whose triples they read.
@@ -69,29 +82,23 @@ class Feeding:
                         )
         return ranks
 
-    def of_one_stream(
-        self, queries: Iterable[RegisteredQuery]
-    ) -> dict[Term, list[RegisteredQuery]]:
-        """The queries all of whose elements come from one stream, by that stream."""
-        sources: dict[RegisteredQuery, frozenset[Term]] = {}
-
-        def sources_of(query: RegisteredQuery) -> frozenset[Term]:
-            if query not in sources:
-                found: set[Term] = set()
-                for stream in {origin for each in query.reads for origin in self._origins(each)}:
-                    makers = self._makers.get(stream, ())
-                    found.update(*map(sources_of, makers))
-                    if not makers and all(stream != made for made, _ in self._links.values()):
-                        found.add(stream)
-                sources[query] = frozenset(found)
-            return sources[query]
-
-        alone: dict[Term, list[RegisteredQuery]] = {}
-        for query in queries:
-            if len(sources_of(query)) == 1:
-                (stream,) = sources_of(query)
-                alone.setdefault(stream, []).append(query)
-        return alone
+    def streams_of(self, query: RegisteredQuery) -> Streams:
+        """The streams whose elements come to a query, also by what others make of them."""
+        seen: set[Term] = set()
+        awaited: set[Term] = set()
+        asked = list(query.reads)
+        while asked:
+            stream = asked.pop()
+            if stream in seen:
+                continue
+            seen.add(stream)
+            made_from = [each.reads for each in self._makers.get(stream, ())]
+            made_from += [reads for made, reads in self._links.values() if made == stream]
+            if not made_from:
+                awaited.add(stream)
+            for each in made_from:
+                asked += each
+        return Streams(frozenset(seen), frozenset(awaited))
 
     def _origins(self, stream: Term) -> set[Term]:
         """The stream, and those that somebody else makes it from."""

@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.csparql_reference import Reference, Solutions, solutions
+from tests.support.csparql_reference import Clocks, Reference, Solutions, solutions
 from tests.support.random_continuous_queries import (
     NODES,
     STATIC,
@@ -40,12 +40,17 @@ class Beside:
         engine: runs it.
         random: chooses the query.
         static: N-Quads.
-        done: the last instant of which nobody is asked any more.
+        clocks: what time it is.
         others: that run, of which it may be a copy.
     """
 
     def __init__(
-        self, engine: CsparqlEngine, random: Random, static: str, done: int, others: list["Beside"]
+        self,
+        engine: CsparqlEngine,
+        random: Random,
+        static: str,
+        clocks: Clocks,
+        others: list["Beside"],
     ) -> None:
         every = random.randint(1, 4) if random.random() < 0.2 else None
         if others and random.random() < 0.4:
@@ -59,8 +64,15 @@ class Beside:
         self.found: list[tuple[int, Solutions]] = []
         self.expected: list[tuple[int, Solutions]] = []
         self.broken = False
-        self._done = done
+        self._clocks = clocks
+        self._streams = {clause.stream for clause in clauses}
+        self._late = 0
+        self._last = -1
         self._arrived = 0
+        # The last instant of which nobody is asked any more, and the first of all.
+        self._done = -1
+        self._begin: int | None = None
+        self.look()
         self.query = engine.register(self.text.replace("QUERY q", f"QUERY q{id(self)}"), self._take)
 
     def _take(self, answer: Answer) -> None:
@@ -68,18 +80,24 @@ class Beside:
             raise BrokenError
         self.found.append((answer.at, solutions(answer.variables, answer.rows)))
 
-    def pass_until(self, at: int) -> None:
-        """Nothing comes any more of this instant, or of one before."""
-        reference = self.reference
-        if reference.periods:
-            instants = [each for each in reference.instants(at) if each > self._done]
-            self.expected += [(each, reference.judged(each)) for each in instants]
-        self._done = at
+    def look(self, stream: str | None = None) -> None:
+        """Time has passed on a stream, or on all: answer for what nothing comes of any more."""
+        if stream is not None and stream not in self._streams:
+            return
+        while self._clocks.passed(self._streams, self._done + 1):
+            self._done += 1
+            due = any(self._done % each == 0 for each in self.reference.periods)
+            if self._begin is not None and self._done >= self._begin and due:
+                self.expected.append((self._done, self.reference.judged(self._done)))
+                self._last = self._done
 
     def arrive(self, stream: str, triples: Sequence[Triple], at: int) -> None:
         """An element comes."""
-        if stream not in {clause.stream for clause in self.reference.clauses}:
+        if stream not in self._streams:
             return
+        if self._begin is None:
+            self._begin = max(at, self._done + 1)
+        self._late += at <= self._last
         for triple in triples:
             self.reference.push(stream, at, [triple])
             self._arrived += 1
@@ -95,6 +113,7 @@ class Beside:
             return False
         assert self.query.state == "running"
         assert self.found == self.expected, self.text
+        assert self.query.late == self._late
         self.found.clear()
         self.expected.clear()
         return True
@@ -103,26 +122,38 @@ class Beside:
 @settings(max_examples=EXAMPLES or 60, deadline=None)
 @given(RANDOM)
 def test_events_between_elements(random: Random) -> None:
-    """Queries come and go, static data change, callbacks raise: the others do not notice."""
-    engine = CsparqlEngine(rules=random.choice([(), RULES]))
+    """Queries come and go, static data change, callbacks raise: the others do not notice.
+
+    Streams run ahead of others, of which no query is to be answered too early.
+    """
+    clocks = Clocks(random.choice([0, 0, 2]), random.choice([0, 0, 3, 20]))
+    by_clock = random.random() < 0.3
+    engine = CsparqlEngine(
+        rules=random.choice([(), RULES]), lateness=clocks.lateness, patience=clocks.patience
+    )
     lines = dict.fromkeys(STATIC.strip().splitlines())
     for line in lines:
         terms = line.split(" ")[:-1]
         engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
     running: list[Beside] = []
 
-    def register(done: int) -> None:
-        running.append(Beside(engine, random, "\n".join(lines), done, running))
+    def register() -> None:
+        running.append(Beside(engine, random, "\n".join(lines), clocks, running))
+
+    def look(stream: str | None = None) -> None:
+        for each in running:
+            each.look(stream)
 
     def check() -> None:
         running[:] = [each for each in running if each.check()]
 
     at = 0
-    register(-1)
+    ahead = dict.fromkeys(["urn:s1", "urn:s2", "urn:s3"], 0)
+    register()
     for stream, pause, triples in random_elements(random, random.randint(1, 20)):
         match random.randrange(8):
             case 0 | 1 if len(running) < 5:
-                register(at - 1)
+                register()
             case 2 if running:
                 running.pop(random.randrange(len(running))).query.close()
             case 3:
@@ -140,21 +171,28 @@ def test_events_between_elements(random: Random) -> None:
                 random.choice(running).broken = True
             case 5:
                 at += 2
-                for each in running:
-                    each.pass_until(at)
+                clocks.told = at
+                look()
                 engine.advance(at)
                 check()
                 at += 1
+            case 6:
+                ahead[random.choice([*ahead])] += random.choice([1, 4, 15])
         at += pause
+        if by_clock:
+            clocks.present = engine.present = at
+        if random.random() < 0.1:
+            stream = "urn:s3"
+        own = clocks.newest[stream] = at + ahead[stream]
+        look(stream)
         for each in running:
-            each.pass_until(at - 1)
-            each.arrive(stream, triples, at)
-        engine.push(stream, triples, at)
+            each.arrive(stream, triples, own)
+        engine.push(stream, triples, own)
         check()
-    for each in running:
-        each.pass_until(at + 4)
-    engine.advance(at + 4)
+    clocks.told = at + 25
+    look()
+    engine.advance(at + 25)
     check()
     for each in running:
         each.query.close()
-    assert len(engine._windows) == len(engine._schedule) == len(engine._evaluations) == 0
+    assert len(engine._windows) == len(engine._timetable) == len(engine._evaluations) == 0

@@ -291,4 +291,4 @@ def test_closed_queries_leave_nothing_behind() -> None:
         engine.push("urn:s", ("<urn:a>", "<urn:p>", "<urn:b>"), at * 60_000)
         for query in queries:
             query.close()
-    assert (len(engine.queries), len(engine._windows), len(engine._schedule)) == (0, 0, 0)
+    assert (len(engine.queries), len(engine._windows), len(engine._timetable)) == (0, 0, 0)

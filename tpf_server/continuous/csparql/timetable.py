@@ -1,0 +1,286 @@
+"""Which queries are to be evaluated next, and which ones wait for an element to begin with."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from annotations.terms import Term
+from tpf_server.continuous.csparql.feeding import Feeding, Streams
+from tpf_server.continuous.csparql.registered_query import RegisteredQuery
+from tpf_server.continuous.csparql.stream_times import StreamTimes
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.windows.stream_time import NEVER
+
+_SPARE: Final = 64
+_Due = tuple[int, RegisteredQuery]
+_Entry = tuple[int, int, int, RegisteredQuery]
+
+
+class _Timeline:
+    """Queries over the same streams, which so have the same time.
+
+    An instant that is given up stays in the heap until it would be the next one, or most of the
+    heap are such.
+
+    Attributes:
+        passed: until when everything has come.
+        done: until when what was due was evaluated.
+        queries: how many there are.
+        due: their next instants, after what has passed.
+        planned: how many of these count.
+    """
+
+    def __init__(self, streams: Streams, passed: int) -> None:
+        self.streams = streams
+        self.passed = self.done = passed
+        self.queries = 0
+        self.due: list[_Entry] = []
+        self.planned = 0
+
+    def give_up(self) -> None:
+        """One of the instants does not count any more."""
+        self.planned -= 1
+        self.tidy(0)
+
+    def tidy(self, spare: int) -> None:
+        """Let go of instants that were given up, where they are most."""
+        if len(self.due) > 2 * self.planned + spare:
+            self.due = [each for each in self.due if each[3].next == each[0]]
+            heapq.heapify(self.due)
+
+
+class Timetable:
+    """The next instants of queries: in the order of time, then of who feeds whom.
+
+    Each query has the time of its streams (see `StreamTimes`). Finding the next one costs the
+    logarithm of how many there are.
+
+    Args:
+        times: of the streams.
+        queries: those that are registered.
+    """
+
+    def __init__(self, times: StreamTimes, queries: Mapping[str, RegisteredQuery]) -> None:
+        self._times = times
+        self._queries = queries
+        self._feeding = Feeding()
+        self._timelines: dict[Streams, _Timeline] = {}
+        self._moved_by: dict[Term, list[_Timeline]] = {}
+        self._of: dict[RegisteredQuery, _Timeline] = {}
+        self._ready: list[_Entry] = []
+        self._reached: list[_Timeline] = []
+        self._gives = False
+        self._idle: dict[RegisteredQuery, None] = {}
+        self._idle_readers: dict[Term, dict[RegisteredQuery, None]] = {}
+
+    # ----------------------------------------------------------------------------- queries
+
+    def add(self, registered: RegisteredQuery) -> None:
+        """A query is about to be registered.
+
+        Raises:
+            UnsupportedContinuousQueryError: it would feed itself, or it reads what are no triples.
+        """
+        self._feeding.add(registered)
+        try:
+            if registered.stream is None:
+                # Only who makes a stream can stand before others.
+                self._rank([registered])
+                self._join(registered)
+            else:
+                self._arrange([*self._queries.values(), registered])
+        except UnsupportedContinuousQueryError:
+            self._feeding.remove(registered)
+            raise
+        if registered.query.instants.periods:
+            self.rest(registered)
+
+    def remove(self, registered: RegisteredQuery) -> None:
+        """It is never evaluated again, and not registered any more."""
+        self._wake(registered)
+        self._give_up(registered)
+        self._feeding.remove(registered)
+        if registered.stream is not None:
+            self._arrange(self._queries.values())
+        elif registered in self._of:
+            timeline = self._of.pop(registered)
+            timeline.queries -= 1
+            if not timeline.queries:
+                del self._timelines[timeline.streams]
+                for stream in timeline.streams.seen:
+                    self._moved_by[stream].remove(timeline)
+                    if not self._moved_by[stream]:
+                        del self._moved_by[stream]
+
+    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
+        """See `CsparqlEngine.link`."""
+        self._feeding.link(name, made, reads)
+        try:
+            self._arrange(self._queries.values())
+        except UnsupportedContinuousQueryError:
+            self.unlink(name)
+            raise
+
+    def unlink(self, name: str) -> None:
+        """See `CsparqlEngine.unlink`."""
+        if self._feeding.unlink(name):
+            self._arrange(self._queries.values())
+
+    def _arrange(self, queries: Iterable[RegisteredQuery]) -> None:
+        """Who makes which streams has changed: find rank and time of all queries again."""
+        queries = tuple(queries)
+        self._rank(queries)
+        self._timelines.clear()
+        self._moved_by.clear()
+        self._of.clear()
+        self._ready.clear()
+        for registered in queries:
+            self._join(registered)
+
+    def _rank(self, queries: Iterable[RegisteredQuery]) -> None:
+        for registered, rank in self._feeding.ranks(queries).items():
+            registered.rank = rank
+
+    def _join(self, registered: RegisteredQuery) -> None:
+        if not registered.query.instants.periods:
+            return
+        streams = self._feeding.streams_of(registered)
+        timeline = self._timelines.get(streams)
+        if timeline is None:
+            timeline = _Timeline(streams, self._times.passed(*streams))
+            self._timelines[streams] = timeline
+            for stream in streams.seen:
+                self._moved_by.setdefault(stream, []).append(timeline)
+        timeline.queries += 1
+        self._of[registered] = timeline
+        if registered.next is not None:
+            timeline.planned += 1
+            self._put(registered, registered.next)
+
+    # ------------------------------------------------------------------------------ instants
+
+    def begin(self, registered: RegisteredQuery, at: int) -> None:
+        """A query that waited is evaluated from an instant on, or after what was done by then.
+
+        So an element that is much too late does not make a query count from its time on.
+        """
+        instants, last = registered.query.instants, registered.last
+        first = instants.first(max(at, self._of[registered].done + 1))
+        self._wake(registered)
+        self.plan(registered, first if last is None or first > last else instants.after(last))
+
+    def plan(self, registered: RegisteredQuery, at: int) -> None:
+        """A query is to be evaluated at this instant next."""
+        timeline = self._of[registered]
+        timeline.planned += registered.next is None
+        registered.next = at
+        self._put(registered, at)
+        timeline.tidy(_SPARE)
+
+    def _put(self, registered: RegisteredQuery, at: int) -> None:
+        timeline = self._of[registered]
+        heap = self._ready if at <= timeline.passed else timeline.due
+        heapq.heappush(heap, (at, registered.rank, registered.number, registered))
+
+    def rest(self, registered: RegisteredQuery) -> None:
+        """A query has no next instant before an element comes, or somebody asks."""
+        self._give_up(registered)
+        self._idle[registered] = None
+        for stream in registered.reads:
+            self._idle_readers.setdefault(stream, {})[registered] = None
+
+    def _wake(self, registered: RegisteredQuery) -> None:
+        """It does not wait any more."""
+        if registered in self._idle:
+            del self._idle[registered]
+            for stream in registered.reads:
+                readers = self._idle_readers[stream]
+                del readers[registered]
+                if not readers:
+                    del self._idle_readers[stream]
+
+    def _give_up(self, registered: RegisteredQuery) -> None:
+        if registered.next is not None:
+            registered.next = None
+            self._of[registered].give_up()
+
+    def idle(self, stream: Term | None = None) -> tuple[RegisteredQuery, ...]:
+        """Those that wait for an element: of this stream, or of any."""
+        return tuple(self._idle if stream is None else self._idle_readers.get(stream, ()))
+
+    # ---------------------------------------------------------------------------------- time
+
+    def pass_on(self, stream: Term | None = None) -> bool:
+        """The time of a stream has changed, or that of all; whether something is due."""
+        moved = self._timelines.values() if stream is None else self._moved_by.get(stream, ())
+        for timeline in moved:
+            passed = self._times.passed(*timeline.streams)
+            if passed > timeline.passed:
+                self._reach(timeline, passed)
+                self._reached.append(timeline)
+        if not self._ready and not self._gives:
+            self._settle()
+        return bool(self._ready)
+
+    def due(self, before: int | None = None) -> Iterator[_Due]:
+        """Those that are due; more may be planned meanwhile.
+
+        Args:
+            before: the instant of an element that comes. Where that is made from an answer, only
+                what is due before it is given: the rest is when everything has come that is made.
+        """
+        if self._gives and before is not None:
+            yield from self._in_order(before - 1)
+            return
+        yield from self._in_order(-NEVER)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Everything was given that was due."""
+        for timeline in self._reached:
+            timeline.done = max(timeline.done, timeline.passed)
+        self._reached.clear()
+
+    def due_until_end(self, end: int) -> Iterator[_Due]:
+        """Those that are due until each was evaluated once at or after an instant, the last one."""
+        timelines = tuple(self._timelines.values())
+        passed = [each.passed for each in timelines]
+        until = [each.query.instants.first(end) for each in self._of]
+        for timeline in timelines:
+            self._reach(timeline, max(until))
+        ended = []
+        for at, registered in self._in_order(-NEVER):
+            if at > registered.query.instants.first(end):
+                ended.append(registered)
+            else:
+                yield at, registered
+        for timeline, before in zip(timelines, passed, strict=True):
+            timeline.passed = before
+        for registered in ended:
+            if registered.next is not None:
+                self._put(registered, registered.next)
+
+    def _reach(self, timeline: _Timeline, passed: int) -> None:
+        timeline.passed = passed
+        due = timeline.due
+        while due and due[0][0] <= passed:
+            heapq.heappush(self._ready, heapq.heappop(due))
+
+    def _in_order(self, until: int) -> Iterator[_Due]:
+        ready, outer = self._ready, self._gives
+        self._gives = True
+        try:
+            while ready and ready[0][0] <= until:
+                at, _, _, registered = heapq.heappop(ready)
+                # Those that were closed, or rest, stay in the heap until then.
+                if registered.next == at and registered.state == "running":
+                    timeline = self._of[registered]
+                    timeline.done = max(timeline.done, at - 1)
+                    yield at, registered
+        finally:
+            self._gives = outer
+
+    def __len__(self) -> int:
+        """How many instants are planned, and how many queries wait."""
+        planned = sum(len(each.due) for each in self._timelines.values())
+        return len(self._ready) + planned + len(self._idle)
