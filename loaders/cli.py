@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-from loaders.commands import load_gtfs_rt, load_rdf, load_sources, stream
+from loaders.commands import load_gtfs_rt, load_json, load_rdf, load_sources, stream
 from loaders.commands import replay as replay_commands
 
 load_app = typer.Typer(
@@ -23,6 +23,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "flights": load_sources.flights,
     "gtfs": load_sources.gtfs,
     "gtfs-rt": load_gtfs_rt.gtfs_rt,
+    "json": load_json.json,
     "citybench": load_sources.citybench,
     "taxi": load_sources.taxi,
     "csv": load_sources.csv,

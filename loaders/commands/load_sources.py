@@ -13,6 +13,7 @@ from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
 from loaders.commands.groups import grouped
+from loaders.commands.polling import Push, tell
 from loaders.outputs import check_output
 from loaders.progress import Report
 from loaders.rdf.build import load_source
@@ -20,7 +21,7 @@ from loaders.sources.base import Feed, StaticSource
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
-from loaders.sources.irail import Irail
+from loaders.sources.irail import Irail, read_liveboard
 from loaders.sources.taxi import Taxi
 from loaders.static import LoadSummary, load_local, load_spark
 
@@ -40,14 +41,28 @@ class Outputs:
 
 @grouped
 def irail(
-    path: options.Liveboards,
+    path: Annotated[
+        str, typer.Argument(metavar="INPUT", help="Zip file or directory, or URL to poll.")
+    ],
     static: Outputs,
     span: options.InputSpan,
     dynamic: DynamicOutputs,
+    server: Push,
     job: options.LoadJob,
+    period: options.Period = 30.0,
 ) -> None:
-    """Departures of recorded liveboards of the Belgian railway API."""
-    _load(lambda: Irail(path, span.start, span.until), static, span, dynamic, job)
+    """Departures of the Belgian railway API: recorded liveboards, or a URL that is polled."""
+    if not options.is_url(path):
+        if server.push is not None:
+            raise typer.BadParameter("--push is for a URL that is polled; else tpf-replay irail")
+        _load(lambda: Irail(path, span.start, span.until), static, span, dynamic, job)
+        return
+    if static.output is not None:
+        raise typer.BadParameter("a URL is polled for one output: --facts, --streams or --push")
+    tell(
+        lambda asking: asking.poll("irail", path, read_liveboard, period),
+        path, dynamic, server, span, job.quiet,
+    )  # fmt: skip
 
 
 @grouped

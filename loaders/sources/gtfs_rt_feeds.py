@@ -1,19 +1,15 @@
-"""GTFS Realtime as feeds: recorded messages, and a URL that is asked again and again."""
+"""GTFS Realtime as feeds: recorded messages, and those of a URL."""
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from threading import Event
 
-import requests
-
-from annotations.clock import Clock
 from loaders.errors import InputError, SettingError
-from loaders.fetching import MAX_MESSAGE, fetched
+from loaders.fetching import MAX_MESSAGE
 from loaders.sources.base import FeedBatch, FeedSpan
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime, timestamp
+from loaders.sources.polling import Read
 
 
 class GtfsRecording:
@@ -70,77 +66,10 @@ class GtfsRecording:
             yield FeedBatch(at, end, self._realtime.quads(message))
 
 
-class GtfsPoller:
-    """A live feed that is asked again and again; to be played with the original instants.
-
-    A poll that fails says nothing, so that what was said before it ends when it was to end.
-
-    Args:
-        url: of the messages.
-        schedule: the GTFS feed that they speak of.
-        clock: to wait on.
-        period: time between two polls.
-        session: the HTTP session.
-        cancelled: ends the polling.
-        grace: how long a poll holds beyond the next one, which takes some time to arrive.
-        failed: told of every poll that fails.
-        polls: how often to ask; ``None``: until it is cancelled.
-    """
-
-    name = "gtfs-rt"
-
-    def __init__(
-        self,
-        url: str,
-        schedule: Gtfs,
-        clock: Clock,
-        period: timedelta,
-        session: requests.Session,
-        cancelled: Event,
-        grace: timedelta = timedelta(seconds=5),
-        failed: Callable[[str], None] | None = None,
-        polls: int | None = None,
-    ) -> None:
-        if period <= timedelta(0):
-            raise SettingError("the period of a feed must be positive")
-        self._url = url
-        self._realtime = Realtime(schedule)
-        self._clock = clock
-        self._period = period
-        self._session = session
-        self._cancelled = cancelled
-        self._grace = grace
-        self._failed = failed
-        self._polls = polls
-
-    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
-        """One batch per successful poll; for ever, or to `until`, or so many.
-
-        Raises:
-            InputError: every poll failed.
-        """
-        reason: str | None = None
-        succeeded = False
-        following = self._clock.now() if start is None else start
-        for _ in itertools.count() if self._polls is None else range(self._polls):
-            if not self._clock.wait_until(following, self._cancelled):
-                break
-            now = self._clock.now()
-            if until is not None and now >= until:
-                break
-            following = max(following + self._period, now)
-            try:
-                content = fetched(self._session, self._url)
-                quads = self._realtime.quads(self._realtime.parse(content, self._url))
-            except InputError as error:
-                reason = str(error)
-                if self._failed is not None:
-                    self._failed(reason)
-                continue
-            succeeded = True
-            yield FeedBatch(now, following + self._grace, quads)
-        if reason is not None and not succeeded:
-            raise InputError("every poll failed", self._url)
+def reader_of_messages(schedule: Gtfs) -> Read:
+    """A reader of messages that speak of a GTFS feed, for a `Poller`."""
+    realtime = Realtime(schedule)
+    return lambda content, place: realtime.quads(realtime.parse(content, place))
 
 
 def _content(file: Path) -> bytes:

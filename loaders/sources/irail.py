@@ -5,6 +5,9 @@ poll in milliseconds since 1970 (``1417772214687.dat`` or ``….json``). Each ho
 departures: ``@id``, ``stop``, ``headsign``, ``routeLabel``, ``scheduledDepartureTime`` (with its
 offset), ``platform`` (empty: unknown) and ``delay`` (a string: seconds, or ``cancel``).
 
+The API's own JSON (``departures`` with a list of ``departure``) says the same in other words, and
+is understood, too.
+
 The first four are static facts. Delay, platform and status hold from a poll to the next one; a
 cancelled departure has a status and no delay.
 """
@@ -19,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from annotations.errors import InstantError, TermError
-from annotations.instants import from_micros, parse_instant
+from annotations.instants import format_instant, from_micros, parse_instant
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -114,7 +117,7 @@ class Irail:
         """The static facts of some documents, each once."""
         seen: set[Term] = set()
         for name, text in self._read(json.loads(piece)):
-            for departure in self._departures(name, text):
+            for departure in departures(text, f"{self.path}: {name}"):
                 if departure.subject not in seen:
                     seen.add(departure.subject)
                     if self._is_wanted(departure):
@@ -158,8 +161,8 @@ class Irail:
         documents = self._read([self._polls[poll] for poll, _ in selected])
         for (poll, following), (name, text) in zip(selected, documents, strict=True):
             quads: dict[tuple[Term, Term], Quad] = {}
-            for departure in self._departures(name, text):
-                for quad in departure.dynamic():
+            for found in departures(text, f"{self.path}: {name}"):
+                for quad in found.dynamic():
                     quads[quad.subject, quad.predicate] = quad
             yield FeedBatch(from_millis(poll), from_millis(following), tuple(quads.values()))
 
@@ -179,20 +182,69 @@ class Irail:
                 with member(opened, name) as document:
                     yield name, document.read()
 
-    def _departures(self, name: str, text: bytes) -> Iterator[Departure]:
-        place = f"{self.path}: {name}"
-        try:
-            document = json.loads(text)
-        except RecursionError:
-            raise InputError("not JSON (nested too deeply)", place) from None
-        except ValueError as error:
-            line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-            raise InputError(f"not JSON ({error})", place, line) from None
-        graph = document.get("@graph") if isinstance(document, dict) else None
-        if not isinstance(graph, list):
-            raise InputError("no liveboard: it has no @graph", place)
+
+def read_liveboard(content: bytes, place: str) -> list[Quad]:
+    """All that a liveboard says of its departures, for a `Poller`: they come and go with it.
+
+    Raises:
+        InputError: the document is no liveboard.
+    """
+    quads: dict[tuple[Term, Term], Quad] = {}
+    for found in departures(content, place):
+        for quad in (*found.static(), *found.dynamic()):
+            quads[quad.subject, quad.predicate] = quad
+    return list(quads.values())
+
+
+def departures(content: bytes, place: str) -> Iterator[Departure]:
+    """The departures of a liveboard, in either form.
+
+    Raises:
+        InputError: the document is no liveboard, or a departure is malformed.
+    """
+    try:
+        document = json.loads(content)
+    except RecursionError:
+        raise InputError("not JSON (nested too deeply)", place) from None
+    except ValueError as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise InputError(f"not JSON ({error})", place, line) from None
+    board = document if isinstance(document, dict) else {}
+    if isinstance(graph := board.get("@graph"), list):
         for entry in graph:
             yield departure(entry, place)
+    elif isinstance(listed := board.get("departures"), dict):
+        for entry in listed.get("departure", ()):
+            yield listed_departure(entry, board, place)
+    else:
+        raise InputError("no liveboard: it has no @graph", place)
+
+
+def listed_departure(entry: Any, board: Mapping[str, Any], place: str) -> Departure:
+    """Read one departure of the API's own JSON, in which all values are texts.
+
+    Raises:
+        InputError: a field is missing or malformed.
+    """
+    try:
+        scheduled = format_instant(from_micros(int(entry["time"]) * 1_000_000))
+        platform = entry.get("platform", "")
+        return departure(
+            {
+                "@id": entry["departureConnection"],
+                "stop": board["stationinfo"]["@id"],
+                "headsign": entry["station"],
+                "routeLabel": entry.get("vehicleinfo", {}).get("shortname") or entry["vehicle"],
+                "scheduledDepartureTime": scheduled,
+                "delay": "cancel" if str(entry.get("canceled", "0")) != "0" else entry["delay"],
+                "platform": "" if platform == "?" else platform,
+            },
+            place,
+        )
+    except KeyError as error:
+        raise InputError(f"a departure without {error.args[0]!r}", place) from None
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise InputError(f"a malformed departure ({error})", place) from None
 
 
 def departure(entry: Any, place: str) -> Departure:

@@ -13,7 +13,8 @@ from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
-from loaders.sources.gtfs_rt_feeds import GtfsPoller, GtfsRecording
+from loaders.sources.gtfs_rt_feeds import GtfsRecording, reader_of_messages
+from loaders.sources.polling import Poller
 from tests.loaders.facts_server import FactsServer
 from tests.loaders.sources.test_gtfs import departures, write
 from tests.support.wsgi_adapter import WsgiAdapter
@@ -214,9 +215,9 @@ def test_a_url_is_polled_and_pushed(schedule: Gtfs) -> None:
     with requests.Session() as session:
         session.mount("http://agency.test/", WsgiAdapter(agency))
         session.mount("http://server.test/", WsgiAdapter(server))
-        poller = GtfsPoller(
-            "http://agency.test/rt", schedule, clock, period, session, cancelled,
-            failed=failures.append,
+        poller = Poller(
+            "gtfs-rt", "http://agency.test/rt", reader_of_messages(schedule), clock, period,
+            session, cancelled, failed=failures.append,
         )  # fmt: skip
         publisher = Publisher("http://server.test/bus", clock, "secret", session)
         settings = ReplaySettings(float("inf"), original_instants=True)

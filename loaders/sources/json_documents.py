@@ -1,0 +1,83 @@
+"""JSON documents as RDF: JSON-LD, or other JSON with a context that says what it means.
+
+Source: JSON-LD 1.1, section 3.1 "The Context": a context for JSON that has none may come from
+elsewhere. Remote contexts are not fetched.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyoxigraph as ox
+
+from annotations.errors import NestingError
+from annotations.nesting import check_nesting
+from annotations.terms import DEFAULT_GRAPH, Quad, Term
+from loaders.errors import InputError
+
+_TYPE = "application/ld+json"
+
+
+def reader_of_json(context: Path | None) -> Callable[[bytes, str], list[Quad]]:
+    """A reader of documents.
+
+    Args:
+        context: a file with a context, or with a document that has one; it comes before the
+            documents' own.
+
+    Raises:
+        InputError: the file cannot be read, or holds no context.
+    """
+    given = None if context is None else _context(context)
+
+    def read(content: bytes, place: str) -> list[Quad]:
+        try:
+            check_nesting((content,), _TYPE)
+            if given is not None:
+                content = _with_context(content, given, place)
+            parsed = ox.parse(content, ox.RdfFormat.JSON_LD, base_iri=place)
+            return [_quad(quad, place) for quad in parsed]
+        except NestingError as error:
+            raise InputError(error.reason, place, error.line) from None
+        except SyntaxError as error:
+            raise InputError(f"no JSON-LD ({error.msg})", place) from None
+        except ValueError as error:
+            raise InputError(f"no JSON-LD ({error})", place) from None
+
+    return read
+
+
+def _context(file: Path) -> Any:
+    try:
+        document = json.loads(file.read_bytes())
+    except OSError as error:
+        raise InputError(error.strerror or str(error), str(file)) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON ({error})", str(file)) from None
+    if not isinstance(document, dict):
+        raise InputError("no context: not an object of JSON", str(file))
+    return document.get("@context", document)
+
+
+def _with_context(content: bytes, context: Any, place: str) -> bytes:
+    document = json.loads(content)
+    entries = document if isinstance(document, list) else [document]
+    made = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise InputError("no JSON-LD (an entry is not an object)", place)
+        own = entry.get("@context", [])
+        both = [context, *(own if isinstance(own, list) else [own])]
+        made.append({**entry, "@context": both})
+    return json.dumps(made).encode()
+
+
+def _quad(quad: ox.Quad, place: str) -> Quad:
+    if isinstance(quad.subject, ox.BlankNode) or isinstance(quad.object, ox.BlankNode):
+        # It would be another one with every poll.
+        raise InputError(f"a thing without an @id ({quad.predicate} of it)", place)
+    graph = DEFAULT_GRAPH
+    if not isinstance(quad.graph_name, ox.DefaultGraph):
+        graph = Term(str(quad.graph_name))
+    return Quad(Term(str(quad.subject)), Term(str(quad.predicate)), Term(str(quad.object)), graph)

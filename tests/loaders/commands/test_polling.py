@@ -1,0 +1,164 @@
+"""URLs that are polled, as a user does it: ``tpf-load irail`` and ``tpf-load json``."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from annotations.clock import SystemClock
+from tests.loaders.facts_server import FactsServer, listening
+from tests.loaders.test_cli import run
+
+T = "http://example.org/train#"
+DEPARTURE = "http://irail.be/connections/8892007/20141205/IC1832"
+GRAPH = {
+    "@id": DEPARTURE, "stop": "http://irail.be/stations/NMBS/008892007", "headsign": "Antwerp",
+    "routeLabel": "IC 1832", "scheduledDepartureTime": "2014-12-05T10:36:00+01:00",
+    "platform": "11",
+}  # fmt: skip
+LISTED = {
+    "departureConnection": DEPARTURE, "station": "Antwerp", "time": "1417772160",
+    "vehicle": "BE.NMBS.IC1832", "vehicleinfo": {"shortname": "IC 1832"}, "platform": "11",
+}  # fmt: skip
+STATION = {"@id": "http://irail.be/stations/NMBS/008892007", "name": "Ghent"}
+
+
+def graph(delay: str) -> Any:
+    return {"@graph": [{**GRAPH, "delay": delay}]}
+
+
+def listed(delay: str) -> Any:
+    said = {"delay": "0", "canceled": "1"} if delay == "cancel" else {"delay": delay}
+    return {"stationinfo": STATION, "departures": {"departure": [{**LISTED, **said}]}}
+
+
+def reading(delay: str) -> Any:
+    return {"id": "s1", "value": int(delay)}
+
+
+def linked(delay: str) -> Any:
+    context = {"@vocab": "http://sensors.example/", "id": "@id"}
+    return {"@context": {**context, "@base": "http://sensors.example/"}, **reading(delay)}
+
+
+class Board:
+    """What is polled, and a server of facts."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
+        self.accepts: list[str] = []
+        self.server = FactsServer(SystemClock())
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["REQUEST_METHOD"] == "POST":
+            return self.server(environ, start_response)
+        self.accepts.append(environ.get("HTTP_ACCEPT", ""))
+        answer = self.answers.pop(0)
+        start_response("200 OK" if answer is not None else "503 Service Unavailable", [])
+        return [json.dumps(answer).encode()]
+
+    @contextmanager
+    def polled(self, *command: Any) -> Iterator[int]:
+        polls = str(len(self.answers))
+        with listening(self) as origin:
+            arguments = [command[0], f"{origin}board", *command[1:], "--push", f"{origin}trains"]
+            arguments += ["--token", "secret", "--period", "0.01", "--polls", polls]
+            yield run("load", *arguments)
+
+    @property
+    def told(self) -> list[set[str]]:
+        """What was told, by batch; numbers without their datatypes."""
+        number = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+        return [
+            {line.replace(number, "").removesuffix(" .") for line in posted.lines}
+            for posted in self.server.accepted
+        ]
+
+
+@pytest.mark.parametrize("made", [graph, listed], ids=["linked data", "the API's own"])
+def test_a_liveboard_is_polled_and_told_to_a_server(
+    capsys: pytest.CaptureFixture[str], made: Any
+) -> None:
+    board = Board([made("60"), None, made("cancel"), {"@graph": "x"}])
+    with board.polled("irail") as status:
+        assert status == 0
+    *failed, summary = capsys.readouterr().err.splitlines()
+    assert [line.partition("/board: ")[2].split()[0] for line in failed] == ["HTTP", "no"]
+    assert summary == "14 facts in 2 batches"
+    first, second = board.told
+    assert f'<{DEPARTURE}> <{T}delay> "60"' in first
+    assert f'<{DEPARTURE}> <{T}headSign> "Antwerp"' in first
+    assert f'<{DEPARTURE}> <{T}routeLabel> "IC 1832"' in first
+    assert f'<{DEPARTURE}> <{T}status> "cancelled"' in second
+    assert len(first) == len(second) == 7
+    assert not any("delay" in line for line in second)
+    wanted = "2014-12-05T10:36:00+01:00" if made is graph else "2014-12-05T09:36:00Z"
+    (scheduled,) = [line for line in first if "departureTime" in line]
+    assert f'"{wanted}"^^' in scheduled
+    assert all("ld+json" in accept for accept in board.accepts)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["JSON-LD", "JSON with a context"])
+def test_any_json_is_polled(capsys: pytest.CaptureFixture[str], tmp_path: Path, own: bool) -> None:
+    made = linked if own else reading
+    board = Board([made("1"), made("2")])
+    context = tmp_path / "context.json"
+    context.write_text(json.dumps({"@context": linked("0")["@context"]}))
+    options = [] if own else ["--context", context]
+    with board.polled("json", *options) as status:
+        assert status == 0, capsys.readouterr().err
+    said = "<http://sensors.example/s1> <http://sensors.example/value>"
+    assert board.told == [{f'{said} "1"'}, {f'{said} "2"'}]
+
+
+def test_a_poll_into_a_file(tmp_path: Path) -> None:
+    board, facts = Board([graph("60")]), tmp_path / "facts.nq"
+    with listening(board) as origin:
+        arguments = ["irail", f"{origin}board", "--facts", facts, "--polls", "1", "--quiet"]
+        assert run("load", *arguments) == 0
+    assert "#delay>" in facts.read_text()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"value": 1, "@context": {"@vocab": "http://e/"}}, "a thing without an @id"),
+        ({"@id": "http://e/a", "@context": "http://e/context"}, "no JSON-LD"),
+        ([1], "no JSON-LD"),
+    ],
+)
+def test_json_that_says_nothing_usable(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, answer: Any, reason: str
+) -> None:
+    context = tmp_path / "context.json"
+    context.write_text("{}")
+    with Board([answer]).polled("json", "--context", context) as status:
+        assert status == 1
+    failed, last = capsys.readouterr().err.splitlines()
+    assert reason in failed
+    assert last.endswith("every poll failed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["irail", "http://h/b"], 2, "--facts, --streams or --push"),
+        (["irail", "http://h/b", "--output", "s", "--push", "http://h/d"], 2, "one output"),
+        (["irail", "recorded.zip", "--push", "http://h/d"], 2, "tpf-replay irail"),
+        (["irail", "http://h/b", "--push", "http://h/d", "--period", "0"], 2, "positive"),
+        (["json", "file.json", "--push", "http://h/d"], 2, "not a URL that can be polled"),
+        (["json", "http://h/b", "--context", "absent", "--push", "http://h/d"], 1, "No such file"),
+        (["json", "http://h/b", "--context", "list", "--push", "http://h/d"], 1, "no context"),
+    ],
+)
+def test_wrong_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    arguments: list[str], status: int, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list").write_text("[1]")
+    assert run("load", *arguments) == status
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
