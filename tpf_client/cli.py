@@ -18,7 +18,7 @@ from rich.live import Live
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
 from annotations.printable import printable
-from tpf_client.client import Client
+from tpf_client.client import MOST_GRACE, Client
 from tpf_client.errors import ClientError, ClosedError, QuerySyntaxError
 from tpf_client.live_table import STATIC, LiveTable
 from tpf_client.planner.explain import explain_plan
@@ -91,6 +91,14 @@ def query(
             "nothing is labelled; by default it is answered once",
         ),
     ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=MOST_GRACE,
+            help="with --watch: seconds for which what is not renewed in time stays, as late",
+        ),
+    ] = 0.0,
     allow_link: Annotated[
         list[str] | None,
         typer.Option(
@@ -158,6 +166,7 @@ def query(
                     max_interval=max_interval,
                     every=every,
                     keep_checking=keep_checking,
+                    grace=grace,
                     quiet=board,
                 )
                 count = _watch(client, stream, seconds, board, explain)

@@ -41,6 +41,9 @@ from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.scheduler import Scheduler
 from tpf_client.streaming.streamer import Budgets, Streamer
 
+MOST_GRACE = 7 * 86_400
+"""Seconds of grace at most."""
+
 
 class Client:
     """Answers SPARQL queries over one or more datasets of fragments.
@@ -221,6 +224,7 @@ class Client:
         until: datetime | None = None,
         static_recheck: float | None = 60.0,
         keep_checking: float | None = None,
+        grace: float = 0.0,
         quiet: bool = False,
         budgets: Budgets | None = None,
     ) -> Stream:
@@ -243,6 +247,8 @@ class Client:
                 evaluation takes place anyway; ``None``: never.
             keep_checking: seconds between looks at a dataset in which nothing is labelled;
                 ``None``: its answer is given once and the stream ends.
+            grace: seconds for which a fact stays whose label has ended, while nothing replaces it:
+                its renewal may just be late (``docs/streaming.md``).
             quiet: whether evaluations that changed nothing give an update, too.
             budgets: gives the budget of each evaluation; one that takes more ends the stream with
                 a `LimitError`. ``None``: whatever it needs.
@@ -252,6 +258,8 @@ class Client:
             UnsupportedQueryError: it cannot be answered continuously.
             ValueError: a period that is not positive, or a replay without an end.
         """
+        if not 0 <= grace <= MOST_GRACE:
+            raise ValueError(f"grace: 0 to {MOST_GRACE} seconds, not {grace}")
         query = parse_query(text, base)
         check(query, self._services, strict=self._strict)
         if start is not None and until is None:
@@ -290,7 +298,10 @@ class Client:
                 least=timedelta(milliseconds=100) if start is None else MOMENT,
             ),
             freshness=Freshness(
-                static_recheck=recheck, replay=start is not None, every=_seconds(every)
+                static_recheck=recheck,
+                replay=start is not None,
+                every=_seconds(every),
+                grace=timedelta(seconds=grace),
             ),
             until=until,
             keep_checking=_seconds(keep_checking),

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import rdflib
 
 from annotations.follower_slots import FollowerSlots
-from tpf_client.client import Client
+from tpf_client.client import MOST_GRACE, Client
 from tpf_client.description import description
 from tpf_client.errors import (
     ClientError,
@@ -26,7 +26,7 @@ from tpf_client.errors import (
     QueryError,
     QuerySyntaxError,
 )
-from tpf_client.live_answer import AnswerFollower, LiveAnswers
+from tpf_client.live_answer import AnswerFollower, LiveAnswers, Wish, work_of
 from tpf_client.page_files import Example, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
 from tpf_client.protocol import (
@@ -34,9 +34,9 @@ from tpf_client.protocol import (
     Environment,
     RefusedError,
     asks_nothing,
-    interval_of,
     negotiated,
     query_of,
+    seconds_of,
 )
 from tpf_client.solutions import Solutions, graph_text
 from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES, ResultError
@@ -247,14 +247,14 @@ class SparqlEndpoint:
 
     def _work(self) -> dict[str, int]:
         """What was requested for all queries so far."""
-        done = self._client.statistics
-        return {"requests": done.requests, "bytes": done.bytes, "cached": done.cache_hits}
+        return work_of(self._client.statistics)
 
-    def _stream(self, text: str, max_interval: float | None) -> Stream:
+    def _stream(self, wish: Wish) -> Stream:
         return self._client.stream(
-            text,
+            wish.text,
             min_interval=self._min_interval,
-            max_interval=max_interval,
+            max_interval=wish.max_interval,
+            grace=wish.grace,
             keep_checking=_RECHECK,
             quiet=True,
             budgets=lambda: self._watch.watching(Budget(self._client.clock, self._allowance)),
@@ -267,7 +267,10 @@ class SparqlEndpoint:
             RefusedError: too many follow already.
             ClientError: the query cannot be kept up to date, or its first evaluation failed.
         """
-        interval = interval_of(environ, self._min_interval)
+        interval = seconds_of(environ, "max-interval", 1e-6, 9_999_999)
+        if interval is not None:
+            interval = max(interval, self._min_interval)
+        wish = Wish(text, interval, seconds_of(environ, "grace", 0, MOST_GRACE) or 0.0)
         address = environ.get("REMOTE_ADDR", "")
         if not self._slots.take(address):
             raise RefusedError(
@@ -277,7 +280,7 @@ class SparqlEndpoint:
             )
         with ExitStack() as ending:
             ending.callback(self._slots.leave, address)
-            follower = self._live.follow(text, interval, environ.get("HTTP_LAST_EVENT_ID"))
+            follower = self._live.follow(wish, environ.get("HTTP_LAST_EVENT_ID"))
             ending.callback(self._live.leave, follower)
             environ.get("tpf_client.when_gone", lambda _: None)(follower.end)
             follower.begin()

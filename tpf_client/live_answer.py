@@ -6,8 +6,9 @@ The events of a reader, each with a JSON object as data:
 ``initial``      the whole answer: an update (`Update.to_json`) whose ``added`` is all of it
 ``update``       what changed, in the same form
 ``up-to-date``   all that is known was told: ``at``, ``valid_until``, ``next_look``, ``dynamic``,
-                 ``rows``, ``pages`` that this query has wanted so far, ``endpoint``: ``requests``,
-                 ``bytes`` and ``cached`` pages of all queries together
+                 ``rows``, ``late``: those that are there by grace alone; of this query so far:
+                 ``pages`` wanted, ``requests``, ``bytes``, ``cached`` pages; ``endpoint``: the last
+                 three of all queries together
 ``error``        an evaluation failed; ``next_look`` says when it is tried again, ``null``: never
 ===============  ==================================================================================
 
@@ -23,12 +24,14 @@ import secrets
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from annotations.clock import Clock
 from annotations.instants import format_instant
 from tpf_client.errors import ClientError, ClosedError, LimitError
+from tpf_client.fragments.fetcher import Statistics
 from tpf_client.sparql.tokens import tokenize
 from tpf_client.stream import Stream, TimedSolution, Update
 
@@ -39,10 +42,35 @@ LINGER = timedelta(seconds=30)
 KEPT = 2**22
 """Characters of updates that are kept for readers that come back, or are slow."""
 
-Start: TypeAlias = Callable[[str, float | None], Stream]
-"""Makes the stream of a query that is looked at at least every so many seconds."""
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a reader wants to follow.
+
+    Args:
+        text: the query.
+        max_interval: seconds between two evaluations at most; ``None``: as labels and pages say.
+        grace: seconds for which what is not renewed in time stays.
+    """
+
+    text: str
+    max_interval: float | None = None
+    grace: float = 0.0
+
+
+Start: TypeAlias = Callable[[Wish], Stream]
+"""Makes the stream of what somebody wants to follow."""
 
 Work: TypeAlias = Callable[[], Mapping[str, int]]
+
+
+def work_of(done: Statistics) -> dict[str, int]:
+    """What was requested, as it is told."""
+    return {
+        "requests": done.requests,
+        "bytes": done.bytes,
+        "cached": done.cache_hits + done.merged,
+    }
 
 
 def applied(rows: Sequence[TimedSolution], update: Update) -> list[TimedSolution]:
@@ -168,9 +196,10 @@ class LiveAnswer:
                 failed = {name: told[name] for name in ("at", "error", "next_look")}
                 self._status = self._event("error", failed)
             else:
-                names = ("at", "valid_until", "next_look", "dynamic", "warnings")
+                names = ("at", "valid_until", "next_look", "dynamic", "warnings", "late")
                 status = {name: told[name] for name in names if name in told}
-                status |= {"rows": len(self._rows), "pages": update.pages, "endpoint": self._work()}
+                status |= {"rows": len(self._rows), "pages": update.pages}
+                status |= work_of(update.work) | {"endpoint": self._work()}
                 self._status = self._event("up-to-date", status)
             self._looks += 1
             followers = tuple(self._followers)
@@ -286,20 +315,20 @@ class LiveAnswers:
         self._most_rows = most_rows
         self._work = work
         self._lock = threading.Lock()
-        self._answers: dict[tuple[tuple[str, ...], float | None], LiveAnswer] = {}
+        self._answers: dict[tuple[tuple[str, ...], Wish], LiveAnswer] = {}
         self._closed = False
 
     def __len__(self) -> int:
         """How many different queries are evaluated."""
         return len(self._answers)
 
-    def follow(self, text: str, max_interval: float | None, last_id: str | None) -> AnswerFollower:
+    def follow(self, wish: Wish, last_id: str | None) -> AnswerFollower:
         """Follow a query, together with others who ask the same.
 
         Raises:
             QueryError: it cannot be kept up to date.
         """
-        key = (tuple([token.text for token in tokenize(text)]), max_interval)
+        key = (tuple([token.text for token in tokenize(wish.text)]), replace(wish, text=""))
         self.sweep()
         with self._lock:
             if self._closed:
@@ -307,7 +336,7 @@ class LiveAnswers:
             answer = self._answers.get(key)
             if answer is not None and not answer.is_over:
                 return answer.follow(last_id)
-            stream = self._start(text, max_interval)
+            stream = self._start(wish)
             answer = LiveAnswer(stream, self._most_rows, self._work, self._forget)
             self._answers[key] = answer
             follower = answer.follow(last_id)

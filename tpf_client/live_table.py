@@ -1,5 +1,6 @@
 """Answers on a terminal: tables, and the board that updates in place."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,7 +42,8 @@ def solution_table(variables: Sequence[str], solutions: Sequence[Solution]) -> T
 class LiveTable:
     """The present answer of a continuous query, as something that rich can show.
 
-    New rows are green, changed cells yellow, rows that are gone stay dim until the next update. A
+    New rows are green, changed cells yellow, rows that are late are dim, and rows that are gone are
+    struck out until the next update. A
     row is a line, cut off where it is too long, and there are as many as leave room for the status
     below them.
 
@@ -59,12 +61,16 @@ class LiveTable:
         removed = [solution.row for solution in update.removed]
         changed = pairs(added, removed)
         new = set(added)
-        lines = [_styled(row, changed.get(row), new) for row in rows]
+        late = Counter(solution.row for solution in update.late)
+        lines = []
+        for row in rows:
+            lines.append(_styled(row, changed.get(row), new, late=late[row] > 0))
+            late[row] -= 1
         replaced = set(changed.values())
         gone = [row for row in removed if row not in replaced]
         lines += [[Text(_line(term), style="dim strike") for term in row] for row in gone]
         status = Text(
-            f"{counted(len(rows), 'row')} at {_time(update.at, update.at)} UTC"
+            f"{counted(len(rows), 'row')}{_late(update)} at {_time(update.at, update.at)} UTC"
             f" · valid until {_time(update.valid_until, update.at)}"
             f" · next look {_time(update.wakes_at, update.at)}",
             style="bold",
@@ -118,13 +124,19 @@ class _Frame:
         yield from self.below
 
 
+def _late(update: Update) -> str:
+    return f" ({len(update.late)} late)" if update.late else ""
+
+
 _FRAME = 4
 """Lines of a table that are no rows: its head and its border."""
 
 _WARNINGS = 3
 
 
-def _styled(row: Row, before: Row | None, new: set[Row]) -> list[Text]:
+def _styled(row: Row, before: Row | None, new: set[Row], *, late: bool) -> list[Text]:
+    if late:
+        return [Text(_line(term), style="dim") for term in row]
     if before is None:
         style = "green" if row in new else ""
         return [Text(_line(term), style=style) for term in row]

@@ -75,20 +75,27 @@ def asks_nothing(environ: Environment) -> bool:
     return environ["REQUEST_METHOD"] in ("GET", "HEAD") and not environ.get("QUERY_STRING")
 
 
-def interval_of(environ: Environment, least: float) -> float | None:
-    """The parameter ``max-interval``: seconds between two evaluations at most; at least `least`.
+def seconds_of(environ: Environment, name: str, least: float, most: float) -> float | None:
+    """A parameter that is a number of seconds; ``None``: it is not given.
+
+    Args:
+        environ: the request.
+        name: of the parameter.
+        least: the smallest value that it may have.
+        most: the largest value that it may have.
 
     Raises:
-        RefusedError: it is no number of seconds.
+        RefusedError: it is no such number.
     """
-    text = _only(_parameters(environ.get("QUERY_STRING", "")), "max-interval")
+    text = _only(_parameters(environ.get("QUERY_STRING", "")), name)
     if text is None:
         return None
-    if not _SECONDS.fullmatch(text) or not float(text):
+    if not _SECONDS.fullmatch(text) or not least <= float(text) <= most:
         raise RefusedError(
-            HTTPStatus.BAD_REQUEST, f"max-interval: not a number of seconds: {text[:100]!a}"
+            HTTPStatus.BAD_REQUEST,
+            f"{name}: not a number of seconds from {least:g} to {most:.7g}: {text[:100]!a}",
         )
-    return max(float(text), least)
+    return float(text)
 
 
 def _parameters(text: str) -> dict[str, list[str]]:

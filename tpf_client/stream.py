@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from annotations.instants import format_instant
 from annotations.terms import Variable
 from tpf_client.errors import SourceError
+from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Row, Solution, graph_of, table
 from tpf_client.sparql.algebra import Form
 from tpf_client.streaming.explain import explain_stream
@@ -64,6 +65,10 @@ class Update:
             ``object``, each once.
         boolean: the answer of ASK, for which there is an update when it turns; else ``None``.
         pages: how many pages the query has wanted so far, those that were kept included.
+        work: what was requested for the query so far; of a request that several queries wanted at
+            the same time, the others count as merged.
+        late: solutions of the answer that are there by grace alone: a label of their facts has
+            ended, and was not renewed yet.
     """
 
     at: datetime
@@ -78,6 +83,8 @@ class Update:
     form: Form
     boolean: bool | None
     pages: int
+    work: Statistics
+    late: tuple[Solution, ...]
     _tick: Tick
 
     @property
@@ -125,7 +132,7 @@ class Update:
 
         ``vars`` are the names of the columns. ``valid`` has, for each added solution, from when
         until when it holds, and ``places``, where the query orders its answer, its index there.
-        ``boolean`` is the answer of ASK.
+        ``boolean`` is the answer of ASK, ``late`` are the solutions that are there by grace alone.
         """
         placed = self.placed()
         added = [each for _, each in placed]
@@ -145,6 +152,8 @@ class Update:
             result["places"] = [place for place, _ in placed]
         if self.error is not None:
             result["error"] = str(self.error)
+        if self.late:
+            result["late"] = [solution.to_json() for solution in self.late]
         if self.warnings:
             result["warnings"] = list(self.warnings)
         return result
@@ -285,6 +294,8 @@ class Stream:
             self._form,
             bool(tick.answer()) if self._form == "ASK" else None,
             self.streamer.pages,
+            self.streamer.work,
+            tuple(Solution(tick.variables, row) for row in tick.late),
             tick,
         )
 

@@ -127,6 +127,30 @@ def until(condition: Any, what: str) -> None:
         time.sleep(0.01)
 
 
+def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(3600), b=2))
+    options = {"grace": "3600", "max-interval": "0.3"}
+    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    with serving(endpoint) as url, reading(url, DELAYS, **options) as reader:
+        while "late" not in (told := reader.until("up-to-date")):
+            if told["rows"] == 1:
+                # Again, where nobody has looked before it ended.
+                fragments.publish(delays(soon(1.5), a=1))
+        assert (rows(told, "late"), told["rows"]) == ([("a", "001")], 2)
+        with reading(url, f"{DELAYS} # another\nLIMIT 5") as other:
+            assert rows(other.until("initial")) == [("b", "002")]
+            of_other = other.until("up-to-date")
+        fragments.publish(delays(soon(3600), a=1))
+        while "late" in (told := reader.until("up-to-date")):
+            pass
+        assert told["rows"] == 2
+        # Pages that one query has read are kept for the other.
+        assert of_other["cached"] > 0
+        both = of_other["requests"] + told["requests"]
+        assert 0 < told["requests"] < both <= client.statistics.requests
+        assert 0 < told["bytes"] < told["endpoint"]["bytes"] <= client.statistics.bytes
+
+
 def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.5), a=1) + delays(soon(30), b=2))
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
@@ -261,6 +285,8 @@ def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) 
         ("SELECT * { ?s ?p }", {}, 400, "line 1, column 18"),
         (DELAYS, {"max-interval": "soon"}, 400, "soon"),
         (DELAYS, {"max-interval": "0"}, 400, "max-interval"),
+        (DELAYS, {"grace": "-1"}, 400, "grace: not a number of seconds from 0 to 604800: '-1'"),
+        (DELAYS, {"grace": "604801"}, 400, "604801"),
         (DELAYS, {"max-interval": "1e400"}, 400, "1e400"),
         (DELAYS, {"at": "2015-12-08T10:20:00Z"}, 400, "at:"),
         ("SELECT * { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }", {}, 400, "10.0.0.1"),

@@ -76,6 +76,7 @@ Done: TypeAlias = Callable[[Outcome], None]
 class _InFlight:
     request: Request
     waiting: list[tuple[Done, threading.Event | None]]
+    work: Statistics | None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -118,8 +119,6 @@ class Fetcher:
             clock,
             limits,
             self.destinations,
-            on_request=self._count_request,
-            on_bytes=self._count_bytes,
         )
         self._reader = PageReader(vocabulary, _GROWTH * limits.max_page_bytes)
         self._cache = PageCache(cache_bytes)
@@ -135,14 +134,19 @@ class Fetcher:
             return self._clocks.setdefault(origin(url), ServerClock(self.clock))
 
     def submit(
-        self, request: Request, done: Done, cancelled: threading.Event | None = None
+        self,
+        request: Request,
+        done: Done,
+        cancelled: threading.Event | None = None,
+        work: Statistics | None = None,
     ) -> None:
         """Get a page and call `done` with it or with the error, in whatever thread.
 
         A page that is kept and good enough is handed over at once; a request for a page that is
-        already under way is not sent again. Nothing is called after `cancelled` is set.
+        already under way is not sent again. Nothing is called after `cancelled` is set. What is
+        done is counted in `work`, too.
         """
-        kept = self._kept(request)
+        kept = self._kept(request, work)
         if kept is not None:
             done(kept)
             return
@@ -150,7 +154,7 @@ class Fetcher:
             done(ClosedError(f"{request.url}: the client is closed"))
             return
         if self.parallelism == 0:
-            answer = self._answer(request, cancelled)
+            answer = self._answer(request, cancelled, work)
             if cancelled is None or not cancelled.is_set():
                 done(answer)
             return
@@ -158,9 +162,9 @@ class Fetcher:
             under_way = self._in_flight.get(request.url)
             if under_way is not None and _serves(under_way.request, request):
                 under_way.waiting.append((done, cancelled))
-                self.statistics.merged += 1
+                self._add(work, merged=1)
                 return
-            entry = _InFlight(request, [(done, cancelled)])
+            entry = _InFlight(request, [(done, cancelled)], work)
             self._in_flight[request.url] = entry
             pool = self._pools.get(origin(request.url))
             if pool is None:
@@ -206,7 +210,7 @@ class Fetcher:
         if self._owns_session:
             self._session.close()
 
-    def _kept(self, request: Request) -> Page | None:
+    def _kept(self, request: Request, work: Statistics | None = None) -> Page | None:
         page = self._cache.get(request.url)
         if page is None:
             return None
@@ -216,7 +220,7 @@ class Fetcher:
         if page.holds_until <= at and page.evaluated_at < at:
             return None
         with self._lock:
-            self.statistics.cache_hits += 1
+            self._add(work, cache_hits=1)
         return page
 
     def _run(self, entry: _InFlight) -> None:
@@ -225,7 +229,7 @@ class Fetcher:
             if not wanted:
                 self._forget(entry)
                 return
-        self._deliver(entry, self._answer(entry.request, entry.cancelled))
+        self._deliver(entry, self._answer(entry.request, entry.cancelled, entry.work))
 
     def _deliver(self, entry: _InFlight, answer: "Outcome") -> None:
         with self._lock:
@@ -239,7 +243,9 @@ class Fetcher:
         if self._in_flight.get(entry.request.url) is entry:
             del self._in_flight[entry.request.url]
 
-    def _answer(self, request: Request, cancelled: threading.Event | None) -> Outcome:
+    def _answer(
+        self, request: Request, cancelled: threading.Event | None, work: Statistics | None = None
+    ) -> Outcome:
         kept = self._cache.get(request.url)
         headers = {"Accept": ACCEPT}
         if kept is not None and kept.etag:
@@ -249,7 +255,15 @@ class Fetcher:
             # shall ask the server, too.
             headers["Cache-Control"] = "max-age=0"
         try:
-            response = self._transport.get(request.url, headers, cancelled)
+            response = self._transport.get(
+                request.url,
+                headers,
+                cancelled,
+                on_request=lambda retry: self._count(work, requests=1, retries=int(retry)),
+                on_bytes=lambda count: self._count(work, bytes=count),
+            )
+            if response.status == 304:
+                self._count(work, not_modified=1)
             page = self._page(request, response, kept)
         except ClientError as error:
             return error
@@ -266,8 +280,6 @@ class Fetcher:
         if date is not None and stored:
             fallback = date
         if response.status == 304 and kept is not None:
-            with self._lock:
-                self.statistics.not_modified += 1
             evaluated_at = max(kept.evaluated_at, fallback)
             return replace(
                 kept,
@@ -320,14 +332,16 @@ class Fetcher:
         said = documented_at(response.headers)
         return None if said is None else self.destinations.led(url, said)
 
-    def _count_request(self, retry: bool) -> None:
+    def _count(self, work: Statistics | None, **done: int) -> None:
         with self._lock:
-            self.statistics.requests += 1
-            self.statistics.retries += retry
+            self._add(work, **done)
 
-    def _count_bytes(self, count: int) -> None:
-        with self._lock:
-            self.statistics.bytes += count
+    def _add(self, work: Statistics | None, **done: int) -> None:
+        """Count what was done, in all and for one query; with the lock."""
+        for each in (self.statistics, work):
+            if each is not None:
+                for name, count in done.items():
+                    setattr(each, name, getattr(each, name) + count)
 
 
 def _tag(headers: Mapping[str, str]) -> str | None:

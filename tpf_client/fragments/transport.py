@@ -92,8 +92,6 @@ class Transport:
         clock: our clock; waiting between retries goes by it.
         limits: timeouts, retries, sizes.
         destinations: decides where redirects may lead.
-        on_request: called before each request that is sent, with ``True`` for a retry.
-        on_bytes: called with the number of bytes of each body.
         jitter: spreads the retries of many clients.
     """
 
@@ -101,8 +99,6 @@ class Transport:
     clock: Clock
     limits: Limits
     destinations: Destinations = field(default_factory=Destinations)
-    on_request: Callable[[bool], None] = lambda _retry: None
-    on_bytes: Callable[[int], None] = lambda _count: None
     jitter: random.Random = field(default_factory=random.Random)
     _exchanges: set[Exchange] = field(default_factory=set)
     _closed: bool = False
@@ -114,9 +110,22 @@ class Transport:
             exchange.end()
 
     def get(
-        self, url: str, headers: Mapping[str, str], cancelled: threading.Event | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        cancelled: threading.Event | None = None,
+        *,
+        on_request: Callable[[bool], None] = lambda _retry: None,
+        on_bytes: Callable[[int], None] = lambda _count: None,
     ) -> Response:
         """The response with status 200 or 304, after as many retries as are allowed.
+
+        Args:
+            url: what to get.
+            headers: of the request.
+            cancelled: set when nobody wants it any more.
+            on_request: called before each request that is sent, with ``True`` for a retry.
+            on_bytes: called with the number of bytes of each body.
 
         Raises:
             SourceError: no such response; the leaf class says why.
@@ -126,7 +135,7 @@ class Transport:
         while True:
             if self._closed or (cancelled is not None and cancelled.is_set()):
                 raise ClosedError(f"{url}: the request was cancelled")
-            self.on_request(attempt > 0)
+            on_request(attempt > 0)
             wish: float | None = None
             failure: SourceError
             try:
@@ -134,6 +143,7 @@ class Transport:
             except ConnectionFailedError as error:
                 failure = error
             else:
+                on_bytes(len(response.body))
                 if response.status in (200, 304):
                     return response
                 failure = HttpError(url, response.status, _explanation(response))
@@ -224,7 +234,6 @@ class Transport:
             if cancelled is not None and cancelled.is_set():
                 raise ClosedError(f"{url}: the request was cancelled")
             chunks.append(chunk)
-        self.on_bytes(size)
         return b"".join(chunks)
 
 

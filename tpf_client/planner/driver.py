@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from tpf_client.errors import ClosedError, SourceLimitError
 from tpf_client.fragments.destinations import Origin, origin
-from tpf_client.fragments.fetcher import Fetcher, Outcome, Request
+from tpf_client.fragments.fetcher import Fetcher, Outcome, Request, Statistics
 from tpf_client.fragments.page import Page
 from tpf_client.planner.turns import Turns
 
@@ -50,6 +50,8 @@ class Driver:
     def __init__(self, fetcher: Fetcher, url: str = "") -> None:
         self.fetcher = fetcher
         self.requests = 0
+        self.work = Statistics()
+        """What was done for this query."""
         self._url = url
         self.begin()
         self._inline = fetcher.parallelism == 0
@@ -147,7 +149,7 @@ class Driver:
         if waiting is not None:
             request, handle = waiting.take()
             answers: list[Outcome] = []
-            self.fetcher.submit(request, answers.append, self._cancelled)
+            self.fetcher.submit(request, answers.append, self._cancelled, self.work)
             if not answers:
                 raise ClosedError("the query was closed")
             self._outstanding -= 1
@@ -202,7 +204,7 @@ class Driver:
             self._under_way[where] += 1
             request, handle = waiting.take()
             arrive = partial(self._arrive, where, handle)
-            self.fetcher.submit(request, arrive, self._cancelled)
+            self.fetcher.submit(request, arrive, self._cancelled, self.work)
 
     def _arrive(self, where: Origin, handle: Callable[[Outcome], None], answer: Outcome) -> None:
         """Take in an answer, in whatever thread."""

@@ -328,7 +328,7 @@ class Evaluation:
         def done(content: Content) -> None:
             fragment.loading = False
             self.warnings.update(dict.fromkeys(content.warnings))
-            fragment.replace(content)
+            fragment.replace(content, self.freshness.grace)
 
         def failed(error: BaseException) -> None:
             fragment.loading = False

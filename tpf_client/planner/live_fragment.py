@@ -1,12 +1,12 @@
 """A fragment as one query holds it: its content so far, and until when that is right."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from annotations.instants import FIRST, LAST, shifted
-from annotations.labels import Fact
+from annotations.labels import Fact, Label, key_of
 from annotations.terms import Quad, QuadPattern, is_variable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.held_facts import HeldFacts
@@ -48,6 +48,7 @@ class LiveFragment:
             should be.
         turn: with whose requests its own take turns.
         misses: how many readings in a row found nothing labelled, where there was before.
+        late: its content that has no valid label any more, and is kept for a time of grace.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class LiveFragment:
         self.subscribers: list[Subscriber] = []
         self.enough: dict[Subscriber, Enough] = {}
         self.whole = False
-        self._quads: dict[Quad, None] = {}
+        self._quads: dict[Quad, Label | None] = {}
+        self.late: dict[Quad, Label] = {}
 
     def __len__(self) -> int:
         return len(self._quads)
@@ -98,13 +100,18 @@ class LiveFragment:
         self.pages += 1
         fresh = {fact.quad: fact.label for fact in facts if fact.quad not in self._quads}
         if fresh:
-            self._quads.update(dict.fromkeys(fresh))
+            self._quads.update(fresh)
             if self._held is not None and self.subscribers:
                 self._held.update(fresh, (), fresh)
             self._tell([(quad, 1) for quad in fresh])
 
-    def replace(self, content: Content) -> None:
-        """The whole content as it is now: subscribers get the difference."""
+    def replace(self, content: Content, grace: timedelta = timedelta(0)) -> None:
+        """The whole content as it is now: subscribers get the difference.
+
+        Args:
+            content: what was read.
+            grace: for how long a fact stays whose label has ended, if nothing replaces it.
+        """
         self.loaded = True
         self.evaluated_at = content.evaluated_at
         self.fresh_until = content.fresh_until
@@ -115,15 +122,38 @@ class LiveFragment:
         labelled = any(fact.label is not None for fact in content.facts)
         self._was_labelled = self._was_labelled or labelled
         self.misses = 0 if labelled or not self._was_labelled else self.misses + 1
-        new = dict.fromkeys(fact.quad for fact in content.facts)
+        new = {fact.quad: fact.label for fact in content.facts}
+        self.late = self._late(new, grace) if grace else {}
+        if self.late:
+            # Only these are gone at an instant that no page tells.
+            over = min(shifted(label.end, grace) for label in self.late.values())
+            self.expires = over if self.expires is None else min(self.expires, over)
+            self.changes = over if self.changes is None else min(self.changes, over)
+            new |= self.late
         gone = [(quad, -1) for quad in self._quads if quad not in new]
         come = [(quad, 1) for quad in new if quad not in self._quads]
         self._quads = new
         if self._held is not None and self.subscribers:
-            labels = {fact.quad: fact.label for fact in content.facts}
-            self._held.update([quad for quad, _ in come], [quad for quad, _ in gone], labels)
+            self._held.update([quad for quad, _ in come], [quad for quad, _ in gone], new)
         if gone or come:
             self._tell(gone + come)
+
+    def _late(self, new: Mapping[Quad, Label | None], grace: timedelta) -> dict[Quad, Label]:
+        """What is not there any more only because its label ended, less than `grace` ago."""
+        at = self.evaluated_at
+        late = {
+            quad: label
+            for quad, label in self._quads.items()
+            if quad not in new and label is not None and label.end <= at < shifted(label.end, grace)
+        }
+        if not late:
+            return {}
+        come = {key_of(quad, "subject-predicate") for quad in new if quad not in self._quads}
+        return {
+            quad: label
+            for quad, label in late.items()
+            if key_of(quad, "subject-predicate") not in come
+        }
 
     def due(self, freshness: "Freshness") -> datetime:
         """The instant at which it should be read again."""
@@ -178,6 +208,7 @@ class Freshness:
         looks: how often to do so.
         replay: whether history is replayed: no time is saved then, every state is to be shown.
         every: the most time, in a replay.
+        grace: for how long a fact stays whose label has ended and that nothing has replaced.
     """
 
     floor: timedelta = timedelta(milliseconds=100)
@@ -187,3 +218,4 @@ class Freshness:
     looks: int = 5
     replay: bool = False
     every: timedelta | None = None
+    grace: timedelta = timedelta(0)

@@ -88,6 +88,11 @@ class PlannedQuery:
         """The whole answer."""
         return [self.row(each) for each in self.output.rows()]
 
+    def late_rows(self, at: datetime) -> list[Row]:
+        """The rows that are there by grace alone."""
+        late = self.validity.late(self.output.multiset().items(), at)
+        return [self.row(each) for each in late]
+
     def timed_rows(self, at: datetime) -> list[tuple[Row, Span]]:
         """The whole answer with when each row holds."""
         counts = list(self.output.multiset().items())

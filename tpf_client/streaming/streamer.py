@@ -13,7 +13,7 @@ from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import ClosedError, ServiceError, SourceError
-from tpf_client.fragments.fetcher import Fetcher
+from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Driver, Task
 from tpf_client.planner.evaluation import Evaluation
@@ -91,6 +91,7 @@ class Streamer:
         self._driver = Driver(fetcher)
         self._told: set[str] = set()
         self._changes: datetime | None = None
+        self._late: Sequence[Row] = ()
         self.running: PlannedQuery | None = None
         self.evaluations = 0
 
@@ -108,6 +109,11 @@ class Streamer:
     def pages(self) -> int:
         """How many pages were wanted so far, those that were kept included."""
         return self._driver.requests
+
+    @property
+    def work(self) -> Statistics:
+        """What was requested for it so far, and what was there already."""
+        return replace(self._driver.work)
 
     @property
     def closed(self) -> bool:
@@ -215,7 +221,9 @@ class Streamer:
             tick = self._tick(running, at, before)
             before = None
             instant = self._next(tick, checked_at)
-            if first or failures or self._quiet or tick.added or tick.removed or tick.warnings:
+            news = tick.added or tick.removed or tick.warnings or tick.late != self._late
+            self._late = tick.late
+            if first or failures or self._quiet or news:
                 yield replace(tick, wakes_at=instant)
             first, failures = False, 0
             if instant is None:
@@ -311,6 +319,7 @@ class Streamer:
             valid_until=self._valid_until(running, at),
             warnings=warnings,
             dynamic=running.detected.how != "static",
+            late=running.late_rows(at),
         )
 
     def _valid_until(self, running: PlannedQuery, at: datetime) -> datetime | None:
@@ -348,4 +357,5 @@ class Streamer:
             valid_until=None,
             error=error,
             wakes_at=again,
+            late=self._late,
         )

@@ -1,6 +1,6 @@
 """What a continuous query tells of one evaluation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -30,6 +30,7 @@ class Tick:
         warnings: what is wrong in the data; each is said once.
         dynamic: whether anything that was looked at can change.
         wakes_at: when the next evaluation is to take place, on the server's clock; ``None``: never.
+        late: rows of the answer that are there by grace alone.
     """
 
     at: datetime
@@ -44,3 +45,4 @@ class Tick:
     warnings: tuple[str, ...] = ()
     dynamic: bool = True
     wakes_at: datetime | None = None
+    late: Sequence[Row] = ()

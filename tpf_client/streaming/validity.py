@@ -13,7 +13,7 @@ no work.
   labels): nothing that was looked at ends before the end that is given.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
@@ -56,6 +56,7 @@ class Validity:
     """
 
     def __init__(self, evaluation: Evaluation, *, labelled: bool) -> None:
+        self._grace = bool(evaluation.freshness.grace)
         self._evaluation = evaluation
         self._labelled = labelled
         self._core: _Core | None = None
@@ -77,8 +78,31 @@ class Validity:
             if bounds is None:
                 result.append([fallback] * count)
             else:
-                result.append([_span(each, at, horizon) for each in bounds])
+                result.append([self._span(each, at, horizon) for each in bounds])
         return result
+
+    def late(self, rows: Iterable[tuple[Solution, int]], at: datetime) -> Iterator[Solution]:
+        """Which copies of these rows are there by grace alone: a label of their facts has ended.
+
+        Those of which it cannot be told are not among them.
+
+        Args:
+            rows: rows of the present answer, and how many copies of each.
+            at: the present instant.
+        """
+        if self._core is None or not any(each.late for each in self._evaluation.fragments()):
+            return
+        for row, count in rows:
+            for _, end in self._core.bounds(row, count, at) or ():
+                if end <= at:
+                    yield row
+
+    def _span(self, bounds: _Bounds, at: datetime, horizon: datetime) -> Span:
+        start, end = bounds
+        if end <= at and not self._grace:
+            # Its label lies in the past and its server shows it nevertheless.
+            end = horizon
+        return Span(None if start == FIRST else start, None if end == LAST else end)
 
     def _watch(self, core: Core) -> None:
         try:
@@ -94,14 +118,6 @@ class Validity:
             if not self._labelled:
                 ends.append(fragment.fresh_until)
         return min((end for end in ends if end is not None and end > at), default=LAST)
-
-
-def _span(bounds: _Bounds, at: datetime, horizon: datetime) -> Span:
-    start, end = bounds
-    if end <= at:
-        # Its label lies in the past and its server shows it nevertheless.
-        end = horizon
-    return Span(None if start == FIRST else start, None if end == LAST else end)
 
 
 class _Core:

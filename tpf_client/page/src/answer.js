@@ -1,4 +1,6 @@
 // The answer as it is shown: rows keep their place, and know what just happened to them.
+import { compare } from "./terms.js";
+
 const SHOWN = 2500; // milliseconds for which a change is marked
 const MOST_PAIRS = 250_000;
 
@@ -13,6 +15,7 @@ class Row {
   set(cells, key, span) {
     this.cells = cells;
     this.key = key;
+    this.late = false;
     this.anchor = null;
     [this.from, this.until] = (span ?? [null, null]).map((each) => (each ? Date.parse(each) : null));
     this.version = (this.version ?? 0) + 1;
@@ -159,8 +162,42 @@ export class Answer {
     return some;
   }
 
-  /** The rows to show, those that are gone after what they followed. */
-  rows(wanted) {
+  /** Which rows were not renewed in time and are there by grace alone. */
+  late(those) {
+    const counts = new Map();
+    for (const cells of those) {
+      const key = this.keyOf(cells);
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+    for (const row of this.live) {
+      const count = counts.get(row.key) ?? 0;
+      if (count) counts.set(row.key, count - 1);
+      if (row.late !== count > 0) {
+        row.late = count > 0;
+        row.version += 1;
+      }
+    }
+  }
+
+  /**
+   * The rows to show, those that are gone after what they followed.
+   * @param {string} wanted what must occur in one of the cells
+   * @param {{name: string, down: boolean} | null} order by which column they are sorted
+   */
+  rows(wanted, order) {
+    let shown = this.placed();
+    if (wanted) {
+      const low = wanted.toLowerCase();
+      shown = shown.filter((row) => this.vars.some((name) => row.cells[name]?.value.toString().toLowerCase().includes(low)));
+    }
+    if (order && this.vars.includes(order.name)) {
+      const sign = order.down ? -1 : 1;
+      shown.sort((one, other) => sign * compare(one.cells[order.name], other.cells[order.name]));
+    }
+    return shown;
+  }
+
+  placed() {
     const after = new Map();
     const live = new Set(this.ghosts.length ? this.live : []);
     for (const row of this.ghosts) {
@@ -170,8 +207,6 @@ export class Answer {
     }
     const all = [...(after.get(null) ?? [])];
     for (const row of this.live) all.push(row, ...(after.get(row) ?? []));
-    if (!wanted) return all;
-    const low = wanted.toLowerCase();
-    return all.filter((row) => this.vars.some((name) => row.cells[name] && row.cells[name].value.toString().toLowerCase().includes(low)));
+    return all;
   }
 }

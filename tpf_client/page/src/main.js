@@ -11,7 +11,7 @@ const FIRST = "SELECT * WHERE {\n  ?subject ?predicate ?object\n}\nLIMIT 100";
 const SAID = 5000;
 
 const editor = makeEditor(at("editor"), () => watch(), () => editor.mark());
-const table = new Table(at("scroll"), at("table"));
+const table = new Table(at("scroll"), at("table"), () => show());
 let answer = new Answer();
 let datasets = [];
 let query = "";
@@ -41,14 +41,21 @@ const time = (instant) =>
   instant === null ? "always" : new Date(instant).toISOString().replace(/^(\d+-\d+-\d+)T(.*?)(\.\d+)?Z$/, (_, day, hour) =>
     day === new Date().toISOString().slice(0, 10) ? `${hour} UTC` : `${day} ${hour} UTC`);
 
+function draw() {
+  table.show(answer.vars, answer.rows(at("filter").value, table.order), prefixesOf(query));
+}
+
 function show() {
-  table.show(answer.vars, answer.rows(at("filter").value), prefixesOf(query));
+  draw();
   tick();
 }
 
+/** What is set beside the query, as the endpoint names it. */
+const settings = () => ({ "max-interval": at("interval").value, grace: at("grace").value });
+
 function tick() {
   const now = Date.now() + clock;
-  if (answer.settle()) table.show(answer.vars, answer.rows(at("filter").value), prefixesOf(query));
+  if (answer.settle()) draw();
   if (table.vars) table.run(now, least);
   if (stop && next !== null) at("next").textContent = `in ${Math.max(0, Math.ceil((next - now) / 1000))} s`;
   if (unsaid && performance.now() - lastSaid > SAID) {
@@ -79,16 +86,17 @@ function heard(name, told) {
     least = told.valid_until && Date.parse(told.valid_until);
     next = told.next_look && Date.parse(told.next_look);
     at("valid").textContent = told.dynamic ? time(least) : "nothing here is labelled";
-    at("pages").textContent = told.pages;
-    at("requests").textContent = told.endpoint.requests;
-    at("bytes").textContent = told.endpoint.bytes.toLocaleString("en");
-    at("cached").textContent = told.endpoint.cached;
+    for (const name of ["requests", "bytes", "cached"]) at(name).textContent = told[name].toLocaleString("en");
+    at("all").textContent = told.endpoint.requests.toLocaleString("en");
+    answer.late(told.late ?? []);
     for (const text of told.warnings ?? []) {
       const line = document.createElement("li");
       line.textContent = text;
       at("warnings").append(line);
     }
-    state("live", "up to date");
+    const late = told.late?.length ?? 0;
+    if (late) state("some", `up to date, but ${late} ${late === 1 ? "row is" : "rows are"} late`);
+    else state("live", "up to date");
   } else if (name === "error") {
     next = told.next_look && Date.parse(told.next_look);
     if (told.next_look) state("late", `late: ${told.error}; trying again`);
@@ -112,7 +120,7 @@ function connect() {
   state("idle", "asking…");
   at("pause").hidden = false;
   at("pause").textContent = "Pause";
-  stop = follow(endpointOf(query, at("interval").value), {
+  stop = follow(endpointOf(query, settings()), {
     event: heard,
     refused(status, text) {
       halt();
@@ -133,9 +141,9 @@ function ready() {
   query = editor.text;
   answer = new Answer();
   least = next = null;
-  for (const id of ["rows", "valid", "next", "pages"]) at(id).textContent = "–";
+  for (const id of ["rows", "valid", "next", "requests", "bytes", "cached"]) at(id).textContent = "–";
   at("warnings").replaceChildren();
-  history.replaceState(null, "", linkOf(query, at("interval").value));
+  history.replaceState(null, "", linkOf(query, settings()));
 }
 
 function watch() {
@@ -189,12 +197,12 @@ at("examples").addEventListener("change", (event) => {
   editor.focus();
 });
 at("share").addEventListener("click", async ({ target }) => {
-  const [text, interval] = [editor.text, at("interval").value];
+  const [text, set] = [editor.text, settings()];
   const copies = {
-    link: () => linkOf(text, interval),
-    curl: () => curlOf(text, interval),
-    python: () => pythonOf(text, interval, datasets),
-    command: () => commandOf(text, interval, datasets),
+    link: () => linkOf(text, set),
+    curl: () => curlOf(text, set),
+    python: () => pythonOf(text, set, datasets),
+    command: () => commandOf(text, set, datasets),
   };
   if (target.dataset.copy) {
     const copied = copies[target.dataset.copy]();
@@ -219,6 +227,7 @@ document.addEventListener("keydown", (event) => {
 function fromLink() {
   const parameters = new URLSearchParams(location.hash.slice(1));
   at("interval").value = parameters.get("max-interval") ?? "";
+  at("grace").value = parameters.get("grace") ?? "";
   return parameters.get("query");
 }
 

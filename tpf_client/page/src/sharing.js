@@ -3,26 +3,27 @@ import { textOf } from "./terms.js";
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-export function endpointOf(query, interval) {
-  const parameters = new URLSearchParams({ query });
-  if (interval) parameters.set("max-interval", interval);
+/** Settings of a query that were set: `max-interval` and `grace`, in seconds. */
+const setOf = (settings) => Object.entries(settings ?? {}).filter(([, value]) => value);
+
+export function endpointOf(query, settings) {
+  const parameters = new URLSearchParams([["query", query], ...setOf(settings)]);
   return `${new URL("sparql", location.href.split("#")[0])}?${parameters}`;
 }
 
-export function linkOf(query, interval) {
-  const parameters = new URLSearchParams({ query });
-  if (interval) parameters.set("max-interval", interval);
+export function linkOf(query, settings) {
+  const parameters = new URLSearchParams([["query", query], ...setOf(settings)]);
   return `${location.href.split("#")[0]}#${parameters}`;
 }
 
-export function curlOf(query, interval) {
+export function curlOf(query, settings) {
   const url = new URL("sparql", location.href.split("#")[0]);
-  const more = interval ? ` \\\n  --data-urlencode max-interval=${interval}` : "";
+  const more = setOf(settings).map(([name, value]) => ` \\\n  --data-urlencode ${name}=${value}`).join("");
   return `curl -N -G -H 'Accept: text/event-stream' ${quoted(url.href)}${more} \\\n  --data-urlencode ${quoted(`query=${query}`)}`;
 }
 
-export function pythonOf(query, interval, datasets) {
-  const more = interval ? `, max_interval=${Number(interval)}` : "";
+export function pythonOf(query, settings, datasets) {
+  const more = setOf(settings).map(([name, value]) => `, ${name.replace("-", "_")}=${Number(value)}`).join("");
   return [
     "from tpf_client import Client",
     "",
@@ -32,8 +33,8 @@ export function pythonOf(query, interval, datasets) {
   ].join("\n");
 }
 
-export function commandOf(query, interval, datasets) {
-  const more = interval ? ` --max-interval ${interval}` : "";
+export function commandOf(query, settings, datasets) {
+  const more = setOf(settings).map(([name, value]) => ` --${name} ${value}`).join("");
   return `tpf-query ${datasets.map(quoted).join(" ")} --watch${more} -q ${quoted(query)}`;
 }
 

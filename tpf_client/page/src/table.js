@@ -4,7 +4,14 @@ import { fullTextOf, isNumber, nodeOf } from "./terms.js";
 const BEYOND = 10; // rows drawn above and below what is in sight
 
 export class Table {
-  constructor(scroll, table) {
+  /**
+   * @param {HTMLElement} scroll what scrolls
+   * @param {HTMLTableElement} table in it
+   * @param {() => void} sorted called when another order is wanted
+   */
+  constructor(scroll, table, sorted) {
+    this.sorted = sorted;
+    this.order = null; // the column by which rows are sorted, and whether downwards
     this.scroll = scroll;
     this.table = table;
     this.head = table.tHead;
@@ -30,15 +37,44 @@ export class Table {
       this.drawn.clear();
       this.body.replaceChildren();
       const line = document.createElement("tr");
-      for (const name of vars) line.append(headCell(name));
-      const until = headCell("valid");
+      for (const name of vars) line.append(this.headCell(name));
+      const until = document.createElement("th");
+      until.scope = "col";
+      until.textContent = "valid";
       until.className = "until";
       line.append(until);
       this.head.replaceChildren(line);
+      if (this.order && !vars.includes(this.order.name)) this.order = null;
+      this.showOrder();
       this.table.style.minWidth = `${vars.length * 7 + 6}rem`;
     }
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
     this.draw();
+  }
+
+  /** The head of a column: a button that sorts by it, up, down and not at all. */
+  headCell(name) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    button.addEventListener("click", () => {
+      const before = this.order?.name === name ? this.order : null;
+      this.order = before === null ? { name, down: false } : before.down ? null : { name, down: true };
+      this.showOrder();
+      this.sorted();
+    });
+    cell.append(button);
+    return cell;
+  }
+
+  showOrder() {
+    for (const cell of this.head.querySelectorAll("th:not(.until)")) {
+      const name = cell.firstChild.textContent;
+      if (name === this.order?.name) cell.setAttribute("aria-sort", this.order.down ? "descending" : "ascending");
+      else cell.removeAttribute("aria-sort");
+    }
   }
 
   draw() {
@@ -83,7 +119,7 @@ export class Table {
 
   fill(line, row) {
     line.version = row.version;
-    line.className = `row ${row.kind && row.kind !== "changed" ? row.kind : ""}`.trim();
+    line.className = ["row", row.late && "late", row.kind !== "changed" && row.kind].filter(Boolean).join(" ");
     this.vars.forEach((name, n) => {
       const term = row.cells[name];
       const cell = line.cells[n];
@@ -102,6 +138,12 @@ export class Table {
   run(now, least) {
     for (const [row, line] of this.drawn) {
       const bar = line.cells[this.vars.length].firstChild;
+      if (row.late) {
+        bar.hidden = false;
+        bar.firstChild.style.transform = "scaleX(0)";
+        bar.title = "late: not renewed in time";
+        continue;
+      }
       const until = row.until === null && least === null ? null : Math.max(row.until ?? 0, row.until === null ? 0 : least ?? 0);
       bar.hidden = until === null || until === 0 || row.kind === "gone";
       if (bar.hidden) continue;
@@ -114,13 +156,6 @@ export class Table {
       bar.title = `at least ${Math.ceil(left / 1000)} s more`;
     }
   }
-}
-
-function headCell(name) {
-  const cell = document.createElement("th");
-  cell.scope = "col";
-  cell.textContent = name;
-  return cell;
 }
 
 function space() {

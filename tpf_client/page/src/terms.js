@@ -31,6 +31,17 @@ export function isNumber(term) {
   return NUMBER.test(term?.datatype ?? "");
 }
 
+const collator = new Intl.Collator("en", { numeric: true });
+const rank = (term) => (!term ? 0 : term.type === "bnode" ? 1 : term.type === "uri" ? 2 : isNumber(term) ? 3 : 4);
+
+/** Which of two terms comes first, as numbers or by their texts; what has no value comes before all. */
+export function compare(one, other) {
+  const ranks = rank(one) - rank(other);
+  if (ranks || !one) return ranks;
+  if (isNumber(one)) return Number(one.value) - Number(other.value) || 0;
+  return collator.compare(textOf(one), textOf(other));
+}
+
 /** What a cell says: an element for a link, else a text. */
 export function nodeOf(term, prefixes) {
   const text = textOf(term, prefixes);
