@@ -168,6 +168,7 @@ def query(
                     keep_checking=keep_checking,
                     grace=grace,
                     quiet=board,
+                    explain=explain,
                 )
                 count = _watch(client, stream, seconds, board, explain)
             else:

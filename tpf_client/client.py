@@ -227,6 +227,7 @@ class Client:
         grace: float = 0.0,
         quiet: bool = False,
         budgets: Budgets | None = None,
+        explain: bool = False,
     ) -> Stream:
         """Keep the answer of a query of any form up to date.
 
@@ -252,6 +253,7 @@ class Client:
             quiet: whether evaluations that changed nothing give an update, too.
             budgets: gives the budget of each evaluation; one that takes more ends the stream with
                 a `LimitError`. ``None``: whatever it needs.
+            explain: whether to count the rows of each step, for `Stream.explain` and `Stream.plan`.
 
         Raises:
             QuerySyntaxError: the text is not a query.
@@ -310,6 +312,7 @@ class Client:
             vocabulary=self._vocabulary,
             services=services,
             budgets=budgets,
+            explain=explain,
         )
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)

@@ -34,6 +34,7 @@ from tpf_client.protocol import (
     Environment,
     RefusedError,
     asks_nothing,
+    is_set,
     negotiated,
     query_of,
     seconds_of,
@@ -257,6 +258,7 @@ class SparqlEndpoint:
             grace=wish.grace,
             keep_checking=_RECHECK,
             quiet=True,
+            explain=True,
             budgets=lambda: self._watch.watching(Budget(self._client.clock, self._allowance)),
         )
 
@@ -280,7 +282,8 @@ class SparqlEndpoint:
             )
         with ExitStack() as ending:
             ending.callback(self._slots.leave, address)
-            follower = self._live.follow(wish, environ.get("HTTP_LAST_EVENT_ID"))
+            last = environ.get("HTTP_LAST_EVENT_ID")
+            follower = self._live.follow(wish, last, explain=is_set(environ, "explain"))
             ending.callback(self._live.leave, follower)
             environ.get("tpf_client.when_gone", lambda _: None)(follower.end)
             follower.begin()

@@ -9,6 +9,8 @@ The events of a reader, each with a JSON object as data:
                  ``rows``, ``late``: those that are there by grace alone; of this query so far:
                  ``pages`` wanted, ``requests``, ``bytes``, ``cached`` pages; ``endpoint``: the last
                  three of all queries together
+``plan``         for readers that asked for it: the steps of the plan, with what was expected and
+                 what was done, as of the last evaluation (`Stream.plan`)
 ``error``        an evaluation failed; ``next_look`` says when it is tried again, ``null``: never
 ===============  ==================================================================================
 
@@ -118,6 +120,8 @@ class LiveAnswer:
         self._kept_size = 0
         self._status = ""
         self._looks = 0
+        self.plan = ""
+        """The text of the event ``plan``."""
         self.last = 0
         self.left_at: datetime | None = None
         self.error: BaseException | None = None
@@ -132,9 +136,14 @@ class LiveAnswer:
         self._stream.close()
         self._end(None)
 
-    def follow(self, last_id: str | None) -> "AnswerFollower":
-        """A new follower, who saw the event of this id."""
-        follower = AnswerFollower(self, last_id)
+    def follow(self, last_id: str | None, *, explain: bool) -> "AnswerFollower":
+        """A new follower, who saw the event of this id.
+
+        Args:
+            last_id: the id.
+            explain: whether the follower wants to know the plan, too.
+        """
+        follower = AnswerFollower(self, last_id, explain=explain)
         with self._lock:
             self.left_at = None
             self._followers.add(follower)
@@ -201,6 +210,8 @@ class LiveAnswer:
                 status |= {"rows": len(self._rows), "pages": update.pages}
                 status |= work_of(update.work) | {"endpoint": self._work()}
                 self._status = self._event("up-to-date", status)
+                if not self.plan or any(each.explain for each in self._followers):
+                    self.plan = self._event("plan", self._stream.plan())
             self._looks += 1
             followers = tuple(self._followers)
         for each in followers:
@@ -255,10 +266,12 @@ class AnswerFollower:
     Args:
         answer: what is followed.
         last_id: the id of the last event that was seen.
+        explain: whether it wants to know the plan, too.
     """
 
-    def __init__(self, answer: LiveAnswer, last_id: str | None) -> None:
+    def __init__(self, answer: LiveAnswer, last_id: str | None, *, explain: bool) -> None:
         self.answer = answer
+        self.explain = explain
         self._last_id = last_id
         self._changed = threading.Event()
         self._gone = False
@@ -287,11 +300,14 @@ class AnswerFollower:
 
     def __iter__(self) -> Iterator[str]:
         """What to send, as it comes; a comment where nothing comes for a while."""
-        number, looks = self.answer.number_of(self._last_id), 0
+        number, looks, plan = self.answer.number_of(self._last_id), 0, ""
         while not self._gone:
             self._changed.clear()
             over = self.answer.is_over
             texts, number, looks = self.answer.after(number, looks)
+            if self.explain and self.answer.plan != plan:
+                plan = self.answer.plan
+                texts.append(plan)
             yield from texts
             if over:
                 return
@@ -322,8 +338,13 @@ class LiveAnswers:
         """How many different queries are evaluated."""
         return len(self._answers)
 
-    def follow(self, wish: Wish, last_id: str | None) -> AnswerFollower:
+    def follow(self, wish: Wish, last_id: str | None, *, explain: bool = False) -> AnswerFollower:
         """Follow a query, together with others who ask the same.
+
+        Args:
+            wish: what to follow.
+            last_id: the id of the last event that was seen.
+            explain: whether to tell the plan, too.
 
         Raises:
             QueryError: it cannot be kept up to date.
@@ -335,11 +356,11 @@ class LiveAnswers:
                 raise ClosedError("the endpoint was closed")
             answer = self._answers.get(key)
             if answer is not None and not answer.is_over:
-                return answer.follow(last_id)
+                return answer.follow(last_id, explain=explain)
             stream = self._start(wish)
             answer = LiveAnswer(stream, self._most_rows, self._work, self._forget)
             self._answers[key] = answer
-            follower = answer.follow(last_id)
+            follower = answer.follow(last_id, explain=explain)
         answer.start()
         return follower
 

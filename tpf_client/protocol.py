@@ -75,6 +75,18 @@ def asks_nothing(environ: Environment) -> bool:
     return environ["REQUEST_METHOD"] in ("GET", "HEAD") and not environ.get("QUERY_STRING")
 
 
+def is_set(environ: Environment, name: str) -> bool:
+    """Whether a parameter is ``true``.
+
+    Raises:
+        RefusedError: it is neither that nor ``false``.
+    """
+    text = _only(_parameters(environ.get("QUERY_STRING", "")), name) or "false"
+    if text not in ("true", "false"):
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{name}: not true or false: {text[:100]!a}")
+    return text == "true"
+
+
 def seconds_of(environ: Environment, name: str, least: float, most: float) -> float | None:
     """A parameter that is a number of seconds; ``None``: it is not given.
 

@@ -13,7 +13,7 @@ from tpf_client.errors import SourceError
 from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Row, Solution, graph_of, table
 from tpf_client.sparql.algebra import Form
-from tpf_client.streaming.explain import explain_stream
+from tpf_client.streaming.explain import explain_stream, stream_json
 from tpf_client.streaming.scheduler import Deliver, Job, Scheduler
 from tpf_client.streaming.streamer import Streamer
 from tpf_client.streaming.tick import Tick
@@ -266,6 +266,17 @@ class Stream:
         if running is None:
             raise RuntimeError("the stream was not started")
         return explain_stream(running.detected, running.evaluation, running.leaves.plan)
+
+    def plan(self) -> dict[str, Any]:
+        """What `explain` says as a JSON object, and how many seconds the last evaluation took.
+
+        To be called between two updates, in the thread that gets them.
+        """
+        running = self.streamer.running
+        if running is None:
+            raise RuntimeError("the stream was not started")
+        told = stream_json(running.detected, running.evaluation, running.leaves.plan)
+        return told | {"seconds": self.streamer.took.total_seconds()}
 
     def close(self) -> None:
         """Stop, from whatever thread."""

@@ -264,6 +264,24 @@ def test_a_row_that_is_late_stays_grey_for_its_grace(
     assert size > 0
 
 
+def test_the_plan_is_a_tree_with_numbers(browser: Browser, endpoint: Serving) -> None:
+    watch(browser, endpoint.url)
+    until(lambda: not browser.evaluate("document.getElementById('plan').hidden"), "no plan")
+    browser.evaluate("document.querySelector('#plan summary').click()")
+    tree = "document.getElementById('steps')"
+    text = until(lambda: browser.evaluate(f"{tree}.innerText"), "it does not open")
+    assert "labels travel with the pages" in text
+    for pattern in ("?train :name ?name", "?train :delay ?delay"):
+        assert pattern in text
+    kinds = browser.evaluate(
+        f"[...{tree}.querySelectorAll('.change')].map((each) => each.textContent).sort().join()"
+    )
+    assert kinds == "dynamic,static"
+    # What is looked up is around what gives its keys.
+    assert browser.evaluate(f"{tree}.querySelectorAll('li li').length") == 1
+    assert f"{TRAINS} rows now" in text
+
+
 def test_a_mistake_is_marked_where_it_is(browser: Browser, endpoint: Serving) -> None:
     open_page(browser, endpoint.url)
     type_query(browser, "SELECT *\nWHERE { ?s ?p }")

@@ -151,6 +151,28 @@ def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Cli
         assert 0 < told["bytes"] < told["endpoint"]["bytes"] <= client.statistics.bytes
 
 
+def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client) -> None:
+    fragments.publish(delays(soon(3600), b=2))
+    options = {"max-interval": "0.3", "explain": "true"}
+    endpoint = SparqlEndpoint(client, min_interval=0.1)
+    with (
+        serving(endpoint) as url,
+        reading(url, DELAYS, **options) as reader,
+        reading(url, DELAYS, **{"max-interval": "0.3"}) as other,
+    ):
+        (step,) = reader.until("plan")["steps"]
+        assert (step["how"], step["done"]["rows"], step["change"]) == ("scan", 1, "dynamic")
+        fragments.publish(delays(soon(3600), a=1))
+        while reader.until("plan")["steps"][0]["done"]["rows"] != 2:
+            pass
+        # All read the same query; only who asks is told.
+        assert endpoint.followed == 1
+        names = []
+        while len(names) < 6:
+            names.append(other.next()[0])
+        assert "plan" not in names
+
+
 def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(1.5), a=1) + delays(soon(30), b=2))
     with serving(SparqlEndpoint(client, min_interval=0.1)) as url, reading(url, DELAYS) as reader:
@@ -287,6 +309,7 @@ def test_a_server_that_fails_is_an_event(fragments: LiveServer, client: Client) 
         (DELAYS, {"max-interval": "0"}, 400, "max-interval"),
         (DELAYS, {"grace": "-1"}, 400, "grace: not a number of seconds from 0 to 604800: '-1'"),
         (DELAYS, {"grace": "604801"}, 400, "604801"),
+        (DELAYS, {"explain": "yes"}, 400, "explain: not true or false: 'yes'"),
         (DELAYS, {"max-interval": "1e400"}, 400, "1e400"),
         (DELAYS, {"at": "2015-12-08T10:20:00Z"}, 400, "at:"),
         ("SELECT * { SERVICE <http://10.0.0.1/d> { ?s ?p ?o } }", {}, 400, "10.0.0.1"),

@@ -79,18 +79,34 @@ def test_what_changes_and_why_is_explained(server: LiveServer) -> None:
     _publish(server, {"a": "1", "b": "2"}, 5)
     with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
         stream = client.stream(
-            f"SELECT * {{ ?s <{EX}d> ?d OPTIONAL {{ ?s <{EX}e> ?e }} }}", every=2
+            f"SELECT * {{ ?s <{EX}d> ?d OPTIONAL {{ ?s <{EX}e> ?e }} }}", every=2, explain=True
         )
         update = next(iter(stream))
         assert update.wakes_at == START + timedelta(seconds=2)
         assert update.valid_until == START + timedelta(seconds=5)
         first, _, changes, optional, nothing = stream.explain().splitlines()
+        told = stream.plan()
     assert first == f"{server.url}: labels travel with the pages"
     assert changes == (
         "   dynamic: 2 of 2 facts are labelled; the first ends at 2015-12-08T10:20:05Z"
     )
     assert f"<{EX}e>" in optional
     assert nothing == "   nothing matches now, or nothing was asked for"
+    assert told["datasets"] == [{"url": server.url, "labels": "labels travel with the pages"}]
+    assert told["seconds"] >= 0
+    scan, lookup = told["steps"]
+    assert scan == {
+        "pattern": f"?s <{EX}d> ?d",
+        "how": "scan",
+        "part": 1,
+        "fed": False,
+        "expected": {"matches": 2, "labelled": 2, "pages": 1},
+        "done": {"keys": None, "requests": None, "pages": 1, "rows": 2},
+        "change": "dynamic",
+        "why": "2 of 2 facts are labelled; the first ends at 2015-12-08T10:20:05Z",
+    }
+    assert (lookup["part"], lookup["fed"], lookup["change"]) == (2, True, None)
+    assert lookup["expected"]["matches"] == lookup["done"]["rows"] == 0
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 12), (40, 10), (30, 6), (200, 60)])

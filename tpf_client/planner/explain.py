@@ -1,6 +1,7 @@
-"""A plan as text."""
+"""A plan as text, and as JSON."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from tpf_client.planner.leaves import Step
 
@@ -35,3 +36,27 @@ def _line(step: Step) -> str:
     if step.output is not None:
         line += f", {step.output.rows} rows"
     return line
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A step as a JSON object: what `explain_plan` says, ``None`` for what nobody knows."""
+    estimate = step.estimate
+    lookup = step.lookup
+    whole = step.fragment if lookup is None else lookup.whole
+    return {
+        "pattern": " ".join(step.pattern).strip(),
+        "how": step.how,
+        "part": step.part,
+        "fed": step.fed,
+        "expected": {
+            "matches": estimate.count,
+            "labelled": estimate.dynamic,
+            "pages": None if estimate.pages is None else estimate.pages + 1,
+        },
+        "done": {
+            "keys": None if lookup is None else lookup.keys,
+            "requests": None if lookup is None else lookup.asked,
+            "pages": None if whole is None else whole.pages,
+            "rows": None if step.output is None else step.output.rows,
+        },
+    }

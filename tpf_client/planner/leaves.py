@@ -44,6 +44,9 @@ class Step:
         lookup: what the lookup did, where it is one.
         output: counts what came out.
         fragment: what a scan reads, as soon as it does.
+        part: which basic graph pattern it belongs to, by number; a step takes what the step before
+            it in the same part gives.
+        fed: whether the first step of its part takes what other parts give.
     """
 
     pattern: QuadPattern
@@ -52,6 +55,8 @@ class Step:
     lookup: LookupReport | None
     output: Meter | None
     fragment: LiveFragment | None = None
+    part: int = 1
+    fed: bool = False
 
 
 class FragmentLeaves:
@@ -74,6 +79,8 @@ class FragmentLeaves:
         self._explain = explain
         self._estimates: dict[QuadPattern, Estimate] = {}
         self._stars: dict[tuple[str, str], Star] = {}
+        self._parts = 0
+        self._fed = False
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
         """Learn how much there is of all these patterns, in one round of requests.
@@ -169,6 +176,8 @@ class FragmentLeaves:
     ) -> Node:
         """The same, filtered before each step by the conditions that can be tested then."""
         self.prepare(patterns)
+        self._parts += 1
+        self._fed = seed is not None
         waiting = list(conditions)
         remaining = dict.fromkeys(patterns)
         current = None if seed is None else _tested(seed, waiting)
@@ -320,6 +329,7 @@ class FragmentLeaves:
     def _add(self, node: Node, step: Step | None = None) -> Node:
         self._evaluation.dataflow.add(node)
         if step is not None:
+            step.part, step.fed = self._parts, self._fed
             if self._explain:
                 step.output = Meter(node)
             self.plan.append(step)

@@ -1,11 +1,12 @@
-"""What of a continuous query is static, what is dynamic, and why, as text."""
+"""What of a continuous query is static, what is dynamic, and why, as text and as JSON."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from annotations.instants import format_instant
 from annotations.terms import QuadPattern, is_variable
 from tpf_client.planner.evaluation import Evaluation
-from tpf_client.planner.explain import explain_plan
+from tpf_client.planner.explain import explain_plan, step_json
 from tpf_client.planner.leaves import Step
 from tpf_client.planner.live_fragment import LiveFragment, canonical
 from tpf_client.streaming.detection import Detected
@@ -29,8 +30,26 @@ def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[St
     lines = [f"{part.source.url}: {_labelling(part)}" for part in parts]
     for number, step in enumerate(plan, 1):
         lines.append(f"{number}. {explain_plan([step]).removeprefix('1. ')}")
-        lines.append(f"   {_change(step, evaluation)}")
+        kind, why = _change(step, evaluation)
+        lines.append(f"   {kind}: {why}" if kind else f"   {why}")
     return "\n".join(lines)
+
+
+def stream_json(detected: Detected, evaluation: Evaluation, plan: Sequence[Step]) -> dict[str, Any]:
+    """The same as a JSON object.
+
+    Args:
+        detected: how the datasets are labelled.
+        evaluation: the query, evaluated at least once.
+        plan: its steps.
+    """
+    parts = detected.parts or (detected,)
+    steps = []
+    for step in plan:
+        kind, why = _change(step, evaluation)
+        steps.append(step_json(step) | {"change": kind, "why": why})
+    datasets = [{"url": part.source.url, "labels": _labelling(part)} for part in parts]
+    return {"datasets": datasets, "steps": steps}
 
 
 def _labelling(part: Detected) -> str:
@@ -40,7 +59,8 @@ def _labelling(part: Detected) -> str:
     return f"patterns are rewritten: {', '.join(ways)}"
 
 
-def _change(step: Step, evaluation: Evaluation) -> str:
+def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
+    """Whether a step is ``dynamic`` or ``static`` (``None``: nobody knows), and why."""
     wanted = canonical(step.pattern)
     fragments = [each for each in evaluation.fragments() if _belongs(each, wanted)]
     facts = dict.fromkeys(quad for each in fragments for quad in each.quads())
@@ -48,18 +68,19 @@ def _change(step: Step, evaluation: Evaluation) -> str:
     labels = [held.label(quad) for quad in facts if quad in held]
     ends = [label.end for label in labels if label is not None]
     if ends:
+        first = format_instant(min(ends))
         return (
-            f"dynamic: {len(ends)} of {len(labels)} facts are labelled; "
-            f"the first ends at {format_instant(min(ends))}"
+            "dynamic",
+            f"{len(ends)} of {len(labels)} facts are labelled; the first ends at {first}",
         )
     if any(each.dynamic for each in fragments):
         until = format_instant(min(each.fresh_until for each in fragments if each.dynamic))
-        return f"dynamic: its facts change, none has a label now; fresh until {until}"
+        return "dynamic", f"its facts change, none has a label now; fresh until {until}"
     if not facts:
-        return "nothing matches now, or nothing was asked for"
+        return None, "nothing matches now, or nothing was asked for"
     recheck = evaluation.freshness.static_recheck
     again = "" if recheck is None else f"; asked for again after {recheck.total_seconds():g} s"
-    return f"static: none of {len(labels)} facts is labelled{again}"
+    return "static", f"none of {len(labels)} facts is labelled{again}"
 
 
 def _belongs(fragment: LiveFragment, wanted: QuadPattern) -> bool:

@@ -55,6 +55,10 @@ class Streamer:
         vocabulary: the namespace of time labels.
         services: which services `build` leaves out, because they are SILENT and failed.
         budgets: entered for each evaluation; gives its budget. ``None``: it may take anything.
+        explain: whether to count what comes out of each step of the plan.
+
+    Attributes:
+        took: how long the last evaluation took, its planning included.
     """
 
     def __init__(
@@ -73,7 +77,10 @@ class Streamer:
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
         services: Services | None = None,
         budgets: Budgets | None = None,
+        explain: bool = False,
     ) -> None:
+        self._explain = explain
+        self.took = timedelta(0)
         self._budgets = budgets
         self._budget: Budget | None = None
         self._services = services
@@ -184,6 +191,7 @@ class Streamer:
         before: list[Row] | None = None
         waited: datetime | None = None
         while True:
+            began = self._clock.now()
             try:
                 self._driver.begin()
                 detected = running.detected
@@ -217,6 +225,7 @@ class Streamer:
                 waited = None
                 continue
             self.evaluations += 1
+            self.took = self._clock.now() - began
             running.measure()
             tick = self._tick(running, at, before)
             before = None
@@ -275,7 +284,7 @@ class Streamer:
         evaluation = Evaluation(self._driver, detected.source, live=True, freshness=self._freshness)
         if self._budgets is not None:
             evaluation.dataflow.guard = self._guard
-        leaves = FragmentLeaves(evaluation)
+        leaves = FragmentLeaves(evaluation, explain=self._explain)
         parts = detected.parts or (detected,)
         validity = Validity(evaluation, labelled=all(each.how != "freshness" for each in parts))
         output = self._build(leaves, evaluation)

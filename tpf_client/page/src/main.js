@@ -2,7 +2,8 @@
 import { Answer } from "./answer.js";
 import { makeEditor } from "./editor.js";
 import { follow } from "./events.js";
-import { commandOf, csvOf, curlOf, endpointOf, jsonOf, linkOf, pythonOf, save } from "./sharing.js";
+import { drawPlan } from "./plan.js";
+import { commandOf, csvOf, curlOf, endpointOf, jsonOf, linkOf, pythonOf, save, streamOf } from "./sharing.js";
 import { Table } from "./table.js";
 import { prefixesOf } from "./terms.js";
 
@@ -21,6 +22,7 @@ let least = null; // until when all holds at least
 let next = null;
 let lastSaid = 0;
 let unsaid = null;
+let plan = null;
 
 function state(kind, text) {
   const shown = at("state");
@@ -43,6 +45,11 @@ const time = (instant) =>
 
 function draw() {
   table.show(answer.vars, answer.rows(at("filter").value, table.order), prefixesOf(query));
+}
+
+function showPlan() {
+  at("plan").hidden = plan === null;
+  if (plan && at("plan").open) drawPlan(at("steps"), plan, prefixesOf(query));
 }
 
 function show() {
@@ -97,6 +104,10 @@ function heard(name, told) {
     const late = told.late?.length ?? 0;
     if (late) state("some", `up to date, but ${late} ${late === 1 ? "row is" : "rows are"} late`);
     else state("live", "up to date");
+  } else if (name === "plan") {
+    plan = told;
+    showPlan();
+    return;
   } else if (name === "error") {
     next = told.next_look && Date.parse(told.next_look);
     if (told.next_look) state("late", `late: ${told.error}; trying again`);
@@ -120,7 +131,7 @@ function connect() {
   state("idle", "asking…");
   at("pause").hidden = false;
   at("pause").textContent = "Pause";
-  stop = follow(endpointOf(query, settings()), {
+  stop = follow(streamOf(query, settings()), {
     event: heard,
     refused(status, text) {
       halt();
@@ -143,6 +154,8 @@ function ready() {
   least = next = null;
   for (const id of ["rows", "valid", "next", "requests", "bytes", "cached"]) at(id).textContent = "–";
   at("warnings").replaceChildren();
+  plan = null;
+  showPlan();
   history.replaceState(null, "", linkOf(query, settings()));
 }
 
@@ -192,6 +205,7 @@ at("pause").addEventListener("click", () => {
     at("pause").textContent = "Go on";
   } else connect();
 });
+at("plan").addEventListener("toggle", showPlan);
 at("examples").addEventListener("change", (event) => {
   if (event.target.value) editor.text = event.target.value;
   editor.focus();

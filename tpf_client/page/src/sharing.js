@@ -11,6 +11,11 @@ export function endpointOf(query, settings) {
   return `${new URL("sparql", location.href.split("#")[0])}?${parameters}`;
 }
 
+/** Where an answer is followed: with its plan. */
+export function streamOf(query, settings) {
+  return `${endpointOf(query, settings)}&explain=true`;
+}
+
 export function linkOf(query, settings) {
   const parameters = new URLSearchParams([["query", query], ...setOf(settings)]);
   return `${location.href.split("#")[0]}#${parameters}`;
