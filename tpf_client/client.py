@@ -32,6 +32,7 @@ from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.service import Services, services_of, without_service
 from tpf_client.planner.source import FragmentSource, Source
 from tpf_client.planner.union import UnionSource
+from tpf_client.planner.words import Words, words_of
 from tpf_client.solutions import AsyncSolutions, Solutions, graph_of
 from tpf_client.sparql.algebra import BGP, Query, is_ordered
 from tpf_client.sparql.parser import parse_query
@@ -210,6 +211,17 @@ class Client:
         for row in answer.rows():
             values: dict[str, Any] = dict(zip(answer.variables, row, strict=True))
             yield Triple(*(values.get(term, term) for term in pattern[:3]))
+
+    def words(self, budget: Budget | None = None) -> Words:
+        """The predicates and classes that the datasets use, as far as a sample of pages shows.
+
+        Args:
+            budget: what this may take; ``None``: whatever it needs.
+
+        Raises:
+            SourceError: a page could not be had.
+        """
+        return self._driver(budget).run(words_of(self.fetcher, self.urls))
 
     def stream(
         self,

@@ -6,7 +6,7 @@ The same URL with ``Accept: text/event-stream`` gives an answer that is kept up 
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from http import HTTPStatus
 from ipaddress import ip_address
 from itertools import chain, islice
@@ -26,6 +26,7 @@ from tpf_client.errors import (
     QueryError,
     QuerySyntaxError,
 )
+from tpf_client.kept_words import KeptWords
 from tpf_client.live_answer import AnswerFollower, LiveAnswers, Wish, work_of
 from tpf_client.page_files import Example, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
@@ -48,6 +49,8 @@ StartResponse: TypeAlias = Callable[[str, Headers], object]
 
 PATH = "/sparql"
 """Where queries are answered."""
+WORDS = "/words.json"
+"""Where the predicates and classes of the datasets are told."""
 
 GRAPH_TYPES = {
     "text/turtle": "turtle",
@@ -106,6 +109,7 @@ class SparqlEndpoint:
         self._slots = FollowerSlots(streams, streams_per_reader)
         self._min_interval = min_interval
         self._page = PageFiles(client.urls, examples)
+        self._words = KeptWords(client, self._budget)
         self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
         self.threads = queries + streams + _SPARE
         """How many requests may be under way at the same time."""
@@ -140,12 +144,12 @@ class SparqlEndpoint:
                 start_response("204 No Content", [*headers, ("Allow", METHODS)])
                 return []
             path = environ.get("PATH_INFO", PATH)
-            if path != PATH:
+            if path not in (PATH, WORDS):
                 status, more, content = self._page.answer(environ, path)
                 start_response(f"{status.value} {status.phrase}", [*headers, *more])
                 return [] if environ["REQUEST_METHOD"] == "HEAD" else [content]
             status = HTTPStatus.OK
-            media_type, body = self._answer(environ)
+            media_type, body = self._answer(environ, path)
         except (RefusedError, ClientError) as error:
             status, text = _failure(error)
             media_type, body = "text/plain; charset=utf-8", text.encode()
@@ -192,7 +196,7 @@ class SparqlEndpoint:
                     ("Access-Control-Max-Age", "86400"),
                 ]
         path = environ.get("PATH_INFO", PATH)
-        if path != PATH and path not in self._page:
+        if path not in (PATH, WORDS) and path not in self._page:
             raise RefusedError(HTTPStatus.NOT_FOUND, f"queries are answered at {PATH}")
         return headers
 
@@ -210,8 +214,14 @@ class SparqlEndpoint:
             return False
         return True
 
-    def _answer(self, environ: Environment) -> "tuple[str, bytes | _Streamed | _Followed]":
+    def _answer(
+        self, environ: Environment, path: str
+    ) -> "tuple[str, bytes | _Streamed | _Followed]":
         """The media type and the body of an answer."""
+        if path == WORDS:
+            if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+                raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can only be read")
+            return "application/json", self._words.body()
         accept = environ.get("HTTP_ACCEPT", "*/*")
         if asks_nothing(environ):
             media_type = negotiated(accept, GRAPH_TYPES, {})
@@ -259,8 +269,11 @@ class SparqlEndpoint:
             keep_checking=_RECHECK,
             quiet=True,
             explain=True,
-            budgets=lambda: self._watch.watching(Budget(self._client.clock, self._allowance)),
+            budgets=self._budget,
         )
+
+    def _budget(self) -> AbstractContextManager[Budget]:
+        return self._watch.watching(Budget(self._client.clock, self._allowance))
 
     def _follow(self, text: str, environ: Environment) -> "_Followed":
         """An answer that is kept up to date, once there is one.

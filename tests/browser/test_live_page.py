@@ -72,6 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = [f"Train {n:02}" for n in range(TRAINS)]
     lines = [f'<{EX}train/{n}> <{EX}name> "{name}" .\n' for n, name in enumerate(names)]
     lines.append(f'<{EX}train/x> <{EX}name> "Train 00b" .\n')
+    lines.append(f'<{EX}train/0> <{EX}platform> "1" .\n')
     (folder / "trains.nt").write_text("".join(lines))
     (folder / "all.rq").write_text(f"# All delays\n{QUERY}\n")
     return folder
@@ -110,7 +111,7 @@ def state(browser: Browser) -> str:
     return str(browser.evaluate("document.getElementById('state').textContent"))
 
 
-def type_query(browser: Browser, text: str) -> None:
+def type_query(browser: Browser, text: str, *, run: bool = True) -> None:
     """Type a query in place of what is in the editor, by keys as a person would, and run it."""
     browser.evaluate(
         "document.querySelector('#editor').shadowRoot.querySelector('.cm-content').focus()"
@@ -121,7 +122,7 @@ def type_query(browser: Browser, text: str) -> None:
     # Chromium itself would style what it puts in place of a selection.
     browser.press("Backspace", 8)
     browser.type(text)
-    for kind in ("keyDown", "keyUp"):
+    for kind in ("keyDown", "keyUp") if run else ():
         browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter",
                      windowsVirtualKeyCode=13, modifiers=2)  # fmt: skip
 
@@ -262,6 +263,34 @@ def test_a_row_that_is_late_stays_grey_for_its_grace(
     )
     assert 0 < sent <= in_all
     assert size > 0
+
+
+def test_what_the_dataset_has_is_completed(browser: Browser, endpoint: Serving) -> None:
+    open_page(browser, endpoint.url)
+    fetched = "performance.getEntriesByType('resource').some((e) => e.name.endsWith('words.json'))"
+    until(lambda: browser.evaluate(fetched), "no words are asked for")
+    shadow = "document.querySelector('#editor').shadowRoot"
+    offered = f"[...{shadow}.querySelectorAll('.cm-completionLabel')].map((e) => e.textContent)"
+
+    def complete(text: str, word: str) -> str:
+        """Type a text and complete it; what is offered first, as soon as it is the word."""
+        type_query(browser, text, run=False)
+        until(
+            lambda: word in json.loads(browser.evaluate(f"JSON.stringify({offered})") or "[]"),
+            f"{word} is not offered",
+        )
+        return str(browser.evaluate(f"{offered}[0]"))
+
+    assert complete(f"PREFIX : <{EX}> SELECT * {{ ?s :pl", ":platform") == ":platform"
+    assert complete("SELECT * { ?s platf", f"<{EX}platform>") == f"<{EX}platform>"
+    assert complete("PREFIX foa", "foaf:") == "foaf:"
+    # Keys are not heeded at once after the list opens, so that nobody completes by accident.
+    browser.evaluate(
+        f"{shadow}.querySelector('.cm-tooltip-autocomplete li')"
+        ".dispatchEvent(new MouseEvent('mousedown', { bubbles: true }))"
+    )
+    text = f"{shadow}.querySelector('.cm-content').textContent"
+    until(lambda: "foaf: <http://xmlns.com/foaf/0.1/>" in browser.evaluate(text), "not completed")
 
 
 def test_the_plan_is_a_tree_with_numbers(browser: Browser, endpoint: Serving) -> None:

@@ -8,6 +8,7 @@ import { lintGutter, setDiagnostics } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
 import { EditorView, drawSelection, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+import { KNOWN, declaredIn } from "./terms.js";
 
 const colours = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--main)", fontWeight: "600" },
@@ -30,16 +31,50 @@ const WORDS = (
   "ORDER ASC DESC LIMIT OFFSET PREFIX BASE COUNT SUM AVG MIN MAX SAMPLE GROUP_CONCAT STR LANG DATATYPE CONCAT REGEX NOW"
 ).split(" ");
 
-/** Words of the language, and prefixed names and variables that stand in the text already. */
-function complete(context) {
-  const word = context.matchBefore(/[?$]?[\w:-]+/);
-  if (!word || (word.from === word.to && !context.explicit)) return null;
-  const said = new Set(context.state.doc.toString().match(/[?$]\w+|\b[\w-]+:[\w-]+/g) ?? []);
-  said.delete(word.text);
-  const options = [...said].map((label) => ({ label, type: "variable" }));
-  options.push(...WORDS.map((label) => ({ label, type: "keyword" })));
-  return { from: word.from, options, validFor: /^[?$]?[\w:-]*$/ };
+const NAMED = /^[\w-]*$/;
+
+/** An IRI of the dataset as an option: by a prefix of the text, by a known one, or as it is. */
+function option(iri, type, declared) {
+  const by = (prefixes) => Object.entries(prefixes).find(([, start]) => iri.startsWith(start) && NAMED.test(iri.slice(start.length)));
+  const own = by(declared);
+  if (own) return { label: `${own[0]}:${iri.slice(own[1].length)}`, type, detail: type };
+  const [name, start] = by(KNOWN) ?? [];
+  if (!start || name in declared) return { label: `<${iri}>`, type, detail: type };
+  const label = `${name}:${iri.slice(start.length)}`;
+  const apply = (view, _, from, to) => {
+    const head = `PREFIX ${name}: <${start}>\n`;
+    view.dispatch({ changes: [{ from: 0, insert: head }, { from, to, insert: label }], selection: { anchor: head.length + from + label.length } });
+  };
+  return { label, type, detail: type, apply };
 }
+
+/**
+ * Completes what the dataset has, words of the language, and what stands in the text already.
+ * @param {{predicates: string[], classes: string[]}} words of the dataset
+ */
+const completer = (words) => (context) => {
+  const text = context.state.doc.toString();
+  const before = text.slice(0, context.pos);
+  const prefix = /\bPREFIX\s+([\w.-]*)$/i.exec(before);
+  if (prefix) {
+    const options = Object.entries(KNOWN).map(([name, iri]) => ({ label: `${name}:`, detail: iri, apply: `${name}: <${iri}>\n`, type: "namespace" }));
+    return { from: context.pos - prefix[1].length, options, validFor: /^[\w.-]*:?$/ };
+  }
+  const word = context.matchBefore(/[?$]?[\w:-]+|<[^<>\s]*/);
+  if (!word && !context.explicit) return null;
+  const from = word?.from ?? context.pos;
+  const declared = declaredIn(text);
+  // After `a` stands a class.
+  const typed = /(\ba|\brdf:type)\s+$/.test(text.slice(0, from));
+  const options = words.predicates.map((iri) => ({ ...option(iri, "property", declared), boost: typed ? 0 : 20 }));
+  options.push(...words.classes.map((iri) => ({ ...option(iri, "class", declared), boost: typed ? 20 : 0 })));
+  const known = new Set(options.map(({ label }) => label));
+  const said = new Set(text.match(/[?$]\w+|[\w-]*:[\w-]+/g) ?? []);
+  if (word) said.delete(word.text);
+  options.push(...[...said].filter((label) => !known.has(label)).map((label) => ({ label, type: "variable" })));
+  options.push(...WORDS.map((label) => ({ label, type: "keyword" })));
+  return { from, options, validFor: /^([?$]?[\w:-]*|<[^<>\s]*)$/ };
+};
 
 /**
  * An editor.
@@ -48,6 +83,7 @@ function complete(context) {
  * @param {() => void} changed called when the text changes
  */
 export function makeEditor(place, run, changed) {
+  const words = { predicates: [], classes: [] };
   const root = place.attachShadow({ mode: "open" });
   const view = new EditorView({
     root,
@@ -56,7 +92,7 @@ export function makeEditor(place, run, changed) {
       extensions: [
         keymap.of([{ key: "Mod-Enter", run: () => (run(), true) }, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),
         lineNumbers(), history(), drawSelection(), bracketMatching(), closeBrackets(), lintGutter(),
-        autocompletion({ override: [complete] }),
+        autocompletion({ override: [completer(words)] }),
         StreamLanguage.define(sparql), syntaxHighlighting(colours), look, EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": "SPARQL query; Control-Enter watches, Escape then Tab leaves" }),
         EditorView.updateListener.of((update) => { if (update.docChanged) changed(); }),
@@ -68,6 +104,8 @@ export function makeEditor(place, run, changed) {
     set text(text) {
       view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
     },
+    /** What the dataset has, for completion. */
+    set words(told) { Object.assign(words, told); },
     focus() { view.focus(); },
     /** Marks what is wrong at a line and a column, both from 1, in characters; without: nothing is. */
     mark(message, line, column) {

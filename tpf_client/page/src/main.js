@@ -245,6 +245,16 @@ function fromLink() {
   return parameters.get("query");
 }
 
+/** Completion works without the dataset's words, too. */
+async function learn() {
+  try {
+    const response = await fetch("words.json");
+    if (response.ok) editor.words = await response.json();
+  } catch {
+    // The endpoint is away, which its answers tell.
+  }
+}
+
 async function begin() {
   let asked = fromLink();
   editor.text = asked ?? FIRST;
@@ -261,6 +271,7 @@ async function begin() {
     state("bad", `the endpoint does not answer: ${error.message}`);
   }
   setInterval(tick, 250);
+  learn();
   if (asked !== null) watch();
 }
 addEventListener("hashchange", () => {

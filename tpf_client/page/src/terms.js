@@ -5,11 +5,30 @@ const COMMON = {
   rdfs: "http://www.w3.org/2000/01/rdf-schema#",
   xsd: "http://www.w3.org/2001/XMLSchema#",
 };
+/** Prefixes that a query may be given when it needs them. */
+export const KNOWN = {
+  ...COMMON,
+  dcterms: "http://purl.org/dc/terms/",
+  foaf: "http://xmlns.com/foaf/0.1/",
+  geo: "http://www.w3.org/2003/01/geo/wgs84_pos#",
+  geosparql: "http://www.opengis.net/ont/geosparql#",
+  owl: "http://www.w3.org/2002/07/owl#",
+  prov: "http://www.w3.org/ns/prov#",
+  schema: "http://schema.org/",
+  skos: "http://www.w3.org/2004/02/skos/core#",
+  sosa: "http://www.w3.org/ns/sosa/",
+};
 
-/** The prefixes that a query declares, and the most common ones. */
-export function prefixesOf(query) {
-  const found = { ...COMMON };
+/** The prefixes that a query declares. */
+export function declaredIn(query) {
+  const found = {};
   for (const [, name, iri] of query.matchAll(/\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>/gi)) found[name] = iri;
+  return found;
+}
+
+/** The prefixes that a query declares, and the most common ones; the longest namespaces first. */
+export function prefixesOf(query) {
+  const found = { ...COMMON, ...declaredIn(query) };
   return Object.entries(found).filter(([, iri]) => iri).sort((a, b) => b[1].length - a[1].length);
 }
 

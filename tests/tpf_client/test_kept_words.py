@@ -1,0 +1,63 @@
+"""What the page's editor completes: read from a sample of pages, and kept."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from annotations.namespaces import RDF_TYPE
+from annotations.terms import Quad, iri, literal
+from tests.support.live_server import LiveServer
+from tests.tpf_client.test_endpoint import call
+from tpf_client import Client
+from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.kept_words import KEPT
+
+EX = "http://example.org/"
+KINDS = 4
+
+
+@pytest.fixture
+def server(tmp_path) -> Any:
+    # Sorted by subject, as stores are: each kind of thing stands together.
+    data = []
+    for n in range(1200):
+        thing, kind = iri(f"{EX}thing/{n:04}"), n * KINDS // 1200
+        data += [
+            Quad(thing, RDF_TYPE, iri(f"{EX}Kind{kind}")),
+            Quad(thing, iri(f"{EX}of{kind}"), literal(str(n))),
+            Quad(thing, iri(f"{EX}name"), literal(f"thing {n}")),
+        ]
+    server = LiveServer(tmp_path, data, live=False)
+    yield server
+    server.close()
+
+
+def test_words_of_all_parts_of_a_dataset_are_found_by_few_requests(server: LiveServer) -> None:
+    with Client(server.url, session=server.session(), clock=server.clock, cache_bytes=0) as client:
+        endpoint = SparqlEndpoint(client)
+        code, headers, body = call(endpoint, PATH_INFO="/words.json")
+        assert (code, headers["Content-Type"]) == (200, "application/json")
+        told = json.loads(body)
+        assert set(told["predicates"][:2]) == {RDF_TYPE[1:-1], f"{EX}name"}
+        assert set(told["predicates"][2:]) == {f"{EX}of{kind}" for kind in range(KINDS)}
+        assert set(told["classes"]) == {f"{EX}Kind{kind}" for kind in range(KINDS)}
+        assert client.statistics.requests <= 30
+        # They are kept for a while.
+        before = len(server.log)
+        assert call(endpoint, PATH_INFO="/words.json")[2] == body
+        assert len(server.log) == before
+        server.clock.advance_to(server.clock.now() + KEPT + timedelta(seconds=1))
+        assert call(endpoint, PATH_INFO="/words.json")[2] == body
+        assert len(server.log) > before
+        assert call(endpoint, "POST", PATH_INFO="/words.json")[0] == 405
+        assert call(endpoint, "HEAD", PATH_INFO="/words.json")[2] == b""
+
+
+def test_a_fragment_server_that_is_away_is_told(server: LiveServer) -> None:
+    away = f"{server.url}-away"
+    with Client(away, session=server.session(), clock=server.clock) as client:
+        code, _, body = call(SparqlEndpoint(client), PATH_INFO="/words.json")
+    assert code == 502
+    assert away in body.decode()
