@@ -265,6 +265,69 @@ def test_a_row_that_is_late_stays_grey_for_its_grace(
     assert size > 0
 
 
+def place(server: RunningServer, name: str, latitude: str, longitude: str) -> None:
+    ends = Expiration(datetime.now(UTC) + FOREVER)
+    for key, value in (("lat", latitude), ("long", longitude)):
+        quad = Quad(iri(f"{EX}place/{name}"), iri(EX + key), literal(value))
+        server.publish("trains", [quad], ends)
+
+
+def test_what_has_coordinates_is_on_a_map_and_moves(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    place(server, "a", "50.8", "4.3")
+    place(server, "b", "51.2", "4.4")
+    query = f"PREFIX : <{EX}> SELECT ?place ?lat ?long {{ ?place :lat ?lat ; :long ?long }}"
+    watch(browser, endpoint.url, query, "&max-interval=1")
+    browser.evaluate("document.querySelector('#map summary').click()")
+    points = "[...document.querySelectorAll('#map circle')].map((each) => each.style.transform)"
+    before = until(
+        lambda: (
+            len(browser.evaluate(points + ".join(';')").split(";")) == 2
+            and json.loads(browser.evaluate(f"JSON.stringify({points})"))
+        ),
+        "no points",
+    )
+    assert browser.evaluate("document.querySelectorAll('#map line').length") > 4
+    assert browser.evaluate("document.querySelector('#map title').textContent").startswith("place:")
+    browser.evaluate("window.same = document.querySelectorAll('#map circle')[0]")
+    place(server, "a", "50.9", "4.35")
+
+    def moved() -> list[str]:
+        now: list[str] = json.loads(browser.evaluate(f"JSON.stringify({points})"))
+        return now if now[0] != before[0] and "NaN" not in now[0] else []
+
+    until(moved, "it does not move")
+    # The map stays where it is, and so does what has not moved.
+    assert moved()[1] == before[1]
+    assert browser.evaluate("window.same === document.querySelectorAll('#map circle')[0]")
+    wkt = "BIND('POINT(4.5 50.5)' AS ?where)"
+    watch(browser, endpoint.url, f"SELECT ?where {{ {wkt} ?s ?p 'Train 00' }}")
+    browser.evaluate("document.getElementById('map').open = true")
+    until(
+        lambda: browser.evaluate("document.querySelectorAll('#map circle').length") == 1, "no WKT"
+    )
+    watch(browser, endpoint.url, "SELECT ?n { ?s ?p ?n } LIMIT 3")
+    assert browser.evaluate("document.getElementById('map').hidden")
+
+
+def test_numbers_are_charted_over_time(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    place(server, "c", "10", "20")
+    query = f"SELECT ?lat {{ <{EX}place/c> <{EX}lat> ?lat }}"
+    watch(browser, endpoint.url, query, "&max-interval=1")
+    browser.evaluate("document.querySelector('#chart summary').click()")
+    told = "document.querySelector('#chart svg').getAttribute('aria-label')"
+    until(lambda: browser.evaluate(told) == "lat over time: now 10 on average, from 10 to 10", "no")
+    place(server, "c", "30", "20")
+    until(lambda: browser.evaluate(told) == "lat over time: now 30 on average, from 30 to 30", "no")
+    steps = browser.evaluate("document.querySelector('#chart polyline').getAttribute('points')")
+    heights = {point.split(",")[1] for point in steps.split()}
+    assert len(heights) == 2
+    assert "NaN" not in steps
+
+
 def test_what_the_dataset_has_is_completed(browser: Browser, endpoint: Serving) -> None:
     open_page(browser, endpoint.url)
     fetched = "performance.getEntriesByType('resource').some((e) => e.name.endsWith('words.json'))"
@@ -446,11 +509,21 @@ def test_the_fragment_server_is_away_while_somebody_watches(browser: Browser, fo
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_phone_and_what_axe_says(browser: Browser, endpoint: Serving, dark: bool) -> None:
+def test_a_phone_and_what_axe_says(
+    browser: Browser, server: RunningServer, endpoint: Serving, dark: bool
+) -> None:
     script = (page_modules() / "axe-core/axe.min.js").read_text()
     for width, phone in ((1200, False), (360, True)):
         browser.resize(width, 740, phone=phone, dark=dark)
-        watch(browser, endpoint.url)
+        place(server, "d", "50.5", "4.2")
+        query = f"SELECT ?place ?lat ?long {{ ?place <{EX}lat> ?lat ; <{EX}long> ?long }}"
+        watch(browser, endpoint.url, query)
+        until(lambda: not browser.evaluate("document.getElementById('plan').hidden"), "no plan")
+        browser.evaluate(
+            "document.querySelectorAll('details:not(#share)').forEach(e => e.open = true)"
+        )
+        until(lambda: browser.evaluate("document.querySelector('#steps li') !== null"), "no steps")
+        assert browser.evaluate("document.querySelectorAll('#map circle').length") > 0
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         browser.evaluate(script + "; 0")
         browser.evaluate("axe.run().then((found) => { window.found = found })")

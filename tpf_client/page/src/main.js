@@ -1,7 +1,9 @@
 // The page: an editor, an answer that keeps itself true, and how long it is.
 import { Answer } from "./answer.js";
+import { Chart, numeric } from "./chart.js";
 import { makeEditor } from "./editor.js";
 import { follow } from "./events.js";
+import { PointMap, coordinates } from "./map.js";
 import { drawPlan } from "./plan.js";
 import { commandOf, csvOf, curlOf, endpointOf, jsonOf, linkOf, pythonOf, save, streamOf } from "./sharing.js";
 import { Table } from "./table.js";
@@ -13,6 +15,8 @@ const SAID = 5000;
 
 const editor = makeEditor(at("editor"), () => watch(), () => editor.mark());
 const table = new Table(at("scroll"), at("table"), () => show());
+const map = new PointMap(at("map"));
+const chart = new Chart(at("chart"));
 let answer = new Answer();
 let datasets = [];
 let query = "";
@@ -44,7 +48,31 @@ const time = (instant) =>
     day === new Date().toISOString().slice(0, 10) ? `${hour} UTC` : `${day} ${hour} UTC`);
 
 function draw() {
-  table.show(answer.vars, answer.rows(at("filter").value, table.order), prefixesOf(query));
+  const rows = answer.rows(at("filter").value, table.order);
+  table.show(answer.vars, rows, prefixesOf(query));
+  drawMap(rows);
+}
+
+function drawMap(rows) {
+  if (!answer.vars.length) return;
+  const read = coordinates(answer.vars, rows);
+  // It stays while a filter leaves no rows.
+  if (read || !answer.live.length) at("map").hidden = !read;
+  if (read && at("map").open) map.show(answer.vars, rows, read, prefixesOf(query));
+}
+
+/** Takes the present numbers into the chart. */
+function note() {
+  const columns = numeric(answer.vars, answer.live);
+  const select = at("column");
+  if ([...select.options].map((each) => each.value).join(" ") !== columns.join(" ")) {
+    const chosen = select.value;
+    select.replaceChildren(...columns.map((name) => new Option(name, name)));
+    select.value = columns.includes(chosen) ? chosen : columns.at(-1) ?? "";
+  }
+  at("chart").hidden = !columns.length;
+  if (columns.length) chart.note(select.value, answer.live, Date.now() + clock);
+  if (at("chart").open) chart.draw();
 }
 
 function showPlan() {
@@ -96,6 +124,7 @@ function heard(name, told) {
     for (const name of ["requests", "bytes", "cached"]) at(name).textContent = told[name].toLocaleString("en");
     at("all").textContent = told.endpoint.requests.toLocaleString("en");
     answer.late(told.late ?? []);
+    note();
     for (const text of told.warnings ?? []) {
       const line = document.createElement("li");
       line.textContent = text;
@@ -156,6 +185,9 @@ function ready() {
   at("warnings").replaceChildren();
   plan = null;
   showPlan();
+  map.clear();
+  chart.clear();
+  at("map").hidden = at("chart").hidden = true;
   history.replaceState(null, "", linkOf(query, settings()));
 }
 
@@ -206,6 +238,9 @@ at("pause").addEventListener("click", () => {
   } else connect();
 });
 at("plan").addEventListener("toggle", showPlan);
+at("map").addEventListener("toggle", draw);
+at("chart").addEventListener("toggle", () => chart.draw());
+at("column").addEventListener("change", note);
 at("examples").addEventListener("change", (event) => {
   if (event.target.value) editor.text = event.target.value;
   editor.focus();

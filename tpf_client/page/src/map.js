@@ -1,0 +1,131 @@
+// A map of rows that have coordinates: no tiles, nobody else is asked; lines of latitude and longitude.
+import { svg, ticks } from "./svg.js";
+import { isNumber, textOf } from "./terms.js";
+
+const MOST = 3000; // points that are drawn
+const WIDE = 1000;
+const HIGH = 460;
+const POINT = /^\s*(?:<[^>]*>\s*)?POINT\s*Z?\s*\(\s*(-?[\d.]+)\s+(-?[\d.]+)/i;
+
+/** How the coordinates of a row are read: a function to [longitude, latitude], or null where there are none. */
+export function coordinates(vars, rows) {
+  const some = rows.slice(0, 50);
+  const all = (name, test) => some.length > 0 && some.every((row) => !row.cells[name] || test(row.cells[name])) && some.some((row) => row.cells[name]);
+  const wkt = vars.find((name) => all(name, (term) => POINT.test(term.value)));
+  if (wkt) {
+    return (row) => {
+      const found = POINT.exec(row.cells[wkt]?.value ?? "");
+      return found && within(Number(found[1]), Number(found[2]));
+    };
+  }
+  const numeric = (name) => all(name, (term) => term.value !== "" && (isNumber(term) || Number.isFinite(Number(term.value))));
+  const latitude = vars.find((name) => /lat/i.test(name) && numeric(name));
+  const longitude = vars.find((name) => /(lon|lng)/i.test(name) && numeric(name));
+  if (!latitude || !longitude) return null;
+  return (row) => row.cells[longitude] && row.cells[latitude] && within(Number(row.cells[longitude].value), Number(row.cells[latitude].value));
+}
+
+function within(longitude, latitude) {
+  return Math.abs(longitude) <= 180 && Math.abs(latitude) <= 90 ? [longitude, latitude] : null;
+}
+
+export class PointMap {
+  constructor(place) {
+    this.root = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "drawing" });
+    this.lines = this.root.appendChild(svg("g", { class: "lines" }));
+    this.points = this.root.appendChild(svg("g"));
+    this.drawn = new Map();
+    this.box = null;
+    place.append(this.root);
+  }
+
+  clear() {
+    this.box = null;
+    this.drawn.clear();
+    this.points.replaceChildren();
+  }
+
+  /**
+   * @param {string[]} vars
+   * @param {object[]} rows
+   * @param {(row: object) => [number, number] | null} read
+   * @param {[string, string][]} prefixes
+   */
+  show(vars, rows, read, prefixes) {
+    const found = [];
+    for (const row of rows) {
+      const at = found.length < MOST && read(row);
+      if (at) found.push([row, at]);
+    }
+    if (found.length) this.fit(found.map(([, at]) => at));
+    const keep = new Set();
+    for (const [row, at] of found) {
+      keep.add(row);
+      let point = this.drawn.get(row);
+      if (!point) {
+        point = svg("circle", { r: 9 });
+        point.append(svg("title"));
+        this.points.append(point);
+        this.drawn.set(row, point);
+      }
+      if (point.version === row.version && point.box === this.box) continue;
+      point.version = row.version;
+      point.box = this.box;
+      const [x, y] = this.at(at);
+      point.style.transform = `translate(${x}px, ${y}px)`;
+      point.setAttribute("class", ["point", row.kind, row.late && "late"].filter(Boolean).join(" "));
+      point.firstChild.textContent = vars.map((name) => `${name}: ${textOf(row.cells[name], prefixes)}`).join("\n");
+    }
+    for (const [row, point] of this.drawn) {
+      if (keep.has(row)) continue;
+      point.remove();
+      this.drawn.delete(row);
+    }
+    this.root.setAttribute("aria-label", `Map of ${found.length} of ${rows.length} rows; all that it shows is in the table`);
+  }
+
+  /** Chooses what part of the world is seen; as long as all points are in it, it stays. */
+  fit(places) {
+    const inside = ([x, y]) => this.box && x >= this.box.west && x <= this.box.east && y >= this.box.south && y <= this.box.north;
+    if (places.every(inside)) return;
+    const span = (n) => {
+      let low = Infinity, high = -Infinity;
+      for (const place of places) {
+        low = Math.min(low, place[n]);
+        high = Math.max(high, place[n]);
+      }
+      return [low, high];
+    };
+    const [[west, east], [south, north]] = [span(0), span(1)];
+    const middle = [(west + east) / 2, (south + north) / 2];
+    const squeeze = Math.max(Math.cos((middle[1] * Math.PI) / 180), 0.05); // of a degree of longitude
+    const degrees = Math.max((north - south) * 1.25, ((east - west) * 1.25 * squeeze * HIGH) / WIDE, 0.02); // from bottom to top
+    const across = (degrees * WIDE) / HIGH / squeeze;
+    this.box = { west: middle[0] - across / 2, east: middle[0] + across / 2, south: middle[1] - degrees / 2, north: middle[1] + degrees / 2 };
+    this.graticule();
+  }
+
+  at([longitude, latitude]) {
+    const { west, east, south, north } = this.box;
+    return [((longitude - west) / (east - west)) * WIDE, ((north - latitude) / (north - south)) * HIGH];
+  }
+
+  graticule() {
+    const { west, east, south, north } = this.box;
+    this.lines.replaceChildren();
+    for (const longitude of ticks(west, east, 6)) {
+      const [x] = this.at([longitude, south]);
+      if (Math.abs(longitude) > 180) continue;
+      this.lines.append(svg("line", { x1: x, x2: x, y1: 0, y2: HIGH }), svg("text", { x: x + 4, y: HIGH - 6 }, degrees(longitude, "E", "W")));
+    }
+    for (const latitude of ticks(south, north, 5)) {
+      const [, y] = this.at([west, latitude]);
+      if (Math.abs(latitude) > 90) continue;
+      this.lines.append(svg("line", { x1: 0, x2: WIDE, y1: y, y2: y }), svg("text", { x: 4, y: y - 4 }, degrees(latitude, "N", "S")));
+    }
+  }
+}
+
+function degrees(value, above, below) {
+  return `${Math.abs(value)}° ${value < 0 ? below : above}`;
+}
