@@ -187,11 +187,12 @@ class MultiwayJoin(Node):
                 if all(name in numbers for name in condition.variables):
                     waiting.remove(condition)
                     places = [f"v{numbers[name]}" for name in condition.variables]
-                    test = condition.text.format(*places)
+                    own = f"c{len(names)}"
+                    test = condition.text.format(*places, constant=own)
+                    names[own] = condition.constant
                     if not test:
-                        function = f"c{len(names)}"
-                        names[function] = condition.check
-                        test = f"{function}(({''.join(f'{place}, ' for place in places)}))"
+                        names[own] = condition.check
+                        test = f"{own}(({''.join(f'{place}, ' for place in places)}))"
                     lines.append(f"{indent}if not {test}:")
                     lines.append(f"{indent}    {leave}")
 

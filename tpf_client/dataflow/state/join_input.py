@@ -18,11 +18,14 @@ class JoinCondition:
         variables: what it needs.
         check: takes the values of exactly these variables, in this order.
         text: the same as an expression with a place for each value, to spare the call.
+        constant: what `text` calls ``{constant}``: not a part of it, so that the code that is made
+            is the same for all constants, and compiled once.
     """
 
     variables: tuple[Variable, ...]
     check: Condition
     text: str = ""
+    constant: int | None = None
 
 
 class JoinInput:

@@ -236,7 +236,7 @@ class ContinuousLeaves:
                 (stamp, INSTANCE), lambda values: values[0] >= values[1], "{} >= {}"
             )
         since = self._since
-        return JoinCondition((stamp,), lambda values: values[0] >= since, f"{{}} >= {since}")
+        return JoinCondition((stamp,), lambda values: values[0] >= since, "{} >= {constant}", since)
 
     def _window_inputs(
         self, graph: str, members: list[QuadPattern]

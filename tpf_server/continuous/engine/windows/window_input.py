@@ -243,6 +243,9 @@ class WindowInput:
             "remember": self.recent.append,
             "consumers": self.consumers,
             "leavers": self._leavers,
+            "older": self.by_count - 1,
+            "width": self._width,
+            "slide": self._slide,
         }
         indexing = [] if self._bag is None else self._bag.maintenance(names)
         rousing = ["if window.calm:", "    rouse()"] if self.holders else []
@@ -272,11 +275,11 @@ class WindowInput:
         lines += [f"    {line}" for line in come]
         self.arrive_row = compiled("\n".join(lines), "arrive_row", names)
         if self.by_count:
-            lines = ["def expire(number):", f"    first = number - {self.by_count - 1}"]
+            lines = ["def expire(number):", "    first = number - older"]
         else:
-            first = f"front - {self._width}"
+            first = "front - width"
             if self._slide is not None:
-                first = f"front // {self._slide} * {self._slide} - {self._width}"
+                first = "front // slide * slide - width"
             lines = [
                 "def expire(front):",
                 "    if front != time.latest:",
