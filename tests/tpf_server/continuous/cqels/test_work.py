@@ -2,17 +2,18 @@
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from annotations.terms import QuadPattern, Term, Variable
+from tpf_client.dataflow.codegen import function_code
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.semantics import CQELS, PAPER, Semantics
+from tpf_server.continuous.engine.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
 from tpf_server.continuous.engine.static.static_bgp import evaluate
 from tpf_server.continuous.engine.static.static_data import Dataset, MemoryGraph, StaticData
 
@@ -61,6 +62,14 @@ def _calls(engine: Engine, events: list[tuple[int, tuple[str, str, str]]]) -> in
 
 
 def _calls_on(engine: Engine, stream: str, events: list[tuple[int, tuple[str, str, str]]]) -> int:
+    def push() -> None:
+        for at, triple in events:
+            engine.push(stream, triple, at)
+
+    return _counted(push)
+
+
+def _counted(work: Callable[[], None]) -> int:
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: Any) -> None:
@@ -72,8 +81,7 @@ def _calls_on(engine: Engine, stream: str, events: list[tuple[int, tuple[str, st
     gc.disable()
     sys.setprofile(count)
     try:
-        for at, triple in events:
-            engine.push(stream, triple, at)
+        work()
     finally:
         sys.setprofile(before)
         gc.enable()
@@ -364,3 +372,85 @@ def test_an_engine_has_few_attributes() -> None:
     (stream,) = engine.streams.values()
     for each in (engine, stream, *stream.inputs):
         assert len(vars(each)) <= 30
+
+
+OFFSETS = _PREFIX + (
+    "SELECT ?who ?room { STREAM <urn:s> [RANGE 400ms] { ?who :at ?room } }"
+    " ORDER BY ?room ?who OFFSET %d LIMIT 2"
+)
+
+
+def test_an_offset_costs_where_its_rows_change() -> None:
+    """Of forty rows: who leaves out more costs nothing, and the others what they are told."""
+    found = []
+    for offsets in (range(1, 6), range(1, 36), [*range(1, 36), *range(50, 350)]):
+        engine = Engine(semantics=PAPER)
+        for number in offsets:
+            engine.register(OFFSETS % number, _ignore)
+        assert len({each.plan for each in engine.queries.values()}) == 2
+        events = _detections(1300)
+        _calls(engine, events[:1100])
+        emitted = sum(each.emitted for each in engine.queries.values())
+        calls = _calls(engine, events[1100:])
+        found.append((calls, sum(each.emitted for each in engine.queries.values()) - emitted))
+    (few, less), (many, more), all_ = found
+    assert all_[0] <= many + 200
+    assert all_[1] == more
+    assert more - less > 1000
+    assert (many - few) / (more - less) <= 80
+
+
+DUE = {
+    "groups": "SELECT ?room (COUNT(*) + %d AS ?n) { STREAM <urn:s> [RANGE 1s] { ?who :at ?room } }"
+    " GROUP BY ?room",
+    "ranges": "SELECT ?room (COUNT(*) AS ?n) { STREAM <urn:s> [RANGE %dms] { ?who :at ?room } }"
+    " GROUP BY ?room",
+    "streams": "SELECT ?room (COUNT(*) AS ?n) { STREAM <urn:s%d> [RANGE 1s] { ?who :at ?room } }"
+    " GROUP BY ?room",
+    "slides": "SELECT ?who (%d AS ?n) { STREAM <urn:s> [RANGE 1s SLIDE 1s] { ?who :at ?room } }",
+    "in order": "SELECT ?who (%d AS ?n) { STREAM <urn:s> [RANGE 1s SLIDE 1s] { ?who :at ?room } }"
+    " ORDER BY ?who LIMIT 5",
+}
+
+
+@pytest.mark.parametrize("kind", DUE)
+def test_to_advance_costs_what_is_due(kind: str) -> None:
+    """Ten times as many unlike queries that have something to say take ten times as many calls."""
+    found = []
+    for count in (30, 300):
+        engine = Engine(semantics=PAPER if "SLIDE" in DUE[kind] else PAPER_DSTREAM)
+        for number in range(count):
+            engine.register(_PREFIX + DUE[kind] % number, _ignore)
+        for stream in tuple(engine.streams):
+            engine.push(stream, ("<urn:p>", "<urn:at>", "<urn:room>"), 1)
+        emitted = sum(each.emitted for each in engine.queries.values())
+        found.append(_counted(lambda engine=engine: engine.advance(5000)))  # type: ignore[misc]
+        assert sum(each.emitted for each in engine.queries.values()) - emitted == count
+    few, many = found
+    assert many <= 11 * few
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?room (COUNT(*) AS ?n) { STREAM <urn:s> [RANGE 1s] { ?who :at ?room } }"
+        " GROUP BY ?room HAVING(COUNT(*) > %d)",
+        "SELECT ?room (COUNT(*) AS ?n) { STREAM <urn:s> [RANGE %dms] { ?who :at ?room } }"
+        " GROUP BY ?room",
+        "SELECT ?who { STREAM <urn:s> [RANGE 1s] { ?who :at ?room } } ORDER BY ?room LIMIT %d",
+        "SELECT ?mate { STREAM <urn:s> [TRIPLES %d] { ?who :at ?room }"
+        " STREAM <urn:s> [RANGE 1s] { ?mate :at ?room } }",
+        "SELECT ?who { STREAM <urn:s> [RANGE %dms SLIDE 1s] { ?who :at ?room } FILTER EXISTS"
+        " { STREAM <urn:s> [NOW] { ?mate :at ?room } } }",
+    ],
+)
+def test_the_code_of_a_plan_is_compiled_once(text: str) -> None:
+    """Also where an element between two queries that differ in a constant keeps plans apart."""
+    engine = Engine()
+    compiled = []
+    for number in range(1, 40):
+        engine.register(_PREFIX + text % number, _ignore)
+        engine.push("<urn:s>", (f"<urn:p{number}>", "<urn:at>", "<urn:room>"), number)
+        compiled.append(function_code.cache_info().misses)
+    # Some routes change when windows fill.
+    assert compiled[-1] <= compiled[9] + 3

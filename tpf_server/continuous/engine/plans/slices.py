@@ -109,6 +109,8 @@ class Slices(TopK):
         self._limits: list[int] = []
         self._numbers: list[int] = []
         self._apart: dict[tuple[int, int], list[int]] = {}
+        self._ranked: list[tuple[int, int]] = []
+        self._longest = 0
         self._parts: dict[int, tuple[int, int]] = {}
 
     def add(self, number: int, offset: int, limit: int | None, *, news: bool) -> None:
@@ -123,6 +125,9 @@ class Slices(TopK):
         end = sys.maxsize if limit is None else offset + limit
         self._parts[number] = (offset, end)
         if offset:
+            if (offset, end) not in self._apart:
+                insort(self._ranked, (offset, end))
+                self._longest = max(self._longest, end - offset)
             self._apart.setdefault((offset, end), []).append(number)
         else:
             at = bisect_right(self._limits, end)
@@ -139,6 +144,7 @@ class Slices(TopK):
             self._apart[part].remove(number)
             if not self._apart[part]:
                 del self._apart[part]
+                del self._ranked[bisect_left(self._ranked, part)]
         else:
             at = self._numbers.index(number)
             del self._limits[at], self._numbers[at]
@@ -168,9 +174,8 @@ class Slices(TopK):
         news = _News(before, now, kept, came, went)
         sign = -1 if self._leaving else 1
         self._tell_limits(news, sign)
-        for (offset, end), numbers in self._apart.items():
-            if (came and came[0] < end) or (went and went[0] < end):
-                self._send(self._net(news, offset, end), tuple(numbers), sign)
+        if self._ranked:
+            self._tell_parts(news, sign)
 
     def _tell_limits(self, news: "_News", sign: int) -> None:
         """Tell those without an offset: together, who are between two places of change."""
@@ -193,6 +198,20 @@ class Slices(TopK):
                 self._send(self._net(news, 0, limit), own, sign)
                 begin = alike
 
+    def _tell_parts(self, news: "_News", sign: int) -> None:
+        """Tell those with an offset for which something changed: together, who get the same."""
+        first, last = news.extent
+        begin = bisect_right(self._ranked, (first - self._longest, sys.maxsize))
+        alike: dict[tuple[int, ...], tuple[list[tuple[Solution, int]], list[int]]] = {}
+        for part in self._ranked[begin : bisect_left(self._ranked, (last + 1,))]:
+            offset, end = part
+            if end > first and (rows := self._net(news, offset, end)):
+                # What is sent lives as long as this, so that it is told by its address.
+                key = tuple([id(row) for row, _ in rows])
+                alike.setdefault(key, (rows, []))[1].extend(self._apart[part])
+        for rows, numbers in alike.values():
+            self._send(rows, tuple(numbers), sign)
+
     def _clash(
         self, news: "_News", came: list[int], went: list[int], limits: Sequence[int]
     ) -> bool:
@@ -213,9 +232,13 @@ class Slices(TopK):
     def _net(self, news: "_News", offset: int, end: int) -> list[tuple[Solution, int]]:
         """What comes into a part, but for what goes that is equal."""
         entered, left = news.of(offset, end)
-        if not entered:
-            return []
+        if not entered or not left:
+            return [(each[1], 1) for each in entered]
         seen = self._seen
+        if len(entered) == len(left) == 1:
+            # What most changes come to, without the steps in between.
+            (come,), (gone_,) = entered, left
+            return [] if seen(come) == seen(gone_) else [(come[1], 1)]
         gone = Counter(map(seen, left))
         found = []
         for each in entered:
@@ -264,6 +287,18 @@ class _News:
         self.came = came
         self.went = went
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The first and the last place at which something changed."""
+        first, last = sys.maxsize, -1
+        for places in (self.came, self.went):
+            if places:
+                first, last = min(first, places[0]), max(last, places[-1])
+        if len(self.came) != len(self.went):
+            # All that stand behind have moved.
+            last = max(len(self.now), len(self.before)) - 1
+        return first, last
+
     def crossing(self, end: int) -> tuple[int, int]:
         """How many of `kept` the first `end` rows have: the fewer and the more of both times."""
         now = min(end, len(self.now)) - bisect_left(self.came, end)
@@ -272,25 +307,19 @@ class _News:
 
     def of(self, offset: int, end: int) -> tuple[list[Entry], list[Entry]]:
         """What came into the rows from `offset` to `end`, and what went from them."""
-        entered, left = self._first(end)
-        if offset:
-            less, more = self._first(offset)
-            entered, left = [*entered, *more], [*left, *less]
-            both = set(map(id, entered)) & set(map(id, left))
-            entered = [each for each in entered if id(each) not in both]
-            left = [each for each in left if id(each) not in both]
-        return entered, left
-
-    def _first(self, end: int) -> tuple[list[Entry], list[Entry]]:
-        """What came into the first rows, and what went from them."""
-        came = self.came[: bisect_left(self.came, end)]
-        went = self.went[: bisect_left(self.went, end)]
-        entered = [self.now[place] for place in came]
-        left = [self.before[place] for place in went]
-        now = min(end, len(self.now)) - len(came)
-        before = min(end, len(self.before)) - len(went)
-        entered += self.kept[before:now]
-        left += self.kept[now:before]
+        came, went, kept = self.came, self.went, self.kept
+        size, size_before = len(self.now), len(self.before)
+        first, last = bisect_left(came, offset), bisect_left(came, end)
+        first_gone, last_gone = bisect_left(went, offset), bisect_left(went, end)
+        # Which of the kept rows they have now, and had before.
+        a, b = min(offset, size) - first, min(end, size) - last
+        c, d = min(offset, size_before) - first_gone, min(end, size_before) - last_gone
+        entered = kept[a : min(b, c)] + kept[max(a, d) : b]
+        left = kept[c : min(d, a)] + kept[max(c, b) : d]
+        if first < last:
+            entered += [self.now[place] for place in came[first:last]]
+        if first_gone < last_gone:
+            left += [self.before[place] for place in went[first_gone:last_gone]]
         return entered, left
 
 
