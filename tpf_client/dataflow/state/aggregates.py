@@ -7,7 +7,9 @@ MEDIAN is an extension.
 
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
+from math import fsum, inf, nan
 from typing import Protocol
 
 from tpf_client.dataflow.changes import UNBOUND, TermId
@@ -75,7 +77,8 @@ class Sum:
     """SUM and AVG.
 
     Exact numbers are added and subtracted as they come and go; those with a binary point are added
-    up anew, because what was added to them cannot be taken back exactly.
+    up anew, because what was added to them cannot be taken back exactly. Their sum is rounded once,
+    so that it does not depend on the order in which they came.
     """
 
     def __init__(self, typed: TypedTerms, *, average: bool = False) -> None:
@@ -114,15 +117,37 @@ class Sum:
             total: Value = self._integers
             if self._decimal_count:
                 total = operators.add(total, self._decimals)
-            for identifier, count in self._floats.items():
-                number = self._typed[identifier]
-                times = Single(count) if isinstance(number, Single) else float(count)
-                total = operators.add(total, operators.multiply(number, times))
+            if self._floats:
+                total = operators.add(total, self._floating())
             if self._average and self._count:
                 total = operators.quotient(total, self._count)
         except EvaluationError:
             return UNBOUND
         return self._typed.encode(total)
+
+    def _floating(self) -> float:
+        """The sum of those with a binary point: an xsd:float where all are."""
+        single = True
+        products = []
+        for identifier, count in self._floats.items():
+            number = self._typed[identifier]
+            assert isinstance(number, float)
+            single = single and isinstance(number, Single)
+            products.append(float(number) * count)
+        try:
+            total = fsum(products)
+        except ValueError:
+            total = nan  # infinities of both signs
+        except OverflowError:
+            total = _rounded(sum(map(Fraction, products)))
+        return Single(total) if single else total
+
+
+def _rounded(exact: Fraction | int) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return inf if exact > 0 else -inf
 
 
 class _Counts:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from tests.support.continuous_reference import Arrival, Bag, Beside
 from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
 from tests.tpf_server.continuous.cqels.test_random_queries import EXAMPLES, RANDOM, compare, loaded
+from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, Semantics
@@ -155,3 +156,24 @@ def test_queries_that_come_late_share_a_plan(
     assert not engine._plans.plans
     assert not engine._plans._templates
     assert not len(engine._windows)
+
+
+DOUBLE = "http://www.w3.org/2001/XMLSchema#double"
+SUMMED = " { STREAM <urn:s> [RANGE 30ms] { ?a <urn:v> ?v } } GROUP BY ?a HAVING(SUM(?v) > @C)"
+
+
+def test_sums_of_plans_that_become_one_are_those_of_each_alone() -> None:
+    """To the last digit, though what is in the windows came to both in another order."""
+    random = Random(1)
+    engines = [loaded(semantics=PAPER), Engine(semantics=PAPER, share=False)]
+    emitted: list[list[Emission]] = [[], []]
+    for at in range(400):
+        value = f'"{random.choice([0.1, 0.2, 0.3, 1e16, -1e16, 0.7])}"^^<{DOUBLE}>'
+        for engine, told in zip(engines, emitted, strict=True):
+            if at % 10 == 0 and at < 100:
+                text = "SELECT (SUM(?v) AS ?n) (AVG(?v) AS ?m)" + SUMMED.replace("@C", str(at - 50))
+                engine.register(text, told.append)
+            engine.push("urn:s", ("<urn:a>", "<urn:v>", value), at)
+    assert emitted[0] == emitted[1]
+    assert len(emitted[0]) > 800
+    assert [len({each.plan for each in engine.queries.values()}) for engine in engines] == [1, 10]
