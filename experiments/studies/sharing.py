@@ -1,6 +1,7 @@
 """``sharing``: what an element costs where a thousand continuous queries differ in one constant."""
 
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ from functools import partial
 from statistics import median
 from typing import Any, Final, NamedTuple, Self
 
-from experiments.harness.items import Finding, Item, Table, Target
+from annotations.terms import Term
+from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
 from tpf_server.continuous.cqels.engine import Engine
@@ -30,11 +32,13 @@ class Case(NamedTuple):
         constant: the constant of the query with a number, of so many.
         target: how many times the cost of one query that of all may be; ``None``: what all must be
             told costs more than that.
+        grouped: whether each has groups of its own, because it holds other rows than the others.
     """
 
     text: str
     constant: Callable[[int, int], int]
     target: float | None = 10.0
+    grouped: bool = False
 
 
 _ROWS = "{ STREAM <urn:s0> [RANGE 1s] { ?a <urn:v> ?v } }"
@@ -60,7 +64,7 @@ CASES: Final = {
         f"SELECT ?a ?v {_ROWS} ORDER BY DESC(?v) OFFSET %d LIMIT 5", lambda n, _: n, None
     ),
     "RANGE": Case(_ROWS.replace("1s", "%dms").join(["SELECT ?a ?v ", ""]), lambda n, _: n, None),
-    "RANGE of groups": Case(_COUNT.replace("%s", "%dms"), lambda n, _: n, None),
+    "RANGE of groups": Case(_COUNT.replace("%s", "%dms"), lambda n, _: n, None, grouped=True),
 }
 UNLIKE: Final = {
     "plain": "SELECT ?a ?v (%d AS ?n%d) { %s }",
@@ -99,7 +103,7 @@ class Sharing:
     )
     settings = Sizes
     keys = ("differ_in", "registered", "queries")
-    values = ("us_one", "us_all", "ratio", "callbacks", "us_callbacks", "plans")
+    values = ("us_one", "us_all", "ratio", "callbacks", "us_callbacks", "us_by_hand", "plans")
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:  # noqa: ARG002
         """One for each kind of constant, and one for unlike queries."""
@@ -130,10 +134,25 @@ class Sharing:
         )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table, the targets, and what is told to how many."""
+        """A table, a figure, the targets, and what is told to how many."""
         rows = [row for row in results.rows if row.get("us_all") is not None]
         header = (*self.keys, *self.values)
         yield Table("Per element", header, [[row.get(key) for key in header] for row in rows])
+        most = max((int(row["queries"] or 0) for row in rows), default=0)
+        series: dict[str, list[Point]] = {}
+        for row in rows:
+            if row["registered"] != "unlike" and int(row["queries"] or 0) == most:
+                point = Point(str(row["differ_in"]), float(row["ratio"] or 0))
+                series.setdefault(str(row["registered"]), []).append(point)
+        yield Figure(
+            "sharing",
+            f"An element where {most} queries differ in one constant",
+            "what they differ in",
+            "times the cost of one query",
+            series,
+            kind="bars",
+            log_y=True,
+        )
         for row in rows:
             name, when, count = row["differ_in"], row["registered"], int(row["queries"] or 0)
             what = f"{name}, {when}, {count} queries"
@@ -149,6 +168,13 @@ class Sharing:
                 yield Finding(
                     f"{what}: {told:.0f} are told of an element, at {spent:.1f} times the cost of "
                     "calling them."
+                )
+            by_hand = float(row["us_by_hand"] or 0)
+            if by_hand:
+                ratio = float(row["us_all"] or 0) / by_hand
+                yield Finding(
+                    f"{what}: {ratio:.1f} times what a loop over the windows takes that is written "
+                    "for this query alone."
                 )
 
 
@@ -185,25 +211,53 @@ class _Side:
         self.blocks.append(time.thread_time() - started)
 
 
-def _compared(settings: Sizes, one: _Side, many: _Side) -> Row:
-    """What an element costs on both sides, and what calling alone would cost."""
+class _ByHand(_Side):
+    """What no engine can do without where queries hold other rows: a window, counts and a row each.
+
+    Args:
+        widths: of the windows, in milliseconds.
+    """
+
+    def __init__(self, widths: Iterable[int]) -> None:
+        super().__init__()
+        self._windows = [(width, deque[tuple[int, str]](), Counter[str]()) for width in widths]
+
+    def push(self, count: int) -> None:
+        """See `_Side`."""
+        for number in range(self.at, self.at + count):
+            self._arrive(f"<urn:a{number % 50}>", number * 10)
+        self.at += count
+
+    def _arrive(self, who: str, at: int) -> None:
+        for width, window, counts in self._windows:
+            while window and window[0][0] < at - width:
+                counts[window.popleft()[1]] -= 1
+            window.append((at, who))
+            counts[who] += 1
+            self.take(Emission(1, at, ((Term(who), Term(f'"{counts[who]}"^^<{_INTEGER}>')),)))
+
+
+def _compared(settings: Sizes, one: _Side, many: _Side, by_hand: _Side | None = None) -> Row:
+    """What an element costs on both sides, and what calling alone would cost, or code by hand."""
+    sides = [one, many] if by_hand is None else [one, many, by_hand]
     # Windows are full, and plans have become one.
-    for side in (one, many):
+    for side in sides:
         side.push(200)
         side.told = 0
     block = max(1, settings.events // 20)
     for _ in range(20):
-        one.measure(block)
-        many.measure(block)
+        for side in sides:
+            side.measure(block)
     told = many.told / block / 20
     # What else the machine did meets some blocks only.
-    us_one, us_all = (median(each.blocks) / block * 1e6 for each in (one, many))
+    us_one, us_all, *us_by_hand = (median(each.blocks) / block * 1e6 for each in sides)
     return {
         "us_one": us_one,
         "us_all": us_all,
         "ratio": us_all / us_one,
         "callbacks": told,
         "us_callbacks": _calling(many.take, max(1, round(told))) if told else None,
+        "us_by_hand": us_by_hand[0] if us_by_hand else None,
         "plans": len({each.plan for each in many.engine.queries.values()}),
     }
 
@@ -232,7 +286,8 @@ def _alike(settings: Sizes, name: str, when: str, count: int, _opened: Any) -> I
             side.engine.register(case.text % case.constant(number, queries), side.take)
             if when == "between":
                 side.push(1)
-    yield _compared(settings, one, many)
+    widths = [case.constant(number, count) for number in range(count)]
+    yield _compared(settings, one, many, _ByHand(widths) if case.grouped else None)
 
 
 def _unlike(settings: Sizes, name: str, count: int, _opened: Any) -> Iterable[Row]:

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.harness.items import Figure, Finding
 from experiments.harness.measurement import Run
+from experiments.harness.report import write_report
 from experiments.studies.sharing import CASES, UNLIKE, Sharing, Sizes
+from tests.experiments.harness.test_runner import run
 
 
 @pytest.mark.parametrize("name", [*CASES, "unlike queries"])
@@ -18,3 +21,22 @@ def test_both_sides_are_measured(name: str, tmp_path: Path) -> None:
     for row in rows:
         assert float(row["ratio"] or 0) > 0
         assert 1 <= int(row["plans"] or 0) <= 11
+
+
+def test_a_run_from_the_first_measurement_to_the_report(tmp_path: Path) -> None:
+    """With a figure of all kinds of constants, and what no engine can do without."""
+    study = Sharing()
+    few = {"queries": [10], "before": 20, "events": 20}
+    results = run(tmp_path, study, repetitions=1, tables={"sharing": few})
+    assert results.complete
+    items = list(study.report(results))
+    (figure,) = (each for each in items if isinstance(each, Figure))
+    assert set(figure.series) == {"first", "late", "between"}
+    for points in figure.series.values():
+        assert [each.x for each in points] == list(CASES)
+    sentences = [each.text for each in items if isinstance(each, Finding)]
+    assert sum("written for this query alone" in each for each in sentences) == 3
+    page = write_report(tmp_path, [study])
+    drawn = {each.name for each in (tmp_path / "sharing" / "figures").iterdir()}
+    assert {"sharing.png", "sharing.svg"} <= drawn
+    assert "times what a loop over the windows takes" in page.read_text(encoding="utf-8")
