@@ -158,7 +158,8 @@ def _cut(text: str, style: str) -> Text:
 def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
     """Which added row is which removed one, changed: those that agree in most cells.
 
-    In at least a half of them; of equally many, in those that are more to the left, as keys are.
+    In at least a half of them, or in what they name first; of equally many, in those that are more
+    to the left, as keys are.
     """
     new, old = dict.fromkeys(added), dict.fromkeys(removed)
     if len(new) * len(old) > _MAX_COMPARISONS:
@@ -167,7 +168,8 @@ def pairs(added: Sequence[Row], removed: Sequence[Row]) -> dict[Row, Row]:
     for row in new:
         for other in old:
             same = [a == b for a, b in zip(row, other, strict=True)]
-            if 2 * sum(same) >= len(row):
+            named = len(row) > 0 and same[0] and row[0] is not None and is_iri(row[0])
+            if 2 * sum(same) >= len(row) or named:
                 candidates.append((sum(same), same, row, other))
     candidates.sort(key=lambda each: each[:2], reverse=True)
     result: dict[Row, Row] = {}

@@ -58,6 +58,10 @@ def test_pairs_are_rows_that_agree_in_half_of_their_cells() -> None:
     # Whichever comes first: a row is rather the one with its first cell.
     assert pairs([(a, b)], [(c, b), (a, c)]) == {(a, b): (a, c)}
     assert pairs([(a, b), (b, c)], [(b, b)]) == {(b, c): (b, b)}
+    # What moved is still the same thing.
+    one, two = Term('"1"'), Term('"2"')
+    assert pairs([(a, one, one)], [(a, two, two)]) == {(a, one, one): (a, two, two)}
+    assert pairs([(one, a, a)], [(one, b, b)]) == {}
 
 
 def test_what_never_changes_is_said(tmp_path: Path) -> None:

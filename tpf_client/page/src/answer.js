@@ -121,7 +121,10 @@ export class Answer {
     return { added: told.added.length - replaced.size, changed: replaced.size, removed: over.size };
   }
 
-  /** Which added row is which removed one, changed: those that agree in most cells, the left ones first. */
+  /**
+   * Which added row is which removed one, changed: those that agree in most cells, or in what they
+   * name first; of these, those that agree in the left ones.
+   */
   pairs(added, gone) {
     const result = new Map();
     if (added.length * gone.length > MOST_PAIRS) return result;
@@ -130,7 +133,8 @@ export class Answer {
       for (const row of gone) {
         const same = this.vars.map((name) => +(JSON.stringify(cells[name]) === JSON.stringify(row.cells[name])));
         const sum = same.reduce((a, b) => a + b, 0);
-        if (2 * sum >= this.vars.length) found.push([sum, same.join(""), n, row]);
+        const named = same[0] && cells[this.vars[0]]?.type === "uri";
+        if (2 * sum >= this.vars.length || named) found.push([sum, same.join(""), n, row]);
       }
     });
     found.sort((a, b) => b[0] - a[0] || (a[1] < b[1] ? 1 : a[1] > b[1] ? -1 : 0));
