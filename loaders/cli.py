@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import typer
 
-from loaders.commands import load_gtfs_rt, load_json, load_rdf, load_sources, stream
+from loaders.commands import load_gtfs_rt, load_json, load_rdf, load_sources, publish, stream
 from loaders.commands import replay as replay_commands
 
 load_app = typer.Typer(
@@ -28,6 +28,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "taxi": load_sources.taxi,
     "csv": load_sources.csv,
     "stream": stream.stream,
+    "publish": publish.publish,
 }
 REPLAYS: dict[str, Callable[..., None]] = {
     "irail": replay_commands.irail,

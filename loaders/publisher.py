@@ -48,6 +48,7 @@ class Sender(ABC):
     """
 
     _media_type: ClassVar[str]
+    _method = "POST"
 
     def __init__(
         self,
@@ -94,13 +95,14 @@ class Sender(ABC):
         for attempt in range(1, self._attempts + 1):
             pause = min(timedelta(seconds=0.5 * 2 ** (attempt - 1)), self._longest_pause)
             try:
-                response = self._session.post(
+                response = self._session.request(
+                    self._method,
                     self._target,
                     params=parameters,
                     data=body,
                     headers=self._headers,
                     timeout=self._timeout,
-                    # A redirected POST would become a GET.
+                    # A redirected request would become a GET.
                     allow_redirects=False,
                 )
             except (requests.ConnectionError, requests.Timeout) as error:
@@ -190,6 +192,23 @@ class Publisher(Sender):
             parameters["initial"] = format_instant(label.start)
             parameters["final"] = format_instant(label.end)
         return self._send(body, parameters, cancelled)
+
+
+class FilePublisher(Publisher):
+    """Publishes a document as it is, or withdraws what it says; see `Sender`.
+
+    Args:
+        media_type: of the document.
+        withdraw: whether what it says does not hold.
+    """
+
+    def __init__(
+        self, url: str, clock: Clock, token: str | None, media_type: str, *, withdraw: bool
+    ) -> None:
+        super().__init__(url, clock, token)
+        self._headers["Content-Type"] = media_type
+        if withdraw:
+            self._method = "DELETE"
 
 
 class StreamPublisher(Sender):

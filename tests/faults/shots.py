@@ -199,6 +199,8 @@ BODIES = (
     b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "'
     + b"&a;" * 99 + b'"><!ENTITY c "' + b"&b;" * 99 + b'">]><x>' + b"&c;" * 999 + b"</x>",
     b'<x:s> <http://example.org/temporal#expiration> "x" .',
+    b'PA "p" <x:> .\nTX .\nA p:s p:p "o" .\nD p:s <x:p> "q" <x:g> .\nTC .', b"TX .\nTX .", b"A x:y",
+    b"PA p <x:" + b"y" * 3_000 + b">\n" + b"A p:s p:p p:o .\nD p:s p:p p:q .\n" * 3_000,
     b'<x:s> <x:p> <x:o> <x:g> . <x:g> <http://example.org/temporal#expiration> "2015-12-08" .',
     b'<x:s> <x:p> <x:o> <x:g> . <x:g> <http://example.org/temporal#expiration> '
     b'"2015-12-08T13:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime> .',
@@ -209,6 +211,7 @@ MEDIA_TYPES = (
     "application/n-quads", "application/trig", "text/turtle", "application/n-triples", "text/n3",
     "application/ld+json", "application/rdf+xml", "application/json", "text/html", "", "x",
     "text/turtle; charset=latin-1", "text/turtle; charset=x;;;", "application/n-quads;version=1.2",
+    "application/rdf-patch", "application/rdf-patch", "text/rdf-patch; x=y",
 )  # fmt: skip
 LABELS = (
     "", "expiration=2015-12-08T13:00:00Z", "expiration=x", "expiration=", "expiration=2015-12-08",
@@ -313,4 +316,10 @@ class Gun:
             headers |= dict(self._headers(2))
         path = b"/trains/facts" if pick.random() < 0.95 else b"/stops/facts"
         label = pick.choice(LABELS).encode()
-        return Shot("POST", path, label, tuple(headers.items()), bytes(data))
+        return Shot(
+            pick.choice(("POST", "POST", "DELETE")),
+            path,
+            label,
+            tuple(headers.items()),
+            bytes(data),
+        )

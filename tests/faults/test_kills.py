@@ -23,6 +23,8 @@ from tests.support.running_server import TOKEN, RunningServer
 KILLS = int(os.environ.get("TPF_KILLS", "2"))
 PUBLISHERS = 3
 FACTS = 7
+WITHDRAWN = 3
+"""How many of its facts every second batch loses again."""
 BEGINNING = "<http://x/s/"
 
 
@@ -55,11 +57,13 @@ class Publishers:
 
     Attributes:
         acknowledged: names of the batches that the server said it has.
+        withdrawn: names of those of which it said that some facts are gone.
         refused: what else it said.
     """
 
     def __init__(self, origin: str, name: str) -> None:
         self.acknowledged: list[str] = []
+        self.withdrawn: list[str] = []
         self.refused: list[str] = []
         self._threads = [
             threading.Thread(target=self._publish, args=(origin, f"{name}-{number}"))
@@ -73,20 +77,26 @@ class Publishers:
             for number in range(1_000_000):
                 batch = f"{name}-{number}"
                 lines = [f'{BEGINNING}{batch}/{n}> <http://x/p> "{n}" .\n' for n in range(FACTS)]
-                answer = session.post(
-                    f"{origin}trains/facts",
-                    params={"expiration": "2999-01-01T00:00:00Z", "batch": batch},
-                    data="".join(lines),
-                    headers={
-                        "Content-Type": "application/n-quads",
-                        "Authorization": f"Bearer {TOKEN}",
-                    },
-                    timeout=30,
-                )
-                if answer.status_code != 201:
-                    self.refused.append(answer.text)
-                    return
-                self.acknowledged.append(batch)
+                label = {"expiration": "2999-01-01T00:00:00Z"}
+                for method, parameters, body, done in (
+                    ("POST", label | {"batch": batch}, lines, self.acknowledged),
+                    ("DELETE", {"batch": f"-{batch}"}, lines[:WITHDRAWN], self.withdrawn),
+                )[: 1 + number % 2]:
+                    answer = session.request(
+                        method,
+                        f"{origin}trains/facts",
+                        params=parameters,
+                        data="".join(body),
+                        headers={
+                            "Content-Type": "application/n-quads",
+                            "Authorization": f"Bearer {TOKEN}",
+                        },
+                        timeout=30,
+                    )
+                    if answer.status_code != 201:
+                        self.refused.append(answer.text)
+                        return
+                    done.append(batch)
 
     def join(self) -> None:
         """Wait until all have noticed that their server is gone."""
@@ -126,6 +136,7 @@ def check_kills(folder: Path, database: PostgresServer | None) -> None:
     live = "true" if database is None else f'"{database.url}"'
     chance = random.Random(11)
     acknowledged: set[str] = set()
+    withdrawn: set[str] = set()
     for number in range(KILLS):
         with RunningServer(folder, config(live)) as server:
             publishers = Publishers(server.origin, f"{number}")
@@ -140,8 +151,11 @@ def check_kills(folder: Path, database: PostgresServer | None) -> None:
             kill(server, chance)
             publishers.join()
         acknowledged.update(publishers.acknowledged)
+        withdrawn.update(publishers.withdrawn)
         assert database is not None or not publishers.refused
     with RunningServer(folder, config(live)) as server:
         found = facts_of_batches(server.origin)
     assert acknowledged <= set(found), "lost"
-    assert set(found.values()) == {FACTS}, "half of a batch"
+    assert set(found.values()) <= {FACTS, FACTS - WITHDRAWN}, "half of a batch"
+    assert withdrawn
+    assert {found[batch] for batch in withdrawn} == {FACTS - WITHDRAWN}, "a withdrawal was lost"

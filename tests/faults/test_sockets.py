@@ -204,10 +204,10 @@ def test_options_and_unknown_methods(server: RunningServer) -> None:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
     for method, path, status, allowed in (
         ("OPTIONS", "/stops", 204, "GET, HEAD, OPTIONS"),
-        ("OPTIONS", "/trains/facts", 204, "POST, OPTIONS"),
+        ("OPTIONS", "/trains/facts", 204, "POST, DELETE, OPTIONS"),
         ("DELETE", "/stops", 405, "GET, HEAD, OPTIONS"),
         ("POST", "/stops", 405, "GET, HEAD, OPTIONS"),
-        ("GET", "/trains/facts", 405, "POST, OPTIONS"),
+        ("GET", "/trains/facts", 405, "POST, DELETE, OPTIONS"),
         ("BREW", "/stops", 405, "GET, HEAD, OPTIONS"),
     ):
         connection.request(method, path)

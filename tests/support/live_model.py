@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import groupby
 
 from annotations.labels import Expiration, Fact, FactKey, Interval, check_no_overlap, key_of
 from annotations.methods.base import NAMED_GRAPHS, FactPattern
@@ -33,9 +34,12 @@ class LiveModel:
         self.lives: list[Life] = []
         self.published: list[datetime] = []
 
-    def publish(self, facts: Sequence[Fact], now: datetime) -> None:
+    def publish(self, facts: Sequence[Fact], now: datetime, withdrawn: Sequence[Fact] = ()) -> None:
         backup = list(self.lives)
+        self._left: list[Life] = []
         try:
+            for fact in withdrawn:
+                self._withdraw(fact, now)
             self._publish(facts, now)
         except (RefusedError, ValueError):
             self.lives = backup
@@ -52,6 +56,33 @@ class LiveModel:
         for fact in sorted(set(facts), key=_begins):
             self._add(fact, now)
 
+    def _withdraw(self, fact: Fact, now: datetime) -> None:
+        """Second by second: timelines have no smaller steps."""
+        label = fact.label if isinstance(fact.label, Interval) else None
+        for life in [life for life in self.lives if life.removed is None]:
+            old = life.fact.label
+            assert old is not None
+            if life.fact.quad != fact.quad:
+                continue
+            start = now if isinstance(old, Expiration) else old.start
+            length = int((old.end - start).total_seconds())
+            seconds = [start + timedelta(seconds=n) for n in range(length)]
+            if label is not None:
+                kept = [not label.valid_at(second) for second in seconds]
+            else:
+                kept = [second < now for second in seconds]
+            if all(kept):
+                continue
+            self._end(life, None)
+            runs = [list(run) for _, run in groupby(range(length), key=kept.__getitem__)]
+            for run in runs:
+                since, until = seconds[run[0]], seconds[run[-1]] + timedelta(seconds=1)
+                if not kept[run[0]] or (isinstance(old, Expiration) and run[0] > 0):
+                    continue
+                left = Expiration(until) if isinstance(old, Expiration) else Interval(since, until)
+                self._left.append(Life(Fact(fact.quad, left), self.sequence + 1))
+                self.lives.append(self._left[-1])
+
     def _add(self, fact: Fact, now: datetime) -> None:
         label = fact.label
         assert label is not None
@@ -61,7 +92,7 @@ class LiveModel:
             life
             for life in self.lives
             if life.removed is None
-            and life.added != new
+            and (life.added != new or life in self._left)
             and key_of(life.fact.quad, self.key) == key_of(fact.quad, self.key)
         ]
         for life in rivals:

@@ -62,10 +62,10 @@ class LiveServer:
         session.mount(BASE, WsgiAdapter(self.app, self.log))
         return session
 
-    def publish(self, facts: Iterable[Fact]) -> None:
-        """Publish labelled facts now."""
+    def publish(self, facts: Iterable[Fact], withdrawn: Iterable[Fact] = ()) -> None:
+        """Publish labelled facts now, and withdraw others."""
         assert self.live is not None
-        self.live.publish(list(facts), self.clock.now())
+        self.live.publish(list(facts), self.clock.now(), withdrawn=list(withdrawn))
 
     def close(self) -> None:
         """Close the stores."""

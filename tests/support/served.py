@@ -158,6 +158,16 @@ class Served:
         assert self.live is not None
         self.live.publish([Fact(row, label) for row, label in facts], self.clock.now())
 
+    def delete(
+        self,
+        body: str,
+        query: str = "",
+        media_type: str = "application/n-quads",
+        token: str | None = TOKEN,
+    ) -> requests.Response:
+        """Withdraw over HTTP."""
+        return self.post(body, query, media_type, token, method="DELETE")
+
     def post(
         self,
         body: str | bytes,
@@ -165,6 +175,7 @@ class Served:
         media_type: str = "application/n-quads",
         token: str | None = TOKEN,
         path: str = "trains/facts",
+        method: str = "POST",
     ) -> requests.Response:
         """Publish over HTTP."""
         headers = {"Content-Type": media_type}
@@ -172,5 +183,5 @@ class Served:
             headers["Authorization"] = f"Bearer {token}"
         data = body.encode() if isinstance(body, str) else body
         return self.request(
-            "POST", f"{path}?{query}" if query else path, data=data, headers=headers
+            method, f"{path}?{query}" if query else path, data=data, headers=headers
         )

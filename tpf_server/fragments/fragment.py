@@ -69,14 +69,18 @@ def pin(endpoint: Endpoint, request: FragmentRequest, now: datetime) -> PinnedRe
         if pinned.instant > snapshot.instant or pinned.sequence > snapshot.sequence:
             raise RequestError("snapshot lies in the future")
         snapshot = pinned
-    elif live is not None and snapshot is not None and request.at is not None and request.at < now:
+    elif live is not None and snapshot is not None and _asks_past(request, now):
         wanted = endpoint.view.state(request.patterns, snapshot).parts
         facts = [part.facts for parts in wanted for part in parts]
-        snapshot = live.past(facts, request.at)
+        snapshot = live.past(facts, request.at or request.known or now, request.known)
         request = request._replace(snapshot=snapshot)
     return PinnedRequest(
         endpoint, request, now, snapshot, endpoint.view.state(request.patterns, snapshot)
     )
+
+
+def _asks_past(request: FragmentRequest, now: datetime) -> bool:
+    return (request.at or now) < now or (request.known or now) < now
 
 
 def evaluate(query: PinnedRequest) -> Fragment:

@@ -19,7 +19,8 @@ from tpf_server.fragments.pattern import PatternReader
 from tpf_server.store.protocols import Snapshot
 
 _PAGING = frozenset({"page", "snapshot", "limit"})
-_KNOWN = _PAGING | {"subject", "predicate", "object", "graph", "values", "at"}
+_INSTANTS = frozenset({"at", "known"})
+_KNOWN = _PAGING | _INSTANTS | {"subject", "predicate", "object", "graph", "values"}
 _NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
 _SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _MAX_PAGE = 10**9
@@ -38,6 +39,7 @@ class FragmentRequest(NamedTuple):
         limit: quads per page.
         snapshot: the state of the live facts that the URL pins, if any.
         at: the instant whose facts are asked for; ``None``: now.
+        known: the instant whose knowledge is asked for; ``None``: now.
         page_url: the requested URL.
         fragment_url: the URL without page, snapshot and limit.
         query: what remains in the query string of `fragment_url`.
@@ -50,6 +52,7 @@ class FragmentRequest(NamedTuple):
     limit: int
     snapshot: Snapshot | None
     at: datetime | None
+    known: datetime | None
     page_url: str
     fragment_url: str
     query: str
@@ -57,10 +60,12 @@ class FragmentRequest(NamedTuple):
     @property
     def original_url(self) -> str:
         """The URL of the same fragment at no particular instant."""
-        if "at" not in self.parameters:
+        if _INSTANTS.isdisjoint(self.parameters):
             return self.fragment_url
         url, _, query = self.fragment_url.partition("?")
-        rest = "&".join([p for p in query.split("&") if _decode(p.partition("=")[0]) != "at"])
+        rest = "&".join(
+            [p for p in query.split("&") if _decode(p.partition("=")[0]) not in _INSTANTS]
+        )
         return f"{url}?{rest}" if rest else url
 
     def page_link(self, page: int, snapshot: Snapshot | None) -> str:
@@ -121,7 +126,8 @@ def read_request(
         page=_number(parameters, "page", 1, _MAX_PAGE),
         limit=min(_number(parameters, "limit", page_size, _MAX_PAGE), max_page_size),
         snapshot=_snapshot(parameters.get("snapshot")),
-        at=_instant(parameters["at"]) if parameters.get("at") else None,
+        at=_instant("at", parameters["at"]) if parameters.get("at") else None,
+        known=_instant("known", parameters["known"]) if parameters.get("known") else None,
         page_url=f"{url}?{query}" if query else url,
         fragment_url=f"{url}?{remaining}" if remaining else url,
         query=remaining,
@@ -153,11 +159,11 @@ def _number(parameters: dict[str, str], name: str, default: int, largest: int) -
     return int(text)
 
 
-def _instant(text: str) -> datetime:
+def _instant(name: str, text: str) -> datetime:
     try:
         return parse_instant(text)
     except InstantError as error:
-        raise RequestError(f"at: {error}") from None
+        raise RequestError(f"{name}: {error}") from None
 
 
 def _snapshot(text: str | None) -> Snapshot | None:

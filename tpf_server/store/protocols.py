@@ -95,8 +95,15 @@ class LiveStore(Protocol):
     def snapshot(self, instant: datetime) -> Snapshot:
         """The newest acknowledged state, at this instant."""
 
-    def past(self, patterns: Iterable[FactPattern], instant: datetime) -> Snapshot:
-        """The state that tells what held at a past instant, as far as these facts go.
+    def past(
+        self,
+        patterns: Iterable[FactPattern],
+        instant: datetime,
+        known: datetime | None = None,
+    ) -> Snapshot:
+        """The state that tells what held at an instant, as far as these facts go.
+
+        It is the newest one, or that of an instant at which others were `known`.
 
         Raises:
             PastUnknown: nobody knows, because they expire.
@@ -131,13 +138,18 @@ class LiveStore(Protocol):
         """The earliest end of the labels of the matching facts that are valid in the snapshot."""
 
     def publish(
-        self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None
+        self,
+        facts: Sequence[Fact],
+        now: datetime,
+        batch_id: str | None = None,
+        withdrawn: Sequence[Fact] = (),
     ) -> BatchReceipt:
-        """Add labelled facts, all or none; returns when they are durable.
+        """Withdraw facts and add labelled ones, all or none; returns when that is durable.
 
         A fact replaces the expiring fact of the same key; it ends the interval of the same key
-        that is still open at its start. A batch with an identifier that was published before is
-        acknowledged again and does nothing.
+        that is still open at its start. A withdrawn quad is no longer said to hold, within its
+        interval or, without one, from now on. A batch with an identifier that was published before
+        is acknowledged again and does nothing.
 
         Raises:
             PublishError: a fact without a label, a label that has ended, overlapping labels.

@@ -1,9 +1,13 @@
-"""``POST /{dataset}/facts``: labelled facts, all or none.
+"""``POST`` and ``DELETE /{dataset}/facts``: labelled facts that come, facts that go, all or none.
 
 The body is RDF in any format that pyoxigraph reads. Either it is plain and the label stands in the
 query (``?expiration=`` or ``?initial=&final=``), or it is annotated by one of the methods, which is
 recognised by its vocabulary unless ``?annotation=`` names it. ``?batch=`` gives the batch an
 identifier: published again, it is acknowledged again and does nothing.
+
+What is deleted did not hold, or will not: plain RDF from now on, or within ``?initial=&final=``;
+annotated facts within their intervals. A patch (`tpf_server.web.rdf_patch`) is posted, and does
+both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +22,11 @@ from annotations.methods import METHODS, method_named
 from annotations.methods.method import Method, reads_as_annotation
 from annotations.methods.names import read_fragment_iri
 from annotations.namespaces import RDF_OBJECT, RDF_REIFIES, Vocabulary
-from annotations.terms import DEFAULT_GRAPH, Quad, is_iri
+from annotations.terms import DEFAULT_GRAPH, Quad, is_blank_node, is_iri
 from tpf_server.errors import (
     BodyError,
     ForbiddenError,
+    MediaTypeError,
     PublishError,
     RequestError,
 )
@@ -35,7 +40,7 @@ _MAX_BATCH_ID = 200
 
 
 def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
-    """Publish the facts in the body; ``201`` with a receipt once they are durable.
+    """Publish, or withdraw, the facts in the body; ``201`` with a receipt once that is durable.
 
     Raises:
         ForbiddenError: the dataset takes no facts, or no token is set.
@@ -51,24 +56,38 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     dataset = endpoint.dataset
     token = dataset.settings.token or site.settings.publish_token
     authorize(request, token, "publishing")
+    withdraws = request.method == "DELETE"
     if dataset.live is None:
         raise ForbiddenError(f"dataset {dataset.settings.name} has no live facts")
     parameters = _parameters(request)
     body = site.bodies.read(request)
     # A server where nobody publishes does not load a parser.
     from tpf_server.web.rdf_body import check_terms, parse_body
+    from tpf_server.web.rdf_patch import MEDIA_TYPES, Patch, parse_patch
 
+    patches = request.mimetype in MEDIA_TYPES
+    if patches:
+        if withdraws:
+            raise MediaTypeError("a patch says itself what it withdraws: POST it")
+        patch = parse_patch(body)
+    else:
+        parsed = parse_body(body, request.mimetype)
+        patch = Patch([], parsed) if withdraws else Patch(parsed, [])
     try:
         restore = endpoint.skolemizer.restore_quad
-        quads = [restore(quad) for quad in parse_body(body, request.mimetype)]
+        quads = [restore(quad) for quad in patch.added]
+        gone = [restore(quad) for quad in patch.withdrawn]
     except TermError as error:
         raise BodyError(str(error)) from None
-    facts = _facts(quads, parameters, endpoint)
+    facts = _facts(quads, parameters, endpoint) if quads or not (patches or withdraws) else ()
+    withdrawn = _withdrawn(gone, parameters, endpoint) if gone else ()
     _check(facts, endpoint)
+    _check_nodes(withdrawn, patch.withdrawn)
     # An annotation may spell terms in another way, which no parser has seen.
-    decoded = set(chain.from_iterable(fact.quad for fact in facts))
-    check_terms(decoded.difference(chain(*quads), (DEFAULT_GRAPH,)))
-    receipt = dataset.live.publish(facts, site.clock.now(), parameters.get("batch"))
+    decoded = set(chain.from_iterable(fact.quad for fact in chain(facts, withdrawn)))
+    check_terms(decoded.difference(chain(*quads, *gone), (DEFAULT_GRAPH,)))
+    now = site.clock.now()
+    receipt = dataset.live.publish(facts, now, parameters.get("batch"), withdrawn)
     return json_answer(
         {
             "sequence": receipt.sequence,
@@ -126,6 +145,27 @@ def _check(facts: Sequence[Fact], endpoint: Endpoint) -> None:
             )
 
 
+def _check_nodes(withdrawn: Sequence[Fact], parsed: Sequence[Quad]) -> None:
+    """See to it that what is withdrawn could be there: blank nodes of a body are new ones."""
+    own = {term for term in chain(*parsed) if is_blank_node(term)}
+    for quad, _ in withdrawn:
+        if not own.isdisjoint(quad):
+            raise PublishError(
+                "a blank node of a body names nothing that is there; name it by the IRI that pages "
+                "show"
+            )
+
+
+def _withdrawn(
+    quads: Sequence[Quad], parameters: Mapping[str, str], endpoint: Endpoint
+) -> Sequence[Fact]:
+    label = _label(parameters)
+    method = _method(quads, parameters, endpoint)
+    if isinstance(label, Interval) or method is None:
+        return [Fact(quad, label) for quad in quads]
+    return _decoded(method, quads, endpoint)
+
+
 def _facts(
     quads: Sequence[Quad], parameters: Mapping[str, str], endpoint: Endpoint
 ) -> Sequence[Fact]:
@@ -135,21 +175,34 @@ def _facts(
         if named is not None:
             raise RequestError("the label is in the query or in the body, not both")
         return [_plain(Fact(quad, label), endpoint) for quad in quads]
-    if named is not None and named not in {method.name for method in METHODS}:
-        raise RequestError(
-            f"no annotation method {named!r}; there are {', '.join(m.name for m in METHODS)}"
-        )
-    method = method_named(named) if named is not None else detect_method(quads, endpoint.vocabulary)
+    method = _method(quads, parameters, endpoint)
     if method is None:
         raise PublishError(
             "the facts carry no label: give ?expiration=, ?instant=, or ?initial= and ?final=, "
             "or annotate them by one of the methods"
         )
+    return _decoded(method, quads, endpoint)
+
+
+def _method(
+    quads: Sequence[Quad], parameters: Mapping[str, str], endpoint: Endpoint
+) -> Method | None:
+    """The method that is named, or recognised; ``None``: the quads are plain."""
+    named = parameters.get("annotation")
+    if named is None:
+        return detect_method(quads, endpoint.vocabulary)
+    if named not in {method.name for method in METHODS}:
+        raise RequestError(
+            f"no annotation method {named!r}; there are {', '.join(m.name for m in METHODS)}"
+        )
+    return method_named(named)
+
+
+def _decoded(method: Method, quads: Sequence[Quad], endpoint: Endpoint) -> Sequence[Fact]:
     try:
-        facts = method.decode(quads, endpoint.view.naming, key=endpoint.fact_key)
+        return method.decode(quads, endpoint.view.naming, key=endpoint.fact_key)
     except AnnotationError as error:
         raise PublishError(f"{method.name}: {error}") from None
-    return facts
 
 
 def _plain(fact: Fact, endpoint: Endpoint) -> Fact:

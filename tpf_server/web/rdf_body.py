@@ -12,8 +12,8 @@ from tpf_server.errors import BodyError, MediaTypeError
 from tpf_server.store.static.rdf_files import NOWHERE, relative_iri
 from tpf_server.web.growth import check_growth
 
-_MOST_CHARACTERS: Final = 64 * 2**20
-_MOST_GROWTH: Final = 8
+MOST_CHARACTERS: Final = 64 * 2**20
+MOST_GROWTH: Final = 8
 """How much the terms of a body may come to, written out: so many characters, and so many times its
 bytes. A long prefix, base or vocabulary that every term repeats would take all memory."""
 
@@ -37,7 +37,7 @@ def parse_body(body: bytes, media_type: str) -> list[Quad]:
     # Blank nodes of two bodies are different nodes.
     parsed = pyoxigraph.parse(body, format=rdf_format, base_iri=base, rename_blank_nodes=True)
     try:
-        quads = list(_bounded(map(_quad, parsed), _MOST_CHARACTERS + _MOST_GROWTH * len(body)))
+        quads = list(_bounded(map(_quad, parsed), MOST_CHARACTERS + MOST_GROWTH * len(body)))
     except SyntaxError as error:
         line = f"line {error.lineno}: " if error.lineno else ""
         raise BodyError(f"{line}{error.msg}") from None

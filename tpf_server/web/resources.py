@@ -90,12 +90,15 @@ RESOURCES: Final = {
     ),
     "facts": Resource(
         "/<name>/facts",
-        "Where labelled facts of a dataset are published.",
+        "Where labelled facts of a dataset are published and withdrawn.",
         {
-            "POST": Operation(
-                "Publish labelled facts", None, RDF + "Statement",
+            method: Operation(
+                title, None, RDF + "Statement",
                 (201, 400, 401, 403, 404, 411, 413, 415, 422, 503),
-            ),
+            )
+            for method, title in (
+                ("POST", "Publish labelled facts"), ("DELETE", "Withdraw facts"),
+            )
         },
     ),
     "annotation": Resource(

@@ -84,6 +84,29 @@ def test_a_feed_that_is_a_little_late_leaves_the_board_empty_for_that_little(
     assert len(server.log) - requests[-1] == 5 + 5
 
 
+@pytest.mark.parametrize("page_labels", [True, False])
+def test_what_is_withdrawn_is_gone_at_the_next_look(tmp_path: Path, page_labels: bool) -> None:
+    server = LiveServer(
+        tmp_path, [SIGN], page_labels=page_labels, annotation="named-graph", max_age=10
+    )
+    other = DELAY._replace(subject=iri("http://example.org/departure/2"))
+    until = START + timedelta(seconds=100)
+    server.publish([Fact(DELAY, Expiration(until)), Fact(other, Expiration(until))])
+    # A third fact is why it looks before that.
+    tick = DELAY._replace(subject=iri("http://example.org/departure/3"))
+    server.publish([Fact(tick, Expiration(START + timedelta(seconds=20)))])
+    gone = START + timedelta(seconds=12)
+    server.clock.schedule(gone, lambda: server.publish([], [Fact(DELAY)]))
+    query = "SELECT * { ?d <http://example.org/train#delay> ?delay }"
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        updates = iter(client.stream(query))
+        first, second = next(updates), next(updates)
+    server.close()
+    assert len(first.added) == 3
+    assert (len(second.removed), len(second.results)) == (2, 1)
+    assert second.at - START == timedelta(seconds=20)
+
+
 @pytest.mark.parametrize("name", ["every", "max_interval", "keep_checking"])
 def test_no_period_is_zero(name: str) -> None:
     options: dict[str, Any] = {name: 0}

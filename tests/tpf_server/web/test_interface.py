@@ -500,7 +500,7 @@ def test_errors_are_problems_html_or_rdf_as_negotiated(served: Served) -> None:
     assert {problem.status_code, page.status_code, rdf.status_code} == {404}
 
 
-READ, WRITE = "GET, HEAD, OPTIONS", "POST, OPTIONS"
+READ, WRITE = "GET, HEAD, OPTIONS", "POST, DELETE, OPTIONS"
 ALLOWED = {
     "": READ, "trains": READ, "trains.nq": READ, "trains/plain": READ, "trains/rdf-1.2.nt": READ,
     "trains/facts": WRITE, "api-doc": READ, "healthz": READ, "readyz": READ, "metrics": READ,

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from tpf_server.errors import StoreError
-from tpf_server.store.live.batch import Effects, undo
+from tpf_server.store.live.batch import undo
 from tpf_server.store.live.index import FactIndex
 from tpf_server.store.live.log import FOREVER, NO_START, Carried, Floor, Log, Record
+from tpf_server.store.live.planner import Effects
 from tpf_server.store.live.settings import LiveSettings
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -25,6 +25,7 @@ from tpf_server.store.live.log import FOREVER, Log, Record
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
 from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.withdrawal import Withdrawals, spans
 from tpf_server.store.protocols import BatchReceipt, Follower, Snapshot, Standing
 
 _SEEN_AT_ONCE = 1 << 17
@@ -247,8 +248,13 @@ class IndexedLiveStore:
             self._check(snapshot, pattern)
             return _instant(self._reader.next_change(pattern, snapshot))
 
-    def past(self, patterns: Iterable[FactPattern], instant: datetime) -> Snapshot:
-        """The state that tells what held at a past instant.
+    def past(
+        self,
+        patterns: Iterable[FactPattern],
+        instant: datetime,
+        known: datetime | None = None,
+    ) -> Snapshot:
+        """The state that tells what held at an instant, as far as it is or was known.
 
         Intervals tell it in the newest state. An expiration does not tell since when its fact
         holds, so facts with one are known at an instant if none of them was changed since, or if
@@ -257,6 +263,7 @@ class IndexedLiveStore:
         Args:
             patterns: which facts are wanted.
             instant: when.
+            known: by what was published until when; ``None``: until now.
 
         Raises:
             PastUnknown: nobody knows.
@@ -265,13 +272,15 @@ class IndexedLiveStore:
         with self._reading():
             self._follow()
             index = self._index
+            if known is not None:
+                return self._known(patterns, at, to_micros(known))
             changes = [
                 index.expiring_since(pattern.predicate)
                 for pattern in patterns
                 if pattern.labelling != "interval"
             ]
-            known = [change for change in changes if change is not None]
-            if not known or at >= max(*known, index.floor.expired):
+            changed = [change for change in changes if change is not None]
+            if not changed or at >= max(*changed, index.floor.expired):
                 return Snapshot(at, index.last)
             state = next((one for one in reversed(index.batches) if one.published <= at), None)
             earliest = max(index.batches[0].published, index.floor.expired)
@@ -281,6 +290,28 @@ class IndexedLiveStore:
             f"what held at {format_instant(instant)} is not known: an expiration does not tell "
             f"since when a fact holds; ask for {format_instant(from_micros(earliest))} or later"
         )
+
+    def _known(self, patterns: Iterable[FactPattern], at: int, known: int) -> Snapshot:
+        """What a former state told of an instant."""
+        index = self._index
+        state = next((one for one in reversed(index.batches) if one.published <= known), None)
+        if state is None and index.floor.sequence:
+            earliest = index.batches[0].published
+            raise PastUnknown(
+                f"what was known at {format_instant(from_micros(known))} is not kept; "
+                f"ask for {format_instant(from_micros(earliest))} or later"
+            )
+        snapshot = Snapshot(at, 0 if state is None else state.sequence)
+        for pattern in patterns:
+            changed = index.expiring_since(pattern.predicate)
+            if pattern.labelling == "interval" or changed is None:
+                continue
+            if at < index.floor.expired or at < min(known, changed):
+                raise PastUnknown(
+                    f"what held at {format_instant(from_micros(at))} is not known: an expiration "
+                    "does not tell since when a fact holds, and is not kept for long when it ended"
+                )
+        return snapshot
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """The earliest end of the labels of the matching facts that are valid in the snapshot.
@@ -318,9 +349,13 @@ class IndexedLiveStore:
     # Publishing
 
     def publish(
-        self, facts: Sequence[Fact], now: datetime, batch_id: str | None = None
+        self,
+        facts: Sequence[Fact],
+        now: datetime,
+        batch_id: str | None = None,
+        withdrawn: Sequence[Fact] = (),
     ) -> BatchReceipt:
-        """Add labelled facts, all or none; returns when they are durable.
+        """Withdraw facts and add labelled ones, all or none; returns when that is durable.
 
         `tpf_server.store.live.batch` states what happens to older versions. A batch with an
         identifier that was published before is acknowledged again and does nothing.
@@ -330,9 +365,11 @@ class IndexedLiveStore:
             StoreError: the log cannot be written.
         """
         instant = to_micros(now)
-        groups = checked(facts, instant, self._settings.accept_past, self._settings.key)
+        key = self._settings.key
+        groups = checked(facts, instant, self._settings.accept_past, key)
+        withdrawals = spans(withdrawn, instant, key) if withdrawn else None
         with self._publishing:
-            receipt = self._publish(groups, instant, batch_id)
+            receipt = self._publish(groups, instant, batch_id, withdrawals)
             assert receipt is not None
             return receipt
 
@@ -380,9 +417,14 @@ class IndexedLiveStore:
             self._publishing.release()
 
     def _publish(
-        self, groups: Groups, instant: int, batch_id: str | None, retiring: bool = False
+        self,
+        groups: Groups,
+        instant: int,
+        batch_id: str | None,
+        withdrawals: Withdrawals | None = None,
+        retiring: bool = False,
     ) -> BatchReceipt | None:
-        """Publish checked facts; `_publishing` is held. ``None``: another process has retired."""
+        """Publish what was checked; `_publishing` is held. ``None``: another has retired."""
         record: Record | None = None
         try:
             with self._log.writing():
@@ -392,7 +434,7 @@ class IndexedLiveStore:
                     self._apply_all(self._log.read(self._index.last))
                     if retiring and not self._cleaner.is_due(self._index, instant):
                         return None
-                    effects = plan(self._index, groups, instant)
+                    effects = plan(self._index, groups, instant, withdrawals)
                     record = self._cleaner.record(self._index, effects, instant)
                 receipt = BatchReceipt(record.sequence, effects.facts, effects.replaced)
                 self._log.append(record, receipt, batch_id)

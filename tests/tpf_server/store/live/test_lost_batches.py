@@ -152,18 +152,20 @@ def test_a_backup_is_what_was_there_and_is_restored_while_servers_run(
 ) -> None:
     file = tmp_path / "backup"
     with closing(address.open()) as publisher, closing(address.open()) as reader:
-        publish(publisher, 0, 5)
-        assert back_up(address.place, file, address.name) == 5
-        publish(publisher, 5, 3)
+        publish(publisher, 0, 6)
+        publisher.publish([], NOW, "gone", [Fact(fact(5).quad)])
+        assert back_up(address.place, file, address.name) == 7
+        publish(publisher, 6, 3)
         assert numbers(reader) == 8
         with pytest.raises(StoreError, match="is there already"):
             back_up(address.place, file, address.name)
-        assert restore(address.place, file, LATER, address.name) == 10
+        assert restore(address.place, file, LATER, address.name) == 12
         for store in (reader, publisher):
             assert numbers(store) == 5
         # Its batches are known, those that were lost are not.
         assert publisher.publish([fact(4)], NOW, "b4").repeated
-        assert publish(publisher, 6, 1) == 11
+        assert publisher.publish([], NOW, "gone", [Fact(fact(4).quad)]).repeated
+        assert publish(publisher, 6, 1) == 13
         assert numbers(reader) == 6
     with closing(address.open()) as store:
         assert numbers(store) == 6

@@ -85,8 +85,9 @@ def test_workers_agree_on_every_count_and_page(workers: list[Worker]) -> None:
     facts = batch(dice, now, 0)
     for number in range(1, 100):
         publisher = dice.choice(workers)
+        gone = [Fact(fact.quad) for fact in facts[: dice.randrange(5)]]
         facts = batch(dice, now, number)
-        assert publisher.ask("publish", facts, now).sequence == number
+        assert publisher.ask("publish", facts, now, None, gone).sequence == number
         snapshots = [worker.ask("snapshot", now) for worker in workers]
         assert {one.sequence for one in snapshots} == {number}  # seen at once
         if number % 5:

@@ -3,6 +3,7 @@
 import itertools
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from unittest.mock import patch
 
 import pytest
@@ -66,14 +67,28 @@ def labels(now: int) -> st.SearchStrategy[Expiration | Interval]:
     )
 
 
+class Publication(NamedTuple):
+    """A batch, and the second at which it is published."""
+
+    now: int
+    facts: list[Fact]
+    withdrawn: list[Fact]
+
+
 @st.composite
-def timelines(draw: st.DrawFn) -> list[tuple[int, list[Fact]]]:
-    """Batches with the second at which each is published."""
+def timelines(draw: st.DrawFn) -> list[Publication]:
+    """Batches that add facts, and withdraw some that were published or never were."""
     now, batches = 0, []
+    published: list[Quad] = [quad()]
     for _ in range(draw(st.integers(1, 12))):
         now += draw(st.integers(0, 6))
-        facts = st.builds(Fact, quads, labels(now))
-        batches.append((now, draw(st.lists(facts, max_size=4))))
+        facts = draw(st.lists(st.builds(Fact, quads, labels(now)), max_size=4))
+        concerned = st.one_of(st.sampled_from(published), quads)
+        gone = st.builds(Fact, concerned, st.one_of(st.none(), labels(now)))
+        batches.append(
+            Publication(now, facts, draw(st.one_of(st.just([]), st.lists(gone, max_size=3))))
+        )
+        published += [fact.quad for fact in facts]
     return batches
 
 
@@ -130,14 +145,16 @@ def agree(store: LiveStore, model: LiveModel, snapshot: Snapshot, instant: datet
             assert got == wanted(pattern, instant, snapshot.sequence), (pattern, instant, answer)
 
 
-def publish_both(store: LiveStore, model: LiveModel, facts: list[Fact], now: datetime) -> None:
+def publish_both(store: LiveStore, model: LiveModel, batch: Publication) -> None:
+    now = at(batch.now)
     try:
-        model.publish(facts, now)
+        model.publish(batch.facts, now, batch.withdrawn)
     except (RefusedError, ValueError):
         with pytest.raises(PublishError):
-            store.publish(facts, now)
+            store.publish(batch.facts, now, withdrawn=batch.withdrawn)
     else:
-        assert store.publish(facts, now).sequence == model.sequence
+        receipt = store.publish(batch.facts, now, withdrawn=batch.withdrawn)
+        assert receipt.sequence == model.sequence
 
 
 def sized(few: int, remembered: int, children: int, leap: int) -> ExitStack:
@@ -176,7 +193,7 @@ sizes = st.one_of(
 @hypothesis_settings(max_examples=30, deadline=None)
 def test_any_snapshot_shows_what_the_model_shows(
     addresses: Addresses,
-    batches: list[tuple[int, list[Fact]]],
+    batches: list[Publication],
     key: FactKey,
     accept_past: bool,
     size: tuple[int, int, int, int],
@@ -188,8 +205,9 @@ def test_any_snapshot_shows_what_the_model_shows(
         address = addresses.new()
         # An example that runs out of data is left by an exception.
         with closing(address.open(settings)) as one, closing(address.open(settings)) as two:
-            for now, facts in batches:
-                publish_both(data.draw(st.sampled_from([one, two])), model, facts, at(now))
+            for batch in batches:
+                now = batch.now
+                publish_both(data.draw(st.sampled_from([one, two])), model, batch)
                 # The newest state is seen at once through either, now and at some other instant.
                 for store in (one, two):
                     snapshot = store.snapshot(at(now))

@@ -1,0 +1,96 @@
+"""RDF Patch, beside what rdflib makes of the same patch."""
+
+import random
+import re
+
+import pytest
+import rdflib
+
+from annotations.terms import Quad
+from tests.support.served import parse
+from tpf_server.errors import BodyError
+from tpf_server.web.rdf_patch import parse_patch
+
+pytestmark = pytest.mark.filterwarnings("ignore:Dataset:DeprecationWarning")
+SUBJECTS = ("<http://x/a>", "<http://x/b>")
+OBJECTS = ('"x"', '"x \\" . # <y> p:z"@en', '"5"^^<http://x/t>', "<http://x/>", "<http://x/a>")
+
+
+def random_patch(seed: int) -> tuple[str, str]:
+    """A patch, as rdflib reads it and with prefixes, which it does not expand."""
+    pick = random.Random(seed)
+    lines, short = ["H id <urn:uuid:1> .", "TX ."], ['PA "p" <http://x/> .']
+    for _ in range(pick.randrange(12)):
+        terms = [pick.choice(SUBJECTS), "<http://x/q>", pick.choice(OBJECTS)]
+        if pick.random() < 0.3:
+            terms.append("<http://x/g>")
+        lines.append(f"{pick.choice('AAD')} {' '.join(terms)} .")
+    short += [re.sub(r"<http://x/(\w*)>", r"p:\1", line) for line in lines]
+    return "\n".join([*lines, "TC ."]), "\n".join([*short, "TC ."])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_patch_does_to_a_dataset_what_rdflib_does(seed: int) -> None:
+    text, short = random_patch(seed)
+    before = b"".join(
+        f"{s} <http://x/q> {o} .\n".encode()
+        for s in ("<http://x/a>", "<http://x/b>")
+        for o in ('"x"', "<http://x/a>", '"5"^^<http://x/t>')
+    )
+    dataset = rdflib.Dataset()
+    dataset.parse(data=before, format="nquads")
+    dataset.parse(data=text, format="patch")
+    expected = set(parse(dataset.serialize(format="nquads").encode(), "application/n-quads"))
+    patch = parse_patch(text.encode())
+    assert parse_patch(short.encode()) == patch
+    found = (set(parse(before, "application/n-quads")) - set(patch.withdrawn)) | set(patch.added)
+    assert found == expected
+    assert not set(patch.added) & set(patch.withdrawn)
+
+
+def test_a_patch_that_rdflib_writes_is_read() -> None:
+    dataset = rdflib.Dataset()
+    dataset.add((rdflib.URIRef("http://x/a"), rdflib.URIRef("http://x/q"), rdflib.Literal(5)))
+    for operation in ("add", "remove"):
+        patch = parse_patch(dataset.serialize(format="patch", operation=operation).encode())
+        integer = '"5"^^<http://www.w3.org/2001/XMLSchema#integer>'
+        one = [Quad._make(("<http://x/a>", "<http://x/q>", integer, ""))]
+        assert (patch.added, patch.withdrawn) == ((one, []) if operation == "add" else ([], one))
+
+
+def test_what_a_transaction_that_is_aborted_says_is_left_out() -> None:
+    patch = parse_patch(b"A <x:a> <x:p> <x:o> .\nTX .\nD <x:a> <x:p> <x:o> .\nTA .\nTX .\nTC .")
+    assert (len(patch.added), patch.withdrawn) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("A <x:a> <x:p> .", "line 1"),
+        ("\nD <x:a> <x:p> p:o .", "line 2: the prefix p: is not known"),
+        ('PA "p" <x:> .\nPD "p" .\nA p:a p:b p:c .', "line 3: the prefix"),
+        ("TX .", "in the midst"),
+        ("TX .\nTX .", "line 2"),
+        ("TC .", "line 1"),
+        ("X <x:a> <x:p> <x:o> .", "line 1: not a line"),
+        ('A <x:a> <x:p> "x .', "line 1"),
+        ("PA p <x:> <y:> .", "line 1"),
+        ("A <a> <b> <c> .", "line 1"),
+        ("TX .\n\nA <x:a> <x:p> <x:o>> .\nTC .", "line 3"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(text: str, says: str) -> None:
+    with pytest.raises(BodyError, match=says):
+        parse_patch(text.encode())
+
+
+def test_a_patch_cannot_grow_without_bound() -> None:
+    prefix = f"PA p: <x:{'y' * 60_000}> .\n"
+    lines = "".join(f"A p:{n} p:{n} p:{n} .\n" for n in range(600))
+    with pytest.raises(BodyError, match="too long"):
+        parse_patch((prefix + lines).encode())
+
+
+def test_what_is_no_text() -> None:
+    with pytest.raises(BodyError, match="UTF-8"):
+        parse_patch(b'A <x:a> <x:p> "\xff" .')

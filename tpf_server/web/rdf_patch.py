@@ -1,0 +1,121 @@
+"""RDF Patch in the body of a request: quads that come, and quads that go.
+
+Source: *RDF Patch* of Apache Jena, https://jena.apache.org/documentation/rdf-patch/: a line for
+each change, ``A`` or ``D`` with a triple or quad in the terms of N-Quads or with prefixes (``PA``,
+``PD``), and ``TX``, ``TC``, ``TA`` around transactions. The whole patch is one batch here, whatever
+its transactions; what stands in one that is aborted is left out.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from annotations.terms import Quad
+from tpf_server.errors import BodyError
+from tpf_server.web.rdf_body import MOST_CHARACTERS, MOST_GROWTH, parse_body
+
+MEDIA_TYPES: Final = frozenset({"application/rdf-patch", "text/rdf-patch"})
+_N_QUADS = "application/n-quads"
+_PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]+<([^<>"\s]*)>[ \t]*\.?')
+_NO_PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]*\.?')
+_TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*"'  # a literal
+    r"|<[^<>\s]*>|_:[^\s<>\"]+|<<\(?|\)?>>|\^\^|@[A-Za-z0-9-]+|#.*|\s+|\.(?=\s|$)"
+    r"|(?P<prefix>[^\s:<>\"@^#()]*):(?P<local>[^\s<>\"^()]*)"
+)
+
+
+class Patch(NamedTuple):
+    """What a patch says, by its end: a quad that comes and goes does the later of the two."""
+
+    added: list[Quad]
+    withdrawn: list[Quad]
+
+
+def parse_patch(body: bytes) -> Patch:
+    """The changes of a patch.
+
+    Raises:
+        BodyError: the patch is malformed; the message names the line.
+    """
+    try:
+        lines = body.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise BodyError(f"the patch is not UTF-8: {error.reason}") from None
+    reader = _Reader(MOST_CHARACTERS + MOST_GROWTH * len(body))
+    for number, line in enumerate(lines, 1):
+        reader.read(number, line.strip())
+    reader.end(len(lines))
+    documents = ("\n".join(reader.document(sign, len(lines))).encode() for sign in ("A", "D"))
+    return Patch(*(parse_body(document, _N_QUADS) for document in documents))
+
+
+class _Reader:
+    """Reads the lines of a patch.
+
+    Args:
+        most: how many characters all changes may come to, with their prefixes written out.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._prefixes: dict[str, str] = {}
+        self._changes: dict[str, tuple[str, int]] = {}
+        """The last change of each quad as it is written: its sign, and its line."""
+        self._before: dict[str, tuple[str, int]] | None = None
+        """The changes before the transaction that is open."""
+
+    def read(self, number: int, line: str) -> None:
+        """Read a line, which ends in a full stop or not."""
+        if not line or line.startswith("#"):
+            return
+        code, _, rest = line.partition(" ")
+        code, rest = code.rstrip("."), rest.strip()
+        if code in ("A", "D"):
+            statement = self._statement(number, rest)
+            self._most -= len(statement)
+            if self._most < 0:
+                raise BodyError(
+                    f"line {number}: with its prefixes written out, the patch is too long"
+                )
+            self._changes[statement] = code, number
+        elif code == "PA" and (match := _PREFIX.fullmatch(rest)):
+            self._prefixes[match[1] or match[2] or ""] = match[3]
+        elif code == "PD" and (match := _NO_PREFIX.fullmatch(rest)):
+            self._prefixes.pop(match[1] or match[2] or "", None)
+        elif code == "TX" and self._before is None and not rest.strip("."):
+            self._before = dict(self._changes)
+        elif code in ("TC", "TA") and self._before is not None and not rest.strip("."):
+            if code == "TA":
+                self._changes = self._before
+            self._before = None
+        elif code != "H":
+            raise BodyError(f"line {number}: not a line of a patch here: {line[:100]}")
+
+    def end(self, last: int) -> None:
+        """See to it that no transaction is left open."""
+        if self._before is not None:
+            raise BodyError(f"line {last}: the patch ends in the midst of a transaction")
+
+    def _statement(self, number: int, text: str) -> str:
+        pieces, place = [], 0
+        while place < len(text):
+            match = _TOKEN.match(text, place)
+            if match is None:
+                raise BodyError(f"line {number}: not a term: {text[place : place + 100]}")
+            place = match.end()
+            prefix = match["prefix"]
+            if prefix is None:
+                pieces.append(match[0])
+            elif prefix in self._prefixes:
+                pieces.append(f"<{self._prefixes[prefix]}{match['local']}>")
+            else:
+                raise BodyError(f"line {number}: the prefix {prefix}: is not known")
+        return "".join(pieces)
+
+    def document(self, sign: str, length: int) -> list[str]:
+        """N-Quads of the changes with a sign, each in its line of the patch."""
+        lines = [""] * length
+        for statement, (code, number) in self._changes.items():
+            if code == sign:
+                lines[number - 1] = statement
+        return lines
