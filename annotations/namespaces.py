@@ -18,6 +18,7 @@ HYDRA = "http://www.w3.org/ns/hydra/core#"
 FOAF = "http://xmlns.com/foaf/0.1/"
 SD = "http://www.w3.org/ns/sparql-service-description#"
 DCTERMS = "http://purl.org/dc/terms/"
+DCAT = "http://www.w3.org/ns/dcat#"
 
 TEMPORAL = "http://example.org/temporal#"
 SINGLETON = "http://example.org/singletonproperties#"

@@ -30,7 +30,13 @@ _RESERVED_NAMES = frozenset({"api-doc", "healthz", "readyz", "metrics", "streams
 _Kind = TypeVar("_Kind", "Settings", "DatasetSettings")
 _TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
+_WEB_IRI = re.compile(r"https?://[^\x00-\x20<>\"{}|\\^`]+")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
+
+
+def is_web_iri(text: str) -> bool:
+    """Whether a text is an ``http`` or ``https`` IRI."""
+    return _WEB_IRI.fullmatch(text) is not None
 
 
 def _setting(default: Any, help_text: str) -> Any:
@@ -47,6 +53,9 @@ class DatasetSettings:
 
     name: str = field(metadata={"help": "name in the URL; in the file it is the table's name"})
     title: str = _setting("", "title for people; the name where empty")
+    description: str = _setting("", "what the dataset is about, for people")
+    license: str = _setting("", "IRI of the licence under which the dataset may be used")
+    publisher: str = _setting("", "who publishes the dataset: an IRI, or a name")
     source: str = _setting("", "a store directory, or an RDF file that is indexed at start")
     live: bool | str | None = _setting(
         None,
@@ -89,6 +98,8 @@ class DatasetSettings:
             raise SettingsError(
                 f"dataset {self.name}: key is subject-predicate or triple, not {self.key!r}"
             )
+        if self.license and not is_web_iri(self.license):
+            raise SettingsError(f"dataset {self.name}: license is not an IRI: {self.license!r}")
         _check_token(f"dataset {self.name}: token", self.token)
         if min(self.page_size, self.retention, self.max_age or 0, self.history or 0) < 0:
             raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")

@@ -52,6 +52,7 @@ class Endpoint:
             self.form += ("at",)
         self.template = f"{self.url}{{?{','.join(self.form)}}}"
         self.title = (own.title or own.name) + ("" if view is None else f" ({view})")
+        self.license = Term(f"<{own.license}>") if own.license else None
         self.vocabulary: Vocabulary = DEFAULT_VOCABULARY
         self.method = VIEW_METHODS[view or own.annotation]
         self.view = View(

@@ -36,6 +36,7 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.labels import label_triples
 from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI, POSITIONS
+from tpf_server.settings import is_web_iri
 from tpf_server.store.protocols import Snapshot
 
 
@@ -201,7 +202,7 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
     dataset, form = endpoint.iri, Term("_:form")
     yield Triple(dataset, RDF_TYPE, _DATASET)
     yield Triple(dataset, RDF_TYPE, _COLLECTION)
-    yield Triple(dataset, _TITLE, literal(endpoint.title))
+    yield from about_dataset(endpoint)
     yield Triple(dataset, Term(f"<{SD}defaultGraph>"), DEFAULT_GRAPH_IRI)
     yield Triple(dataset, _hydra("search"), form)
     yield Triple(form, RDF_TYPE, _hydra("IriTemplate"))
@@ -214,6 +215,24 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
         yield Triple(node, _hydra("property"), mapping.property)
         if mapping.maximum is not None:
             yield Triple(node, endpoint.vocabulary["maximum"], integer(mapping.maximum))
+
+
+def about_dataset(endpoint: Endpoint) -> Iterator[Triple]:
+    """What a dataset is called and is about, whose it is, and what may be done with it."""
+    dataset, own = endpoint.iri, endpoint.dataset.settings
+    yield Triple(dataset, _TITLE, literal(endpoint.title))
+    if own.description:
+        yield Triple(dataset, Term(f"<{DCTERMS}description>"), literal(own.description))
+    if endpoint.license is not None:
+        yield Triple(dataset, Term(f"<{DCTERMS}license>"), endpoint.license)
+    if own.publisher:
+        publisher = Term("_:publisher")
+        if is_web_iri(own.publisher):
+            publisher = Term(f"<{own.publisher}>")
+        else:
+            yield Triple(publisher, RDF_TYPE, Term(f"<{FOAF}Agent>"))
+            yield Triple(publisher, Term(f"<{FOAF}name>"), literal(own.publisher))
+        yield Triple(dataset, Term(f"<{DCTERMS}publisher>"), publisher)
 
 
 def mappings(endpoint: Endpoint) -> Iterator[Mapping]:

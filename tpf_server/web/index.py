@@ -1,16 +1,13 @@
 """``/``: which datasets there are, for people and for programs."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from flask import Response
 
 from annotations.methods.base import FactPattern
-from annotations.namespaces import DCTERMS, HYDRA, RDF_TYPE, VOID
-from annotations.terms import QuadPattern, Term, Triple, Variable, literal
-from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.metadata import integer
+from annotations.terms import QuadPattern, Variable
 from tpf_server.fragments.negotiation import Chosen
+from tpf_server.web.catalog import Entry, catalog
 from tpf_server.web.documents import rdf_answer
 from tpf_server.web.html import render
 from tpf_server.web.html_writer import HtmlWriter
@@ -18,22 +15,6 @@ from tpf_server.web.responses import answer
 from tpf_server.web.site import Site
 
 _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
-
-
-class Entry(NamedTuple):
-    """A dataset in the list.
-
-    Args:
-        endpoint: the dataset at its own URL.
-        views: its views.
-        static: how many static quads it has.
-        live: how many live facts are valid now; ``None`` where it takes none.
-    """
-
-    endpoint: Endpoint
-    views: list[Endpoint]
-    static: int
-    live: int | None
 
 
 def index(site: Site, base: str, chosen: Chosen) -> Response:
@@ -50,7 +31,7 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
         )
         response = answer(body, "text/html; charset=utf-8")
     else:
-        response = rdf_answer(list(_triples(base, entries)), chosen)
+        response = rdf_answer(list(catalog(base, site.settings.title, entries)), chosen)
     response.headers["Cache-Control"] = "public, max-age=10"
     response.headers["Vary"] = "Accept"
     return response
@@ -60,24 +41,15 @@ def _entries(site: Site, base: str) -> Iterator[Entry]:
     endpoints = site.endpoints(base)
     now = site.clock.now()
     for name, dataset in site.datasets.items():
-        live = dataset.live
+        static, live = dataset.static, dataset.live
+        snapshot = None if live is None else live.snapshot(now)
+        known = [None if static is None else static.modified]
+        if live is not None and snapshot is not None:
+            known.append(live.modified(snapshot))
         yield Entry(
             endpoints[name],
             [endpoints[f"{name}/{view}"] for view in dataset.views],
-            dataset.static.count(_ANY) if dataset.static is not None else 0,
-            None if live is None else live.count(FactPattern(), live.snapshot(now)),
+            0 if static is None else static.count(_ANY),
+            None if live is None or snapshot is None else live.count(FactPattern(), snapshot),
+            max((min(each, now) for each in known if each is not None), default=None),
         )
-
-
-def _triples(base: str, entries: list[Entry]) -> Iterator[Triple]:
-    datasets = Term(f"<{base}#datasets>")
-    yield Triple(datasets, RDF_TYPE, Term(f"<{HYDRA}Collection>"))
-    yield Triple(datasets, Term(f"<{HYDRA}totalItems>"), integer(len(entries)))
-    for entry in entries:
-        endpoint = entry.endpoint
-        yield Triple(datasets, Term(f"<{HYDRA}member>"), endpoint.iri)
-        yield Triple(endpoint.iri, RDF_TYPE, Term(f"<{VOID}Dataset>"))
-        yield Triple(endpoint.iri, Term(f"<{DCTERMS}title>"), literal(endpoint.title))
-        yield Triple(endpoint.iri, Term(f"<{VOID}subset>"), Term(f"<{endpoint.url}>"))
-        for view in entry.views:
-            yield Triple(endpoint.iri, Term(f"<{DCTERMS}hasFormat>"), Term(f"<{view.url}>"))

@@ -1,0 +1,83 @@
+"""The list of datasets as a catalogue."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from annotations.instants import format_instant
+from annotations.labels import Expiration
+from annotations.namespaces import DCAT, DCTERMS, FOAF, VOID
+from annotations.terms import Quad
+from tests.support.served import BASE, NOON, Served, parse, quad
+from tests.tpf_server.conftest import STATIC
+from tpf_server.errors import SettingsError
+from tpf_server.fragments.writers import WRITERS
+from tpf_server.settings import DatasetSettings
+
+LICENSE = "http://creativecommons.org/publicdomain/zero/1.0/"
+DATASET = f"{BASE}trains#dataset"
+ABOUT = {
+    "title": "Trains", "description": "Where they are, \"now\"", "license": LICENSE,
+}  # fmt: skip
+
+
+def objects(rows: list[Quad], subject: str, predicate: str) -> list[str]:
+    found = [
+        r for r in rows if r.subject.strip("<>") == subject and r.predicate == f"<{predicate}>"
+    ]
+    return [row.object.strip("<>") for row in found]
+
+
+@pytest.mark.parametrize("media_type", [writer.media_types[0] for writer in WRITERS])
+def test_every_dataset_is_described(tmp_path: Path, media_type: str) -> None:
+    dataset = {**ABOUT, "publisher": "http://agency.example/"}
+    with Served(tmp_path, STATIC, dataset=dataset) as served:
+        served.clock.advance_to(NOON + timedelta(minutes=1))
+        facts = [(quad(f"t{n}", "delay", '"5"'), n) for n in (1, 2)]
+        served.publish(*[(row, Expiration(NOON + timedelta(hours=n))) for row, n in facts])
+        rows = parse(served.get("", media_type).content, media_type)
+        (catalog,) = [row.subject for row in rows if row.object == f"<{DCAT}Catalog>"]
+        assert objects(rows, catalog.strip("<>"), f"{DCAT}dataset") == [DATASET]
+        assert objects(rows, DATASET, f"{DCTERMS}license") == [LICENSE]
+        assert objects(rows, DATASET, f"{DCTERMS}publisher") == ["http://agency.example/"]
+        assert objects(rows, DATASET, f"{DCTERMS}title") == ['"Trains"']
+        assert objects(rows, DATASET, f"{DCTERMS}description") == [r'"Where they are, \"now\""']
+        (modified,) = objects(rows, DATASET, f"{DCTERMS}modified")
+        assert format_instant(NOON + timedelta(minutes=1)) in modified
+        (count,) = objects(rows, DATASET, f"{VOID}triples")
+        assert count.startswith(f'"{len(STATIC) + 2}"')
+        places = objects(rows, DATASET, f"{DCAT}distribution")
+        assert len(places) == len(WRITERS)
+        for place in places:
+            (url,) = objects(rows, place, f"{DCAT}accessURL")
+            (kind,) = objects(rows, place, f"{DCAT}mediaType")
+            answer = served.get(url.removeprefix(BASE))
+            assert answer.headers["Content-Type"].partition(";")[0] in kind
+            assert objects(rows, place, f"{DCTERMS}license") == [LICENSE]
+        (service,) = objects(rows, catalog.strip("<>"), f"{DCAT}service")
+        assert objects(rows, service, f"{DCAT}servesDataset") == [DATASET]
+        (described,) = objects(rows, service, f"{DCAT}endpointDescription")
+        assert served.get(described.removeprefix(BASE)).status_code == 200
+        people = served.get("", "text/html").text
+        assert f'rel="license" href="{LICENSE}"' in people
+        assert "Where they are, " in people
+
+
+def test_pages_say_whose_they_are_where_it_is_set(tmp_path: Path, served: Served) -> None:
+    page = served.page("trains")
+    for name in ("description", "license", "publisher"):
+        assert page.objects(DCTERMS + name) == []
+    (tmp_path / "b").mkdir()
+    with Served(tmp_path / "b", STATIC, dataset={**ABOUT, "publisher": "The agency"}) as named:
+        page = named.page("trains")
+        assert page.objects(f"{DCTERMS}license", DATASET) == [LICENSE]
+        (publisher,) = page.objects(f"{DCTERMS}publisher", DATASET)
+        assert page.objects(f"{FOAF}name", publisher) == ["The agency"]
+        assert named.get("trains").headers["ETag"] != served.get("trains").headers["ETag"]
+
+
+@pytest.mark.parametrize("license_", ["CC0", "http://a b/", "javascript:alert(1)", "http://x/<"])
+def test_a_licence_is_an_iri(license_: str) -> None:
+    with pytest.raises(SettingsError, match="license is not an IRI"):
+        DatasetSettings(name="trains", license=license_)

@@ -1,0 +1,99 @@
+"""The datasets of a server as a catalogue: VoID, and DCAT for who looks for open data.
+
+Sources: *Describing Linked Datasets with the VoID Vocabulary*; *Data Catalog Vocabulary (DCAT)*,
+version 3, sections 6.3 to 6.9.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from annotations.instants import instant_term
+from annotations.namespaces import DCAT, DCTERMS, HYDRA, RDF_TYPE, VOID
+from annotations.terms import Term, Triple, literal
+from tpf_server.fragments.endpoint import Endpoint
+from tpf_server.fragments.metadata import about_dataset, integer
+from tpf_server.fragments.writers import WRITERS
+
+_MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
+
+
+class Entry(NamedTuple):
+    """A dataset in the list.
+
+    Args:
+        endpoint: the dataset at its own URL.
+        views: its views.
+        static: how many static quads it has.
+        live: how many live facts are valid now; ``None`` where it takes none.
+        modified: when it was loaded, or published to, last; ``None``: it is empty.
+    """
+
+    endpoint: Endpoint
+    views: list[Endpoint]
+    static: int
+    live: int | None
+    modified: datetime | None
+
+
+def catalog(base: str, title: str, entries: list[Entry]) -> Iterator[Triple]:
+    """The triples of the catalogue.
+
+    Args:
+        base: URL of the server.
+        title: of the server.
+        entries: the datasets.
+    """
+    datasets, service = Term(f"<{base}#datasets>"), Term(f"<{base}#service>")
+    for kind in (f"{HYDRA}Collection", f"{DCAT}Catalog"):
+        yield Triple(datasets, RDF_TYPE, Term(f"<{kind}>"))
+    yield Triple(datasets, _dct("title"), literal(title))
+    yield Triple(datasets, Term(f"<{HYDRA}totalItems>"), integer(len(entries)))
+    yield Triple(datasets, _dcat("service"), service)
+    yield Triple(service, RDF_TYPE, _dcat("DataService"))
+    yield Triple(service, _dct("title"), literal(title))
+    yield Triple(service, _dcat("endpointURL"), Term(f"<{base}>"))
+    yield Triple(service, _dcat("endpointDescription"), Term(f"<{base}api-doc>"))
+    for entry in entries:
+        iri = entry.endpoint.iri
+        yield Triple(datasets, Term(f"<{HYDRA}member>"), iri)
+        yield Triple(datasets, _dcat("dataset"), iri)
+        yield Triple(service, _dcat("servesDataset"), iri)
+        yield from _dataset(entry)
+
+
+def _dataset(entry: Entry) -> Iterator[Triple]:
+    endpoint = entry.endpoint
+    iri = endpoint.iri
+    for kind in (f"{VOID}Dataset", f"{DCAT}Dataset"):
+        yield Triple(iri, RDF_TYPE, Term(f"<{kind}>"))
+    yield from about_dataset(endpoint)
+    if entry.modified is not None:
+        yield Triple(iri, _dct("modified"), instant_term(entry.modified))
+    yield Triple(iri, Term(f"<{VOID}triples>"), integer(entry.static + (entry.live or 0)))
+    yield Triple(iri, Term(f"<{VOID}subset>"), Term(f"<{endpoint.url}>"))
+    yield Triple(iri, _dcat("landingPage"), Term(f"<{endpoint.url}>"))
+    for view in entry.views:
+        yield Triple(iri, _dct("hasFormat"), Term(f"<{view.url}>"))
+    for url, media_type in distributions(endpoint):
+        distribution = Term(f"<{url}#distribution>")
+        yield Triple(iri, _dcat("distribution"), distribution)
+        yield Triple(distribution, RDF_TYPE, _dcat("Distribution"))
+        yield Triple(distribution, _dcat("accessURL"), Term(f"<{url}>"))
+        yield Triple(distribution, _dcat("mediaType"), Term(f"<{_MEDIA_TYPES}{media_type}>"))
+        if endpoint.license is not None:
+            yield Triple(distribution, _dct("license"), endpoint.license)
+
+
+def distributions(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
+    """Where a dataset begins in every format, with the format's media type."""
+    for writer in WRITERS:
+        yield f"{endpoint.url}.{writer.suffix}", writer.media_types[0]
+
+
+def _dct(name: str) -> Term:
+    return Term(f"<{DCTERMS}{name}>")
+
+
+def _dcat(name: str) -> Term:
+    return Term(f"<{DCAT}{name}>")
