@@ -93,14 +93,18 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path, during: str) -> Non
             # As a terminal does it: the signal goes to the whole group.
             os.killpg(demo.pid, signal.SIGINT)
             # Ends only when no process holds the other end of the pipes any more.
-            _, err = demo.communicate(timeout=60)
+            _, err = demo.communicate(timeout=120)
         finally:
             if demo.poll() is None:
                 os.killpg(demo.pid, signal.SIGKILL)
     if during == "watching":
         assert demo.returncode == 0, err
     else:
-        assert (demo.returncode, err) == (130, "tpf-demo: interrupted\n")
+        assert demo.returncode == 130, err
+        *warnings, last = err.splitlines()
+        assert last == "tpf-demo: interrupted"
+        # On a busy machine a worker that is interrupted while it starts may have to be killed.
+        assert all("refused to gracefully stop" in each for each in warnings), err
     assert not list(tmp_path.iterdir())
 
 

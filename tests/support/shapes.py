@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyoxigraph
+from rdflib import Graph
 
 from annotations.terms import Quad
 from experiments.workloads.shop import LIMIT, QUERIES, UNLIMITED, Shop
 from tests.support.oracle import SolutionBag, bag, quad_of, select, term_of
+from tpf_client import Solutions
 
 TRIPLES = 100_000
 SERVER = {"max_values": 0, "max_page_size": 100}
@@ -121,10 +123,20 @@ others ours are no more than one above, or fewer.
 """
 
 
-def shop() -> Iterator[Quad]:
-    """The data."""
-    text = "\n".join(Shop(TRIPLES, seed=1).lines())
+def shop(triples: int = TRIPLES) -> Iterator[Quad]:
+    """The data, about so many triples."""
+    text = "\n".join(Shop(triples, seed=1).lines())
     return map(quad_of, pyoxigraph.parse(text, format=pyoxigraph.RdfFormat.N_QUADS))
+
+
+def content(answer: Solutions | Graph | bool) -> SolutionBag | set[Any] | bool:
+    """What an answer consists of, for `right`."""
+    if isinstance(answer, Solutions):
+        rows = (zip(answer.variables, row.row, strict=True) for row in answer)
+        return bag({f"?{name}": term for name, term in row if term is not None} for row in rows)
+    if isinstance(answer, Graph):
+        return {tuple(term.n3() for term in triple) for triple in answer}
+    return answer
 
 
 def right(store: pyoxigraph.Store, name: str, found: SolutionBag | set[Any] | bool) -> bool:
