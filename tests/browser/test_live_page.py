@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from annotations.labels import Expiration
+from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, iri, literal
 from tests.browser.chromium import Browser
 from tests.support.page_modules import page_modules
@@ -22,7 +22,7 @@ from tests.support.running_server import RunningServer, free_port
 pytestmark = [pytest.mark.peers, CHROMIUM.skip]
 
 EX = "http://example.org/"
-CONFIG = '[datasets.trains]\nsource = "trains.nt"\nlive = true\nmax_age = 1\n'
+CONFIG = '[datasets.trains]\nsource = "trains.nt"\nlive = true\nmax_age = 1\naccept_past = true\n'
 QUERY = (
     f"PREFIX : <{EX}>\nSELECT ?train ?name ?delay WHERE {{ ?train :name ?name ; :delay ?delay }}\n"
     "ORDER BY ?name"
@@ -305,6 +305,37 @@ def test_what_has_coordinates_is_on_a_map_and_moves(
     )
     watch(browser, endpoint.url, "SELECT ?n { ?s ?p ?n } LIMIT 3")
     assert browser.evaluate("document.getElementById('map').hidden")
+
+
+def test_one_can_go_back_and_replay(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    now = datetime.now(UTC)
+    times = [now - timedelta(hours=2), now - timedelta(hours=1), now + timedelta(hours=1)]
+    for value, start, end in zip(["one", "two"], times, times[1:], strict=False):
+        quad = Quad(iri(f"{EX}past"), iri(EX + "said"), literal(value))
+        server.publish("trains", [quad], Interval(start, end))
+    watch(browser, endpoint.url, f"SELECT ?said {{ <{EX}past> <{EX}said> ?said }}")
+    assert cells(browser) == [["two"]]
+    browser.evaluate("document.querySelector('#past summary').click()")
+    browser.evaluate(
+        """const set = (id, value, kind) => {
+          const control = document.getElementById(id);
+          control.value = value;
+          control.dispatchEvent(new Event(kind));
+        };
+        set('span', 86400, 'change'); set('speed', 3600, 'change'); set('moment', 938, 'input')"""
+    )
+    # 62 thousandths of a day are an hour and a half.
+    until(lambda: cells(browser)[:1] == [["one"]], "it does not go back")
+    assert state(browser).startswith("as of ")
+    browser.evaluate("document.getElementById('replay').click()")
+    until(lambda: cells(browser) == [["two"]], "it does not go on")
+    # At the present it is watched again.
+    until(lambda: state(browser) == "up to date", "it does not come back")
+    assert browser.evaluate("document.getElementById('when').textContent") == "now"
+    assert browser.evaluate("document.getElementById('present').hidden")
+    assert browser.problems() == []
 
 
 def test_numbers_are_charted_over_time(

@@ -4,6 +4,7 @@ import { Chart, numeric } from "./chart.js";
 import { makeEditor } from "./editor.js";
 import { follow } from "./events.js";
 import { PointMap, coordinates } from "./map.js";
+import { travel } from "./past.js";
 import { drawPlan } from "./plan.js";
 import { commandOf, csvOf, curlOf, endpointOf, jsonOf, linkOf, pythonOf, save, streamOf } from "./sharing.js";
 import { Table } from "./table.js";
@@ -149,6 +150,41 @@ function heard(name, told) {
   show();
 }
 
+/** Shows the answer as of an instant, in place of the present one. */
+async function showPast(instant) {
+  if (stop) {
+    halt();
+    for (const id of ["valid", "next"]) at(id).textContent = "–";
+  }
+  least = next = null;
+  const asked = query;
+  const shown = `${instant.toISOString().slice(0, 19)}Z`;
+  try {
+    const response = await fetch(`${endpointOf(asked)}&at=${encodeURIComponent(instant.toISOString())}`, {
+      headers: { Accept: "application/sparql-results+json" },
+    });
+    const text = await response.text();
+    if (!past.back || query !== asked) return;
+    if (!response.ok) {
+      state("bad", `nobody tells of ${shown}: ${text.trim().slice(0, 300)}`);
+      return;
+    }
+    const told = JSON.parse(text);
+    const vars = told.head.vars ?? ["answer"];
+    const added = told.results?.bindings ?? [{ answer: { type: "literal", value: String(told.boolean) } }];
+    const places = /\bORDER\s+BY\b/i.test(asked) ? added.map((_, place) => place) : undefined;
+    say(answer.begin({ vars, added, valid: added.map(() => [null, null]), places }));
+    answer.late([]);
+    at("rows").textContent = answer.live.length.toLocaleString("en");
+    state("some", `as of ${shown}`);
+    show();
+  } catch (error) {
+    if (past.back) state("bad", `no answer: ${error.message}`);
+  }
+}
+
+const past = travel(at, { now: () => Date.now() + clock, ask: showPast, present: () => connect() });
+
 function halt() {
   stop?.();
   stop = null;
@@ -158,6 +194,7 @@ function halt() {
 
 function connect() {
   state("idle", "asking…");
+  past.leave();
   at("pause").hidden = false;
   at("pause").textContent = "Pause";
   stop = follow(streamOf(query, settings()), {
@@ -188,6 +225,8 @@ function ready() {
   map.clear();
   chart.clear();
   at("map").hidden = at("chart").hidden = true;
+  past.leave();
+  at("past").hidden = /\b(CONSTRUCT|DESCRIBE)\b/i.test(query);
   history.replaceState(null, "", linkOf(query, settings()));
 }
 
