@@ -46,7 +46,7 @@ export class Table {
       this.head.replaceChildren(line);
       if (this.order && !vars.includes(this.order.name)) this.order = null;
       this.showOrder();
-      this.table.style.minWidth = `${vars.length * 5.5 + 5}rem`;
+      this.table.style.minWidth = `${vars.length * (vars.length > 3 ? 7 : 5.5) + 5}rem`;
     }
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
     this.draw();
