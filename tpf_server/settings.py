@@ -23,7 +23,8 @@ PLAIN = "plain"
 VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
 AT_START = (
     "host", "port", "workers", "access_log", "continuous", "followers", "followers_per_address",
-    "body_timeout", "idle_timeout", "max_connections_per_address", "remote", "remote_interval",
+    "body_timeout", "idle_timeout", "max_connections_per_address", "declare", "learn_predicates",
+    "remote", "remote_interval",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""
 _RESERVED_NAMES = frozenset({"api-doc", "healthz", "readyz", "metrics", "streams", "queries"})
@@ -187,12 +188,23 @@ class Settings:
     direct_pages: bool = _setting(
         True, "answer pages before Flask dispatches them; off: hooks of Flask see them, too"
     )
+    learn_predicates: bool = _setting(
+        True,
+        "take what streams carried so far for all that they carry, until something else comes: "
+        "static parts of C-SPARQL queries are then evaluated by themselves",
+    )
     remote_interval: float = _setting(60.0, "seconds after which graphs of [remote] are read again")
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
         default_factory=dict,
         metadata={"help": "prefixes for terms in URLs and pages: name = IRI"},
+    )
+    declare: dict[str, str] = field(
+        default_factory=dict,
+        metadata={
+            "help": "predicates that streams have, and no others: stream = IRIs between blanks"
+        },
     )
     remote: dict[str, str] = field(
         default_factory=dict,

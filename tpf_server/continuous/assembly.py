@@ -50,6 +50,7 @@ def continuous_service(
         # The clock lets queries answer for empty windows, but no replay through years of nothing.
         eager=by_clock,
         skip_idle=not by_clock,
+        learn=settings.learn_predicates,
         beside=engine,
     )
     datasets = tuple(datasets)
@@ -73,6 +74,9 @@ def continuous_service(
         followers=settings.followers,
         followers_per_address=settings.followers_per_address,
     )
+    for stream, predicates in settings.declare.items():
+        engine.create_stream(stream)
+        periodic.declare(stream, predicates.split())
     registrations = None
     if settings.keep_queries:
         registrations = Registrations(Path(settings.data_dir) / "continuous.json")

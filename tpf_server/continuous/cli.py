@@ -3,7 +3,7 @@
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +37,13 @@ def _group() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is to be done: texts of queries, static data, streams."""
+    """What is to be done: texts of queries, static data, streams, and the predicates of these."""
 
     queries: Sequence[str]
     static: Sequence[Path]
     graphs: Files
     streams: Files
+    declared: Mapping[str, Sequence[str]]
     lateness: int
     skip_malformed: bool
 
@@ -58,6 +59,10 @@ def run(
         list[str] | None, typer.Option(help="IRI=FILE (or store) of a named graph")
     ] = None,
     stream: Annotated[list[str] | None, typer.Option(help="IRI=FILE of a stream")] = None,
+    declare: Annotated[
+        list[str] | None,
+        typer.Option(help="IRI=PREDICATE of a stream in C-SPARQL: it has those given, no others"),
+    ] = None,
     semantics: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(_POLICIES)}; where it is not given the queries tell"),
@@ -87,6 +92,7 @@ def run(
             static or [],
             [_pair(each) for each in graph or []],
             [_pair(each) for each in stream or []],
+            _declared(declare or []),
             lateness,
             skip_malformed,
         )
@@ -100,6 +106,8 @@ def run(
         elif explain:
             made = CsparqlEngine()
             load(made, task.static, task.graphs)
+            for name, predicates in task.declared.items():
+                made.declare(name, predicates)
             for text in task.queries:
                 out.write(csparql.explain(made, text, drawing))
         else:
@@ -144,6 +152,16 @@ def _pair(text: str) -> tuple[str, Path]:
     return iri, Path(path)
 
 
+def _declared(pairs: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in pairs:
+        iri, equals, predicate = each.partition("=")
+        if not equals or not iri or not predicate:
+            raise typer.BadParameter(f"expected IRI=PREDICATE, not {each!r}")
+        found.setdefault(iri, []).append(predicate)
+    return found
+
+
 def _told(queries: Sequence[str]) -> str:
     """The semantics that the language of the queries has."""
     languages = {is_csparql(text) for text in queries}
@@ -162,6 +180,7 @@ def _run_csparql(
             task.graphs,
             task.streams,
             output,
+            declared=task.declared,
             engine=engine,
             lateness=task.lateness,
             skip_malformed=task.skip_malformed,

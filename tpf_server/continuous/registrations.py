@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -41,8 +41,8 @@ class Registrations:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load(self) -> tuple[list[Term], list[Registration]]:
-        """The streams, and the queries in the order of their registration.
+    def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
+        """The streams with the predicates that they declare, and queries as they were registered.
 
         Raises:
             RegistrationsError: the file cannot be read, or it is none of these.
@@ -51,16 +51,22 @@ class Registrations:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             if found["format"] != _FORMAT:
                 raise ValueError(f"format {found['format']!r}")
-            return list(map(Term, found["streams"])), [
-                Registration(**each) for each in found["queries"]
-            ]
+            declared = found.get("declared", {})
+            streams = {Term(name): declared.get(name) for name in found["streams"]}
+            return streams, [Registration(**each) for each in found["queries"]]
         except FileNotFoundError:
-            return [], []
+            return {}, []
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RegistrationsError(f"{self._path}: {error}") from error
 
-    def save(self, streams: Iterable[Term], queries: Iterable[Registration]) -> None:
+    def save(
+        self, streams: Mapping[Term, Sequence[str] | None], queries: Iterable[Registration]
+    ) -> None:
         """Keep these and no others, durably.
+
+        Args:
+            streams: with the predicates that they declare.
+            queries: in the order of their registration.
 
         Raises:
             RegistrationsError: the file cannot be written.
@@ -68,6 +74,7 @@ class Registrations:
         body: dict[str, Any] = {
             "format": _FORMAT,
             "streams": list(streams),
+            "declared": {name: list(each) for name, each in streams.items() if each is not None},
             "queries": [asdict(each) for each in queries],
         }
         new = self._path.with_name(f"{self._path.name}.new")

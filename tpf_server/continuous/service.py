@@ -1,7 +1,7 @@
 """Continuous queries for many callers at once: two engines, one lock, a log for each query."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -86,8 +86,8 @@ class ContinuousService:
 
     def _restore(self, registrations: Registrations) -> None:
         streams, queries = registrations.load()
-        for stream in streams:
-            self._streams.create(stream)
+        for stream, predicates in streams.items():
+            self._streams.create(stream, predicates)
         for each in queries:
             try:
                 self._hosting.register(each.text, each.name, each.semantics, each.into)
@@ -99,8 +99,9 @@ class ContinuousService:
     def _keep(self) -> None:
         """Keep what is registered now, where that is wanted."""
         if self._registrations is not None:
+            declared = self._streams.declared()
             self._registrations.save(
-                self._engine.streams,
+                {name: declared.get(name) for name in self._engine.streams},
                 (each.registration for each in self._hosting.queries.values()),
             )
 
@@ -116,15 +117,22 @@ class ContinuousService:
 
     # ----------------------------------------------------------------------------- streams
 
-    def create_stream(self, name: str) -> bool:
+    def create_stream(self, name: str, predicates: Collection[str] | None = None) -> bool:
         """Make a stream; whether it is new.
+
+        Args:
+            name: its IRI.
+            predicates: IRIs of those that it has; elements with others are refused from now on.
+                ``None``: nothing is said.
 
         Raises:
             StreamNameError: its name is no IRI.
+            ElementError: a predicate is none.
+            EngineLimitError: queries read other predicates in it.
         """
         with self._lock:
-            new = self._streams.create(name)
-            if new:
+            new = self._streams.create(name, predicates)
+            if new or predicates is not None:
                 self._keep()
             return new
 
@@ -182,7 +190,8 @@ class ContinuousService:
             StreamNameError: its name is no IRI.
             EngineClosedError: the service was closed.
         """
-        checked = [self._checked(each) for each in elements]
+        name = self._engine.name(stream)
+        checked = [self._checked(each, name) for each in elements]
         refused = tuple(each for each in checked if isinstance(each, ElementError))
         if refused and self._policies.whole_batches:
             raise refused[0]
@@ -215,7 +224,12 @@ class ContinuousService:
             self._keep()
         return name
 
-    def _checked(self, element: Element | ElementError) -> Element | ElementError:
+    def _checked(self, element: Element | ElementError, stream: Term) -> Element | ElementError:
+        if isinstance(element, Element):
+            try:
+                self._periodic.check_declared(stream, (each[1] for each in element.triples))
+            except ElementError as error:
+                return ElementError(str(error), element.line)
         if (
             isinstance(element, Element)
             and self._policies.time == "clock"

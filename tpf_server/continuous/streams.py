@@ -5,14 +5,14 @@ one language makes can be read by queries of the other. Elements come to the eng
 time; C-SPARQL answers for what was before an element are there before it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.errors import UnknownStreamError
+from tpf_server.continuous.engine.errors import ContinuousError, UnknownStreamError
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
@@ -62,11 +62,34 @@ class SharedStreams:
     def present(self, present: int) -> None:
         self._engine.present = self._periodic.present = present
 
-    def create(self, name: str) -> bool:
-        """Make a stream; whether it is new."""
+    def create(self, name: str, predicates: Collection[str] | None = None) -> bool:
+        """Make a stream; whether it is new.
+
+        Args:
+            name: its IRI.
+            predicates: that it has, and no others; ``None``: nothing is said.
+
+        Raises:
+            StreamNameError: it is no IRI.
+            ElementError: a predicate is none.
+            EngineLimitError: queries read others in it.
+        """
         known = len(self._engine.streams)
-        self._engine.create_stream(name)
-        return len(self._engine.streams) > known
+        made = self._engine.create_stream(name).name
+        new = len(self._engine.streams) > known
+        if predicates is not None:
+            try:
+                self._periodic.declare(made, predicates)
+            except ContinuousError:
+                if new:
+                    del self._engine.streams[made]
+                raise
+        return new
+
+    def declared(self) -> dict[Term, list[str]]:
+        """The predicates of streams that declare them."""
+        found = self._periodic.learning.declared
+        return {name: sorted(found[name]) for name in self._engine.streams if name in found}
 
     def delete(self, name: str) -> None:
         """Forget a stream, and what waits to come in it.
@@ -79,14 +102,20 @@ class SharedStreams:
             raise UnknownStreamError(f"there is no stream {term}")
         del self._engine.streams[term]
         self._counts.pop(term, None)
+        self._periodic.learning.declared.pop(term, None)
 
     def listed(self) -> list[dict[str, Any]]:
         """The streams, with how much came through them."""
         none = StreamCount()
-        return [
+        found: list[dict[str, Any]] = [
             {"stream": name[1:-1], **asdict(self._counts.get(name, none))}
             for name in self._engine.streams
         ]
+        declared = self.declared()
+        for name, each in zip(self._engine.streams, found, strict=True):
+            if name in declared:
+                each["predicates"] = [predicate[1:-1] for predicate in declared[name]]
+        return found
 
     def arrive(self, stream: Term, triples: Triples, at: int) -> None:
         """An element arrives from outside."""
@@ -117,7 +146,12 @@ class SharedStreams:
         count.late += self._periodic.late - late
 
     def made_by_engine(self, stream: Term, triples: Triples, at: int) -> None:
-        """A query in CQELS-QL made an element; its own engine has given it to its own queries."""
+        """A query in CQELS-QL made an element; its own engine has given it to its own queries.
+
+        Raises:
+            ElementError: the stream declares that it has no such predicate.
+        """
+        self._periodic.check_declared(stream, (triple[1] for triple in triples))
         self._to_periodic(stream, self._engine.encoded(triples), at)
         self._count(stream, triples)
 

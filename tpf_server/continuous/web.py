@@ -3,7 +3,8 @@
 ===========================  =====================================================================
 ``GET /streams``             the streams
 ``GET /streams/{name}``      how much came through a stream
-``PUT /streams/{name}``      make a stream; with a body also push it
+``PUT /streams/{name}``      make a stream; with a body also push it; ``?predicate=IRI`` says which
+                             predicates it has
 ``POST /streams/{name}``     push elements: NDJSON, TSV lines, or RDF with ``?timestamp=``;
                              ``?batch=ID`` makes repetition harmless
 ``DELETE /streams/{name}``   forget a stream that no query reads or makes
@@ -171,7 +172,10 @@ class _Views:
             request.content_length or "Transfer-Encoding" in request.headers
         )
         body = b"" if bare else self._body()
-        created = self._service.create_stream(name) if request.method == "PUT" else False
+        created = False
+        if request.method == "PUT":
+            predicates = request.args.getlist("predicate") or None
+            created = self._service.create_stream(name, predicates)
         if bare:
             return Response(status=201 if created else 204)
         batch = request.args.get("batch")

@@ -45,6 +45,7 @@ def test_everything_is_there_again(tmp_path: Path) -> None:
     first.register(SELECT, name="gone")
     first.create_stream("quiet")
     first.create_stream("lost")
+    first.create_stream("quiet", ["urn:p", "urn:q"])
     first.push("pushed", [])
     first.delete("gone")
     first.delete_stream("lost")
@@ -52,6 +53,7 @@ def test_everything_is_there_again(tmp_path: Path) -> None:
     assert listed(second) == listed(first)
     streams = {each["stream"].rsplit("/")[-1] for each in second.streams()}
     assert streams == {"s", "t", "quiet", "pushed"}
+    assert second.stream("quiet")["predicates"] == ["urn:p", "urn:q"]
     # Numbers go on, and what is registered later is kept too.
     assert second.register(SELECT).id == "3"
     assert listed(service(path)) == listed(second)

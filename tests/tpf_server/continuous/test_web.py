@@ -759,3 +759,51 @@ def test_an_error_in_a_callback_is_the_state_of_its_query(site, text, monkeypatc
     says = "the callback of query broken raised OSError: no space left"
     assert (state["state"], state["error"]) == ("stopped", says)
     assert says in site.results("broken", params={"follow": "false"}).text
+
+
+def test_a_stream_that_declares_its_predicates_refuses_others(site: Site) -> None:
+    """And what queries make of them are none, too: such a query is stopped, and says why."""
+    url = f"{ROOT}/streams/s"
+    both = {"predicate": ["urn:p", "urn:q"]}
+    assert site.session.put(url, params=both, headers=TOKEN).status_code == 201
+    assert site.session.get(url).json()["predicates"] == ["urn:p", "urn:q"]
+    refused = site.push(element(1), {"timestamp": 1, "triple": ["<urn:a>", "<urn:r>", "<urn:b>"]})
+    assert refused.status_code == 400
+    assert "<http://localhost/s> does not declare the predicate <urn:r>" in refused.json()["detail"]
+    malformed = site.session.put(f"{ROOT}/streams/t", params={"predicate": "a b"}, headers=TOKEN)
+    assert malformed.status_code == 400
+    assert "http://localhost/t" not in site.session.get(f"{ROOT}/streams").text
+    made = site.session.put(f"{ROOT}/streams/made", params={"predicate": "urn:x"}, headers=TOKEN)
+    assert made.status_code == 201
+    text = "CONSTRUCT { ?a <urn:y> ?b } { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+    site.register(text, name="cqels", into="made")
+    site.register(
+        "REGISTER STREAM made AS CONSTRUCT { ?a <urn:y> ?b }"
+        " FROM STREAM <s> [RANGE 5ms STEP 5ms] { ?a <urn:p> ?b }"
+    )
+    assert site.push(element(1), element(7)).status_code == 200
+    for name in ("cqels", "made"):
+        state = site.session.get(f"{ROOT}/queries/{name}").json()
+        assert state["state"] == "stopped"
+        assert "<http://localhost/made> does not declare the predicate <urn:y>" in state["error"]
+
+
+def test_a_query_is_planned_by_what_its_stream_carries(site: Site) -> None:
+    site.register(PERIODIC_TEXT.replace("?a <urn:p> ?b", "?a <urn:p> ?b . ?b <urn:near> ?c"))
+    site.service._engine.add([("<urn:b>", "<urn:near>", "<urn:c>")])
+
+    def plan() -> tuple[int, str]:
+        state = site.session.get(f"{ROOT}/queries/NAME").json()
+        return state["plans"], "\n".join(state["operators"])
+
+    site.push(element(1, b="<urn:b>"))
+    plans, operators = plan()
+    assert plans == 2
+    assert "graph pattern (static)" in operators
+    site.push({"timestamp": 2, "triple": ["<urn:b>", "<urn:near>", "<urn:d>"]}, element(6))
+    plans, operators = plan()
+    assert plans == 3
+    assert "graph pattern (static)" not in operators
+    lines = site.results("NAME", params={"follow": "false"}).text.splitlines()
+    rows = [json.loads(line)["result"] for line in lines]
+    assert [[row["b"] for row in each] for each in rows] == [["<urn:b>", "<urn:b>"]]

@@ -1,6 +1,6 @@
 """What ``tpf-continuous run --semantics csparql`` does."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
@@ -63,6 +63,7 @@ def run(
     streams: Sequence[tuple[str, Path]],
     output: TextIO,
     *,
+    declared: Mapping[str, Sequence[str]] | None = None,
     engine: EngineName = EngineName.NATIVE,
     lateness: int = 0,
     skip_malformed: bool = False,
@@ -77,6 +78,7 @@ def run(
         graphs: IRI and file (or store) of each named graph.
         streams: IRI and file of each stream.
         output: see `tpf_server.continuous.csparql.files`.
+        declared: the predicates of streams that have no others.
         engine: what executes them.
         lateness: how late elements may be, in milliseconds.
         skip_malformed: whether malformed lines are left out.
@@ -88,6 +90,8 @@ def run(
     """
     made = CsparqlEngine(lateness=lateness, strict=not skip_malformed)
     load(made, static, graphs)
+    for stream, predicates in (declared or {}).items():
+        made.declare(stream, predicates)
     named = {str(made.name(iri))[1:-1]: path for iri, path in streams}
     if engine is EngineName.NATIVE:
         return play(made, queries, named, output, skip_malformed=skip_malformed)
@@ -102,4 +106,5 @@ def run(
         master=master,
         skip_malformed=skip_malformed,
         lateness=lateness,
+        predicates=made.learning.declared,
     )

@@ -11,23 +11,26 @@ The engine has one thread and no clock: time is what elements say, and what `adv
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from annotations.terms import QuadPattern, Term
+from annotations.terms import Term
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.learning import Learning
 from tpf_server.continuous.csparql.native.contents import Occurrence
 from tpf_server.continuous.csparql.native.evaluation import Evaluation
-from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
-from tpf_server.continuous.csparql.native.leaves import has_static
+from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry, key_of
+from tpf_server.continuous.csparql.native.leaves import TooManyStaticError, has_static
 from tpf_server.continuous.csparql.native.registry import WindowRegistry
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
-from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import BASE, CsparqlQuery, parse
 from tpf_server.continuous.csparql.registered_query import Callback, RegisteredQuery
 from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
 from tpf_server.continuous.csparql.stream_times import StreamTimes
 from tpf_server.continuous.csparql.timetable import Timetable
+from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
@@ -41,6 +44,8 @@ from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
+
+T = TypeVar("T")
 
 
 class CsparqlEngine(QueryEngine[RegisteredQuery]):
@@ -58,10 +63,12 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         require_graphs: whether a query may only name static graphs that are there.
         strict: whether a malformed element is an error; otherwise it is counted in `refused`.
         rules: that rewrite the operators of a query.
+        learn: whether streams that declare no predicates are taken to have only those that came.
         now: what NOW() gives in queries.
         beside: another engine of this process, whose terms and static graphs it uses.
 
     Attributes:
+        learning: what is known about the predicates of streams.
         late: how many elements came after an evaluation that should have seen them.
         refused: how many elements were malformed.
     """
@@ -78,6 +85,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         require_graphs: bool = False,
         strict: bool = True,
         rules: tuple[Rule, ...] = RULES,
+        learn: bool = True,
         now: datetime = EPOCH,
         beside: QueryEngine[Any] | None = None,
     ) -> None:
@@ -89,7 +97,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._eager = eager
         self._strict = strict
         self._rules = rules
-        self._predicates: dict[Term, frozenset[Term]] = {}
         self._readers: dict[Term, dict[RegisteredQuery, None]] = {}
         self._counting: dict[Term, dict[RegisteredQuery, None]] = {}
         self._windows = WindowRegistry()
@@ -101,6 +108,8 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         self._registrations = itertools.count(1)
         self._most_windows = 1
         self._last: int | None = None
+        self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
+        self._graph_names = self.static.names
         self.static.on_change(self._changing)
 
     @property
@@ -126,6 +135,11 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 self._tables.change(change)
             for each in self.queries.values():
                 each.evaluation.refreshed()
+            if self.static.names != self._graph_names:
+                self._graph_names = self.static.names
+                ranging = {q.evaluation: q.query for q in self.queries.values() if q.ranges}
+                for evaluation, query in ranging.items():
+                    self._plan_anew(evaluation, query)
             self.forgetting.sweep_where_due()
 
         return finish
@@ -138,12 +152,19 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         Patterns with other predicates are then known to be static.
 
         Raises:
-            LimitError: a query reads the stream already.
+            ElementError: a predicate is no IRI.
+            EngineLimitError: queries read others in it.
         """
         name = self.name(stream)
+        declared = frozenset(canonical_term(self.name(each)) for each in predicates)
+        others = set(self.learning.carried.get(name, ()))
         if self._readers.get(name) or self._counting.get(name):
-            raise EngineLimitError(f"{name} is read already: declare a stream before its queries")
-        self._predicates[name] = frozenset(self.name(each) for each in predicates)
+            others |= self.learning.declared.get(name, frozenset())
+        if not others <= declared:
+            raise EngineLimitError(
+                f"{name} is read already, with {', '.join(sorted(others - declared))}"
+            )
+        self.learning.declared[name] = declared
 
     def register(
         self, text: str, callback: Callback | None = None, *, name: str | None = None
@@ -192,6 +213,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
     def _listen(self, registered: RegisteredQuery) -> None:
         evaluation = registered.evaluation
         self._evaluations.add(evaluation, self._arrivals)
+        self.learning.rest(evaluation)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
         readers = self._counting if registered.counts else self._readers
         for stream, view in evaluation.windows.items():
@@ -211,33 +233,46 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def explain(self, text: str) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query: as it is written, and after the rules."""
-        initial = operator_graph(parse(text, self.base), self.static.names, self._knowledge())
+        initial = operator_graph(parse(text, self.base), self.static.names, self.learning.told())
         return initial, optimised(initial, self._rules)
 
     def _evaluation(self, query: CsparqlQuery) -> Evaluation:
         self._check_graphs(query.query.dataset)
         try:
-            graph = optimised(
-                operator_graph(query, self.static.names, self._knowledge()), self._rules
-            )
-            found = self._evaluations.fresh(graph, self._arrivals)
+            key = key_of(self._initial(query, separated=True))
+            found = self._evaluations.fresh(key, self._arrivals)
             if found is not None:
                 return found
-            with self.dictionary.keeping():
+
+            def make(graph: OperatorGraph) -> Evaluation:
                 return Evaluation(
-                    graph, self._tables, self.dictionary, self._environment, self._arrivals
+                    graph, self._tables, self.dictionary, self._environment, self._arrivals, key
                 )
+
+            return self._planned(query, make)
         except UnsupportedQueryError as error:
             self._tables.drop_idle()
             raise UnsupportedContinuousQueryError(str(error)) from error
         except RecursionError:
             raise UnsupportedContinuousQueryError("it is nested too deeply") from None
 
-    def _knowledge(self) -> Knowledge:
-        def static(pattern: QuadPattern, graphs: tuple[Term, ...]) -> bool:
-            return has_static(self.static, pattern, graphs)
+    def _initial(self, query: CsparqlQuery, *, separated: bool) -> OperatorGraph:
+        knowledge = self.learning.knowledge(query.streams, separated=separated)
+        return operator_graph(query, self.static.names, knowledge)
 
-        return Knowledge(dict(self._predicates), static)
+    def _planned(self, query: CsparqlQuery, make: Callable[[OperatorGraph], T]) -> T:
+        """What is made of the operators of a query; no static part that is too large alone."""
+        with self.dictionary.keeping():
+            try:
+                return make(optimised(self._initial(query, separated=True), self._rules))
+            except TooManyStaticError:
+                return make(optimised(self._initial(query, separated=False), self._rules))
+
+    def _plan_anew(self, evaluation: Evaluation, query: CsparqlQuery) -> None:
+        """An evaluation goes on by what is known now."""
+        self.learning.forget(evaluation)
+        self._planned(query, evaluation.plan_anew)
+        self.learning.rest(evaluation)
 
     def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
         """Say that somebody else makes a stream from others, so that order and cycles are known.
@@ -282,6 +317,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         evaluation = registered.evaluation
         if not self._evaluations.remove(evaluation):
             return
+        self.learning.forget(evaluation)
         evaluation.close()
         if not registered.counts:
             for stream, view in evaluation.windows.items():
@@ -315,13 +351,22 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             return
         self.arrive(name, triples, at)
 
-    def _check_declared(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
-        declared = self._predicates.get(stream)
+    def check_declared(self, stream: Term, predicates: Iterable[str]) -> None:
+        """See to it that a stream may have triples with these predicates.
+
+        Raises:
+            ElementError: it declares others.
+        """
+        declared = self.learning.declared.get(stream)
         if declared is not None:
-            for _, predicate, _ in triples:
-                term = self.dictionary.decode(predicate)
-                if term not in declared:
-                    raise ElementError(f"{stream} does not declare the predicate {term}")
+            for each in predicates:
+                if each not in declared:
+                    raise ElementError(f"{stream} does not declare the predicate {each}")
+
+    def _check_declared(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
+        if stream in self.learning.declared:
+            decode = self.dictionary.decode
+            self.check_declared(stream, (decode(predicate) for _, predicate, _ in triples))
 
     def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
         """An encoded element arrives."""
@@ -341,6 +386,10 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         readers, counting = self._readers.get(stream), self._counting.get(stream)
         if not readers and not counting:
             return
+        for evaluation in self.learning.contradicted(stream, triples):
+            users = (*(readers or ()), *(counting or ()))
+            query = next(each.query for each in users if each.evaluation is evaluation)
+            self._plan_anew(evaluation, query)
         self._arrivals += 1
         number = self._arrivals
         occurrences = [Occurrence(at, number, triple) for triple in triples]
@@ -432,6 +481,11 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         if registered.stream is not None and answer.form != "SELECT" and answer.rows:
             encode = self.dictionary.encode
             triples = [(encode(s), encode(p), encode(o)) for s, p, o in answer.rows]  # type: ignore[arg-type]
+            try:
+                self._check_declared(registered.stream, triples)
+            except ElementError as error:
+                self._stop(registered, error)
+                return
             self._enter(registered.stream, triples, at)
 
     def _stop(self, registered: RegisteredQuery, error: ContinuousError) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from annotations.terms import Term
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse
@@ -97,6 +98,7 @@ def play_on_spark(
     master: str = "local[*]",
     skip_malformed: bool = False,
     lateness: int = 0,
+    predicates: Mapping[Term, frozenset[Term]] | None = None,
 ) -> Played:
     """Play streams through queries on Spark.
 
@@ -109,6 +111,7 @@ def play_on_spark(
         master: of Spark.
         skip_malformed: whether malformed lines are left out.
         lateness: how late elements may be, in milliseconds.
+        predicates: of streams that declare them.
 
     Raises:
         ContinuousError: a query is wrong or cannot be run on Spark, or (without `skip_malformed`)
@@ -154,7 +157,13 @@ def play_on_spark(
         session.sparkContext.setLogLevel("ERROR")
         for number, text in enumerate(queries):
             execution = SparkExecution(
-                session, text, static, directories, work / f"query{number}", lateness=lateness
+                session,
+                text,
+                static,
+                directories,
+                work / f"query{number}",
+                lateness=lateness,
+                predicates=predicates,
             )
             late += execution.replay().late
             for answer in execution.results.read():

@@ -24,8 +24,8 @@ class Knowledge:
     """What is known about the data before anything is evaluated.
 
     Args:
-        predicates: the predicates that a stream has, for streams that declare them: elements with
-            others are refused.
+        predicates: the predicates that a stream has, for streams of which that is known: they were
+            declared, or are taken to have no others until one comes.
         has_static: whether any triple of these static graphs matches a pattern.
     """
 
@@ -77,16 +77,17 @@ class OperatorGraph:
     def part_of(self, quad: QuadPattern) -> Part:
         """Whether a triple pattern can match static triples, streaming ones, or both.
 
-        Without declared predicates a stream may carry everything.
+        A stream of which nothing is known may carry everything.
         """
         source = self.source_of(quad)
-        streaming = any(self._may_carry(stream, quad) for stream in source.streams)
+        streaming = any(self.may_carry(stream, quad) for stream in source.streams)
         if not streaming:
             return "static"
         static = bool(source.static) and self.knowledge.has_static(quad, source.static)
         return "mixed" if static else "streaming"
 
-    def _may_carry(self, stream: Term, quad: QuadPattern) -> bool:
+    def may_carry(self, stream: Term, quad: QuadPattern) -> bool:
+        """Whether a triple that matches a pattern may come with a stream, as far as is known."""
         declared = self.knowledge.predicates.get(stream)
         return declared is None or is_variable(quad.predicate) or quad.predicate in declared
 

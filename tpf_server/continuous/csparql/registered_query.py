@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from annotations.terms import Term
+from annotations.terms import Term, is_variable
+from tpf_client.sparql.algebra import BGP, Path, Pattern
+from tpf_client.sparql.rewrite.visitor import everything
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.drawing import as_text
 from tpf_server.continuous.csparql.native.evaluation import Evaluation
@@ -26,6 +28,7 @@ class RegisteredQuery(RunningQuery[Answer]):
         number: in the order of registration.
         next: the instant at which it is to be evaluated next, if that is known.
         last: the instant at which it was evaluated last.
+        ranges: whether it says GRAPH ?g, so that it depends on which static graphs there are.
         rank: higher than those of all queries whose triples it reads.
     """
 
@@ -51,6 +54,9 @@ class RegisteredQuery(RunningQuery[Answer]):
         registration = query.registration
         self.stream = None if registration is None else registration.stream
         self.counts = bool(query.streams) and not query.instants.periods
+        self.ranges = any(
+            is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
+        )
 
     @property
     def graph(self) -> OperatorGraph:
@@ -76,6 +82,7 @@ class RegisteredQuery(RunningQuery[Answer]):
                 }
                 for clause in self.query.streams
             ],
+            "plans": self.evaluation.plans,
             "operators": as_text(self.graph).splitlines(),
         }
         if self.stream is not None:
@@ -91,3 +98,9 @@ class RegisteredQuery(RunningQuery[Answer]):
             if isinstance(clause.window, PhysicalWindow)
         ]
         return any(self._arrived % step == 0 for step in steps)
+
+
+def _graphs_of(pattern: Pattern) -> tuple[str, ...]:
+    if isinstance(pattern, BGP):
+        return tuple(quad.graph for quad in pattern.patterns)
+    return (pattern.graph,) if isinstance(pattern, Path) else ()

@@ -173,7 +173,7 @@ def test_bad_input() -> None:
                         "[RANGE 1s TUMBLING] { ?s ?p ?o }")  # fmt: skip
     with pytest.raises(UnsupportedContinuousQueryError, match="one answer"):
         engine.register("SELECT * { ?s ?p ?o }")
-    with pytest.raises(EngineLimitError, match="read already"):
+    with pytest.raises(EngineLimitError, match="read already, with <http://e/p>"):
         engine.declare("http://e/s", ["http://e/q"])
     lenient = CsparqlEngine(strict=False)
     lenient.push("http://e/s", ("nothing", P, '"1"'), 1)

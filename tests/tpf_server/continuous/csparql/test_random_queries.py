@@ -129,7 +129,10 @@ def test_events_between_elements(random: Random) -> None:
     clocks = Clocks(random.choice([0, 0, 2]), random.choice([0, 0, 3, 20]))
     by_clock = random.random() < 0.3
     engine = CsparqlEngine(
-        rules=random.choice([(), RULES]), lateness=clocks.lateness, patience=clocks.patience
+        rules=random.choice([(), RULES]),
+        learn=random.choice([True, True, False]),
+        lateness=clocks.lateness,
+        patience=clocks.patience,
     )
     lines = dict.fromkeys(STATIC.strip().splitlines())
     for line in lines:

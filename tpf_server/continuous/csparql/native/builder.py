@@ -1,27 +1,52 @@
 """Operators to dataflow: what SPARQL has, and the aggregation of C-SPARQL."""
 
+from collections.abc import Callable
+from functools import reduce
+from operator import itemgetter
+
+from annotations.terms import QuadPattern
 from tpf_client.dataflow.build.builder import Builder, build_output
 from tpf_client.dataflow.build.group_builder import argument_of
 from tpf_client.dataflow.node import Dataflow, Leaves, Node
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.dataflow.state.aggregates import accumulator
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Aggregated, Pattern
+from tpf_client.sparql.algebra import Aggregated, Expression, Pattern
 from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.rewrite.conditions import movable
+from tpf_client.sparql.rewrite.operands import combined, operands
+from tpf_client.sparql.scopes import in_scope
 from tpf_server.continuous.csparql.native.aggregation import Aggregation
 
 
-def build(query: algebra.Query, leaves: Leaves, flow: Dataflow, environment: Environment) -> Output:
+def build(
+    query: algebra.Query,
+    leaves: Leaves,
+    flow: Dataflow,
+    environment: Environment,
+    static: Callable[[QuadPattern], bool],
+) -> Output:
     """The dataflow of a query over its operators.
+
+    Args:
+        query: the operators.
+        leaves: of the dataflow.
+        flow: takes in the nodes.
+        environment: for expressions.
+        static: whether no stream has matches of a triple pattern.
 
     Raises:
         UnsupportedQueryError: something in it cannot be evaluated; nothing has run yet.
     """
-    return build_output(CsparqlBuilder(leaves, flow, environment), query, query.pattern)
+    builder = CsparqlBuilder(leaves, flow, environment)
+    builder.static = static
+    return build_output(builder, query, query.pattern)
 
 
 class CsparqlBuilder(Builder):
     """Builds nodes for patterns, aggregations included."""
+
+    static: Callable[[QuadPattern], bool]
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
         """The node of a pattern's solutions."""
@@ -30,6 +55,58 @@ class CsparqlBuilder(Builder):
         if isinstance(pattern, algebra.BGP) and pattern.patterns:
             return self._correlated(self.leaves.bgp(pattern.patterns, None))
         return super().build(pattern, seed)
+
+    def _join(self, pattern: Pattern, seed: Node | None) -> Node:
+        folded = self._folded(pattern)
+        if not isinstance(folded, algebra.Join):
+            return self.build(folded, seed)
+        return super()._join(folded, seed)
+
+    def _folded(self, pattern: Pattern) -> Pattern:
+        """Static triple patterns that stand alone beside what they are joined with.
+
+        There they are looked up; a part of its own would be a copy of all their triples.
+        """
+        single: list[algebra.BGP] = []
+        blocks: list[Pattern] = []
+        conditions: list[Expression] = []
+        for each in operands(pattern):
+            inner, own = each, []
+            while isinstance(inner, algebra.Filter) and movable(inner.condition):
+                own.append(inner.condition)
+                inner = inner.input
+            if (
+                isinstance(inner, algebra.BGP)
+                and len(inner.patterns) == 1
+                and self._is_static(inner)
+            ):
+                single.append(inner)
+                conditions += own
+            else:
+                blocks.append(each)
+        for one in single:
+            names = set(in_scope(one))
+            near = [
+                (self._is_static(block), place, block)
+                for place, block in enumerate(blocks)
+                if isinstance(block, algebra.BGP) and not names.isdisjoint(in_scope(block))
+            ]
+            if near:
+                _, place, block = min(near, key=itemgetter(0, 1))
+                blocks[place] = algebra.BGP((*block.patterns, *one.patterns))
+            else:
+                blocks.append(one)
+        return reduce(algebra.Filter, conditions, combined(blocks))
+
+    def _is_single(self, pattern: Pattern) -> bool:
+        return (
+            isinstance(pattern, algebra.BGP)
+            and len(pattern.patterns) == 1
+            and self._is_static(pattern)
+        )
+
+    def _is_static(self, bgp: algebra.BGP) -> bool:
+        return all(map(self.static, bgp.patterns))
 
     def sideways(self, node: Node, pattern: Pattern) -> Node | None:
         """The seed that a node gives to a pattern: only paths have a use for it."""

@@ -10,7 +10,7 @@ registered (`WindowView.since`); so it does not matter when that was.
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -51,6 +51,11 @@ class WindowContents:
         self._inside: deque[Occurrence] = deque()
         self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
         self._boundary: int | None = None
+
+    @property
+    def triples(self) -> Collection[EncodedTriple]:
+        """What is in it."""
+        return self._occurrences.keys()
 
     def held(self, since: int = 0) -> int:
         """How many elements with a later number it holds, those to come into it included."""
@@ -180,6 +185,10 @@ class WindowView:
         """How many elements it holds."""
         return self.contents.held(self.since)
 
+    def triples(self) -> list[EncodedTriple]:
+        """What is in the window."""
+        return [each for each in self.contents.triples if self.latest(each) is not None]
+
     def latest(self, triple: EncodedTriple) -> int | None:
         """The latest timestamp of a triple in the window; ``None`` where it is not there."""
         return self.contents.latest(triple, self.since)
@@ -227,6 +236,13 @@ class PatternInput:
         if joined is None:
             for triple in self._table.triples:
                 self.push(triple, 1)
+
+    def fill(self) -> None:
+        """Take in what the windows hold already."""
+        for triple in {each for window in self._windows for each in window.triples()}:
+            static = triple in self._table.triples
+            if not (static and self._joined is not None):
+                self._change(triple, (False, None), self._rows(triple, static=static))
 
     def close(self) -> None:
         """Follow them no more."""

@@ -1,12 +1,10 @@
 """The evaluations of an engine: one for all equal queries that see the same."""
 
-from annotations.terms import Term
-from tpf_client.sparql.algebra import Query
+from collections.abc import Hashable
+
 from tpf_server.continuous.csparql.native.evaluation import Evaluation
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.csparql.windows import LogicalWindow, Window
-
-_Key = tuple[Query, tuple[tuple[Term, Window, bool], ...], tuple[Term, ...]]
+from tpf_server.continuous.csparql.windows import LogicalWindow
 
 
 class EvaluationRegistry:
@@ -18,17 +16,17 @@ class EvaluationRegistry:
     """
 
     def __init__(self) -> None:
-        self._fresh: dict[_Key, tuple[Evaluation, int]] = {}
-        self._whole: dict[_Key, Evaluation] = {}
+        self._fresh: dict[Hashable, tuple[Evaluation, int]] = {}
+        self._whole: dict[Hashable, Evaluation] = {}
 
-    def fresh(self, graph: OperatorGraph, arrivals: int) -> Evaluation | None:
+    def fresh(self, key: Hashable, arrivals: int) -> Evaluation | None:
         """The evaluation of an equal query, if no element has come since that was registered.
 
         Args:
-            graph: of a new query.
+            key: of a new query.
             arrivals: how many elements have come.
         """
-        evaluation, since = self._fresh.get(_key(graph), (None, 0))
+        evaluation, since = self._fresh.get(key, (None, 0))
         return evaluation if since == arrivals else None
 
     def add(self, evaluation: Evaluation, arrivals: int | None = None) -> None:
@@ -40,14 +38,14 @@ class EvaluationRegistry:
         """
         evaluation.owners += 1
         if arrivals is not None and _over_time(evaluation.graph):
-            self._fresh[_key(evaluation.graph)] = evaluation, arrivals
+            self._fresh[evaluation.key] = evaluation, arrivals
 
     def remove(self, evaluation: Evaluation) -> bool:
         """It is of one query less; whether of none now."""
         evaluation.owners -= 1
         if evaluation.owners:
             return False
-        key = _key(evaluation.graph)
+        key = evaluation.key
         if self._whole.get(key) is evaluation:
             del self._whole[key]
         if self._fresh.get(key, (None, 0))[0] is evaluation:
@@ -61,7 +59,7 @@ class EvaluationRegistry:
         evaluation.joined = True
         if not _over_time(evaluation.graph):
             return None
-        found = self._whole.setdefault(_key(evaluation.graph), evaluation)
+        found = self._whole.setdefault(evaluation.key, evaluation)
         return None if found is evaluation else found
 
     def __len__(self) -> int:
@@ -69,7 +67,12 @@ class EvaluationRegistry:
         return len(self._whole) + len(self._fresh)
 
 
-def _key(graph: OperatorGraph) -> _Key:
+def key_of(graph: OperatorGraph) -> Hashable:
+    """Equal for queries that ask the same.
+
+    Args:
+        graph: as the query is written, not as it is planned.
+    """
     clauses = tuple((each.stream, each.window, each.named) for each in graph.clauses)
     return graph.query, clauses, graph.sources.names
 

@@ -19,6 +19,26 @@ from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 _WINDOW_ESTIMATE = 100
 """How many triples a window is taken to hold that match a pattern."""
+_STATIC_LEAST, _STATIC_MOST = 100_000, 8
+"""How many rows a static part may have: so many, and these times as many as it has triples."""
+
+
+class TooManyStaticError(Exception):
+    """A static part alone has far more rows than triples, so that it should not be kept."""
+
+
+class _Bound:
+    """Stops a static part that becomes too large while it is evaluated."""
+
+    def __init__(self, most: int) -> None:
+        self.left: int | None = most
+
+    def take(self, _row: object, count: int) -> None:
+        """A row comes."""
+        if self.left is not None:
+            self.left -= count
+            if self.left < 0:
+                raise TooManyStaticError
 
 
 class CsparqlLeaves:
@@ -33,6 +53,7 @@ class CsparqlLeaves:
 
     Attributes:
         predicates: of the triples that may match a pattern at all; ``None``: any.
+        assumed: streams, and predicates of patterns that they are taken not to have.
     """
 
     def __init__(
@@ -51,11 +72,21 @@ class CsparqlLeaves:
         self._dictionary = dictionary
         self._inputs: list[tuple[PatternInput, StaticJoin | None]] = []
         self.predicates: set[TermId] | None = set()
+        self.assumed: set[tuple[Term, TermId]] = set()
+        self._bounds: list[_Bound] = []
 
     def open(self) -> None:
-        """Begin to follow the static data."""
+        """Begin to follow the static data, and take in what windows hold.
+
+        Raises:
+            TooManyStaticError: see there.
+        """
         for entry, join in self._inputs:
             entry.open(None if join is None else join.static_change)
+        for bound in self._bounds:
+            bound.left = None
+        for entry, _ in self._inputs:
+            entry.fill()
 
     def close(self) -> None:
         """Follow them no more."""
@@ -73,8 +104,13 @@ class CsparqlLeaves:
         """
         estimates = {each: self._estimate(each) for each in patterns}
         node: Node | None = None
+        alone = all(self._graph.part_of(each) == "static" for each in patterns)
         for pattern in greedy_order(estimates, variables_of_quad, lambda each, _: estimates[each]):
             node = self._joined(node, pattern)
+            if alone:
+                bound = _Bound(_STATIC_LEAST + _STATIC_MOST * sum(estimates.values()))
+                self._bounds.append(bound)
+                node.connect(bound.take)
         assert node is not None
         wanted = variables_of_bgp(tuple(patterns))
         return node if node.schema == wanted else self._flow.add(Project(node, wanted))
@@ -107,11 +143,18 @@ class CsparqlLeaves:
         table = self._tables.table(pattern, source.static, row_of)
         entry = PatternInput(row_of, table, windows, stamped, _encode_stamp, leaf.push)
         join: StaticJoin | None = None
-        if windows and self.predicates is not None:
-            if is_variable(pattern.predicate):
-                self.predicates = None
-            else:
-                self.predicates.add(self._dictionary.encode(Term(pattern.predicate)))
+        # Also of what is taken to be static, so that a window holds enough for any plan.
+        if is_variable(pattern.predicate):
+            self.predicates = None if source.streams else self.predicates
+        else:
+            predicate = self._dictionary.encode(Term(pattern.predicate))
+            if source.streams and self.predicates is not None:
+                self.predicates.add(predicate)
+            self.assumed.update(
+                (stream, predicate)
+                for stream in source.streams
+                if not self._graph.may_carry(stream, pattern)
+            )
         if node is None:
             joined: Node = leaf
         elif stamped is None and source.static and _meets(node, schema):

@@ -1,0 +1,92 @@
+"""What streams have carried, so that plans may rest on what they have not.
+
+A stream that declares its predicates has no others. Of any other stream it is taken that it carries
+only what it carried so far, as far as a query asks for it. So a pattern with another predicate is
+static, and its join with other static patterns is evaluated once (paper 003, section 4). When such
+a triple comes after all, the plans that rest on its absence are made anew, before it is seen.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from annotations.terms import QuadPattern, Term
+from tpf_client.dataflow.changes import TermId
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.operator_graph import Knowledge
+from tpf_server.continuous.csparql.windows import StreamClause
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+
+class Learning:
+    """What is known about the predicates of streams.
+
+    Args:
+        dictionary: the integers of terms.
+        has_static: see `Knowledge`.
+        enabled: whether what was not declared is learned.
+
+    Attributes:
+        declared: the predicates of streams that declare them.
+        carried: those of other streams that came, and that a query asked for.
+    """
+
+    def __init__(
+        self,
+        dictionary: TermDictionary,
+        has_static: Callable[[QuadPattern, tuple[Term, ...]], bool],
+        *,
+        enabled: bool,
+    ) -> None:
+        self.declared: dict[Term, frozenset[Term]] = {}
+        self.carried: dict[Term, set[Term]] = {}
+        self._dictionary = dictionary
+        self._has_static = has_static
+        self._enabled = enabled
+        self._assumed: dict[Term, dict[TermId, dict[Evaluation, None]]] = {}
+
+    def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool = True) -> Knowledge:
+        """What a plan of a query over these streams may rest on.
+
+        Args:
+            clauses: of the query.
+            separated: whether anything is to be told; otherwise every stream may carry everything.
+        """
+        predicates = {}
+        for clause in clauses if separated else ():
+            known = self.declared.get(clause.stream)
+            if known is None and self._enabled:
+                known = frozenset(self.carried.get(clause.stream, ()))
+            if known is not None:
+                predicates[clause.stream] = known
+        return Knowledge(predicates, self._has_static)
+
+    def told(self) -> Knowledge:
+        """What is known beyond doubt: was declared."""
+        return Knowledge(dict(self.declared), self._has_static)
+
+    def rest(self, evaluation: Evaluation) -> None:
+        """A plan rests on what it assumes."""
+        for stream, predicate in evaluation.assumed:
+            if stream not in self.declared:
+                self._assumed.setdefault(stream, {}).setdefault(predicate, {})[evaluation] = None
+
+    def forget(self, evaluation: Evaluation) -> None:
+        """A plan is none any more."""
+        for stream, predicate in evaluation.assumed:
+            plans = self._assumed.get(stream, {})
+            plans.get(predicate, {}).pop(evaluation, None)
+            if not plans.get(predicate, True):
+                del plans[predicate]
+            if not plans:
+                self._assumed.pop(stream, None)
+
+    def contradicted(self, stream: Term, triples: Sequence[EncodedTriple]) -> list[Evaluation]:
+        """The evaluations whose plans rest on that such triples do not come; now it is known."""
+        assumed = self._assumed.get(stream)
+        if assumed is None:
+            return []
+        found: dict[Evaluation, None] = {}
+        for predicate in {triple[1] for triple in triples} & assumed.keys():
+            self.carried.setdefault(stream, set()).add(self._dictionary.decode(predicate))
+            found.update(assumed[predicate])
+        return list(found)
