@@ -11,7 +11,11 @@ from annotations.terms import Quad, QuadPattern, Term
 
 
 class StaticStore(Protocol):
-    """Quads that do not change while the store is open. Thread-safe."""
+    """Quads that do not change while the store is open. Thread-safe.
+
+    Raises:
+        StoreClosedError: by every method: the store has been closed.
+    """
 
     version: str
     """Changes whenever the content may have changed: part of every ETag."""
@@ -90,7 +94,12 @@ class Follower(Protocol):
 
 
 class LiveStore(Protocol):
-    """Labelled facts. Thread-safe; what one process publishes every process sees at once."""
+    """Labelled facts. Thread-safe; what one process publishes every process sees at once.
+
+    Raises:
+        SnapshotExpired: whoever is given a snapshot: it is older than what the store retains.
+        StoreError: by every method: the store cannot be read or written.
+    """
 
     def snapshot(self, instant: datetime) -> Snapshot:
         """The newest acknowledged state, at this instant."""
@@ -116,20 +125,12 @@ class LiveStore(Protocol):
         """When the newest batch of the snapshot was published; ``None`` where there is none."""
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """The exact number of matching facts that are valid in the snapshot.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the store retains.
-        """
+        """The exact number of matching facts that are valid in the snapshot."""
 
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """Up to `limit` matching facts, valid in the snapshot, in an order that is stable for it.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the store retains.
-        """
+        """Up to `limit` matching facts, valid in the snapshot, in an order that it keeps."""
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """The earliest instant after the snapshot's at which a label of a match ends or starts."""

@@ -188,7 +188,11 @@ def left_out(settings: Mapping[str, str], first: int) -> int:
 
 
 class Log(Protocol):
-    """Where the batches of one dataset are kept, for all processes. Thread-safe."""
+    """Where the batches of one dataset are kept, for all processes. Thread-safe.
+
+    Raises:
+        StoreError: by every method: it cannot be read or written.
+    """
 
     def setting(self, name: str, value: str) -> str:
         """The value that was set when the log was made; sets it to `value` if it is new."""

@@ -226,11 +226,7 @@ class PostgresLog:
             self._statements.append((_ADD_RECEIPT, (batch_id, *said, record.published)))
 
     def check_writing(self) -> None:
-        """Write something durably that nobody reads.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """See `Log`."""
         with self._translated():
             self._write.ask(lambda connection: connection.execute(_CHECK))
 
@@ -245,11 +241,7 @@ class PostgresLog:
         self._statements.append((_DROP_RECEIPTS, (forgotten,)))
 
     def contents(self) -> Contents:
-        """All that the log says.
-
-        Raises:
-            StoreError: the database cannot be read.
-        """
+        """See `Log`."""
 
         def ask(connection: _Connection) -> list[list[tuple[Any, ...]]]:
             with connection.transaction():
@@ -261,22 +253,11 @@ class PostgresLog:
         return Contents(dict(settings), batches, receipts)
 
     def save(self, file: Path) -> None:
-        """Write the whole log to a new file of SQLite, while others go on to publish.
-
-        Raises:
-            StoreError: the file is there or cannot be written, or the database cannot be read.
-        """
+        """See `Log`."""
         write_backup(file, self.contents())
 
     def replace(self, contents: Contents, published: int) -> int:
-        """Put other contents in the place of this log's, whose numbers are not used again.
-
-        Returns:
-            the number of the newest batch.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """See `Log`."""
         with self.writing():
             settings, record = continued(contents, self._newest, published)
             self._statements += [(f"DELETE FROM {table}", ()) for table in _TABLES_OF_A_LOG]  # noqa: S608

@@ -212,11 +212,7 @@ class SqliteLog:
                 )
 
     def check_writing(self) -> None:
-        """Write something durably that nobody reads.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """See `Log`."""
         with _translated(self._path):
             self._write.execute(
                 "INSERT INTO settings VALUES ('writable', '0') "
@@ -251,27 +247,12 @@ class SqliteLog:
             copy.execute("DELETE FROM settings WHERE name = ?", (_KEPT_APART,))
 
     def contents(self) -> Contents:
-        """All that the log says.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """See `Log`."""
         with self._lock, _translated(self._path):
             return contents_of(self._read)
 
     def replace(self, contents: Contents, published: int) -> int:
-        """Put other contents in the place of this log's, whose numbers are not used again.
-
-        Args:
-            contents: those of a log.
-            published: now, in microseconds.
-
-        Returns:
-            the number of the newest batch.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
+        """See `Log`."""
         with self.writing(), _translated(self._path):
             ((newest,),) = self._write.execute("SELECT coalesce(max(sequence), 0) FROM batches")
             with suppress(CorruptStoreError):

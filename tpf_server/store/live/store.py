@@ -121,18 +121,7 @@ class IndexedLiveStore:
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
-        """Call `seen` with the quads of the facts that are there, and of those that come.
-
-        It may be called with a quad more than once, and from any thread; it must not call the
-        store.
-
-        Args:
-            predicates: only facts with these predicates are of interest.
-            seen: what to call, with many quads at once.
-
-        Returns:
-            what to call when `seen` is not to be called any more.
-        """
+        """See `LiveStore`."""
         watcher = (predicates, seen)
 
         def end() -> None:
@@ -148,11 +137,7 @@ class IndexedLiveStore:
         return end
 
     def follow(self, follower: Follower) -> Callable[[], None]:
-        """Tell somebody of the versions that stand, and of every change of that.
-
-        Returns:
-            what to call when it is to be told no more.
-        """
+        """See `LiveStore`."""
 
         def end() -> None:
             with self._lock:
@@ -217,11 +202,7 @@ class IndexedLiveStore:
         return None if changed is None else from_micros(changed.changed)
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
-        """The exact number of matching facts that are valid in the snapshot.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the store retains.
-        """
+        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, pattern)
             return self._reader.count(pattern, snapshot)
@@ -229,21 +210,13 @@ class IndexedLiveStore:
     def facts(
         self, pattern: FactPattern, snapshot: Snapshot, offset: int, limit: int
     ) -> Sequence[Fact]:
-        """Up to `limit` matching facts, valid in the snapshot, in the order of their slots.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the store retains.
-        """
+        """See `LiveStore`: in the order of their slots."""
         with self._reading():
             self._check(snapshot, pattern)
             return self._reader.facts(pattern, snapshot, offset, limit)
 
     def next_change(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """The earliest instant after the snapshot's at which a label of a match ends or starts.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the store retains.
-        """
+        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, pattern)
             return _instant(self._reader.next_change(pattern, snapshot))
@@ -314,11 +287,7 @@ class IndexedLiveStore:
         return snapshot
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
-        """The earliest end of the labels of the matching facts that are valid in the snapshot.
-
-        Raises:
-            SnapshotExpired: the snapshot is older than what the store retains.
-        """
+        """See `LiveStore`."""
         with self._reading():
             self._check(snapshot, pattern)
             return _instant(self._reader.earliest_end(pattern, snapshot))
@@ -399,11 +368,7 @@ class IndexedLiveStore:
             self._publishing.release()
 
     def check_writing(self) -> None:
-        """See to it that a batch could be published.
-
-        Raises:
-            StoreError: it could not.
-        """
+        """See `LiveStore`."""
         if not self._publishing.acquire(blocking=False):
             return  # one is being published
         try:

@@ -149,29 +149,21 @@ class ColumnarStore:
         dictionary = self._files.dictionary
         self.has_blank_nodes = dictionary.has_prefix("_:") or dictionary.has_prefix("<<(")
 
-    def count(self, pattern: QuadPattern) -> int:
-        """The exact number of quads that match; repeated variables are honoured.
-
-        A pattern whose graph is a variable matches every graph, the default graph included.
-
-        Raises:
-            StoreClosedError: the store has been closed.
-        """
+    def _opened(self) -> _Files:
         files = self._files
         if files is None:
             raise StoreClosedError("the store has been closed")
+        return files
+
+    def count(self, pattern: QuadPattern) -> int:
+        """See `StaticStore`."""
+        files = self._opened()
         matches = files.memo.get(pattern) or self._locate(files, pattern)
         return matches.high - matches.low
 
     def quads(self, pattern: QuadPattern, offset: int, limit: int) -> Sequence[Quad]:
-        """Up to `limit` matches from position `offset` in an order that never changes.
-
-        Raises:
-            StoreClosedError: the store has been closed.
-        """
-        files = self._files
-        if files is None:
-            raise StoreClosedError("the store has been closed")
+        """See `StaticStore`."""
+        files = self._opened()
         low, high, bound, columns = files.memo.get(pattern) or self._locate(files, pattern)
         low += offset
         high = min(high, low + limit)
@@ -197,14 +189,8 @@ class ColumnarStore:
         return list(map(_new_quad, repeat(Quad), zip(*fields, strict=True)))
 
     def position(self, pattern: QuadPattern, quad: Quad) -> int:
-        """Where a quad that matches stands among the matches, in the order of `quads`.
-
-        Raises:
-            StoreClosedError: the store has been closed.
-        """
-        files = self._files
-        if files is None:
-            raise StoreClosedError("the store has been closed")
+        """See `StaticStore`."""
+        files = self._opened()
         ids = [files.dictionary.id_of(term) or 0 for term in quad]
         matches = files.memo.get(pattern) or self._locate(files, pattern)
         if _repeats_a_variable(pattern):
@@ -218,14 +204,8 @@ class ColumnarStore:
         return order.range_of([ids[layout.POSITIONS.index(p)] for p in order.name])[0] - matches.low
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
-        """Those of these quads that are in the store: for many at once.
-
-        Raises:
-            StoreClosedError: the store has been closed.
-        """
-        files = self._files
-        if files is None:
-            raise StoreClosedError("the store has been closed")
+        """See `StaticStore`."""
+        files = self._opened()
         # The ids of these terms: far more than the dictionary remembers.
         id_of = cache(files.dictionary.id_of)
         groups: dict[Term, list[Quad]] = {}
@@ -314,14 +294,8 @@ class ColumnarStore:
         return _Matches(0, len(at), tuple(bound), tuple(column[at] for column in open_columns))
 
     def graphs(self) -> Sequence[Term]:
-        """The names of the named graphs.
-
-        Raises:
-            StoreClosedError: the store has been closed.
-        """
-        files = self._files
-        if files is None:
-            raise StoreClosedError("the store has been closed")
+        """See `StaticStore`."""
+        files = self._opened()
         if not self._has_graphs:
             return []
         # Id 0 is that of the default graph.
