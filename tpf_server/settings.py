@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from annotations.methods import METHODS
+from annotations.namespaces import SINGLETON, TEMPORAL
 from tpf_server.errors import SettingsError
 
 ENVIRONMENT_PREFIX = "TPF_SERVER_"
@@ -57,6 +58,12 @@ class DatasetSettings:
     description: str = _setting("", "what the dataset is about, for people")
     license: str = _setting("", "IRI of the licence under which the dataset may be used")
     publisher: str = _setting("", "who publishes the dataset: an IRI, or a name")
+    vocabulary: str = _setting(
+        "", "namespace of time labels, with # or / at its end; unset: " + TEMPORAL
+    )
+    singleton_vocabulary: str = _setting(
+        "", "namespace of singletonPropertyOf, with # or / at its end; unset: " + SINGLETON
+    )
     source: str = _setting("", "a store directory, or an RDF file that is indexed at start")
     live: bool | str | None = _setting(
         None,
@@ -101,6 +108,12 @@ class DatasetSettings:
             )
         if self.license and not is_web_iri(self.license):
             raise SettingsError(f"dataset {self.name}: license is not an IRI: {self.license!r}")
+        for name in ("vocabulary", "singleton_vocabulary"):
+            namespace = getattr(self, name)
+            if namespace and not (is_web_iri(namespace) and namespace[-1] in "#/"):
+                raise SettingsError(
+                    f"dataset {self.name}: {name} is no IRI with # or / at its end: {namespace!r}"
+                )
         _check_token(f"dataset {self.name}: token", self.token)
         if min(self.page_size, self.retention, self.max_age or 0, self.history or 0) < 0:
             raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")

@@ -38,6 +38,7 @@ _COUNTS = (f"<{VOID}triples>", f"<{HYDRA}totalItems>")
 _PAGE_SIZE = (f"<{HYDRA}itemsPerPage>", f"<{HYDRA}limit>")
 _NEXT = (f"<{HYDRA}next>", f"<{HYDRA}nextPage>")
 _SUBSET = f"<{VOID}subset>"
+_VOCABULARY = f"<{VOID}vocabulary>"
 _ROLES = {
     f"<{RDF}subject>": "subject",
     f"<{RDF}predicate>": "predicate",
@@ -155,7 +156,7 @@ class PageReader:
     """Reads pages: bytes to facts and metadata.
 
     Args:
-        vocabulary: the namespace of the temporal metadata.
+        vocabulary: the namespace of the temporal metadata, where a page names no other.
         most: bytes of memory that the data of a page may take.
     """
 
@@ -181,7 +182,8 @@ class PageReader:
         if not about:
             raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         warnings: list[str] = []
-        labels = _Labels(statements, self._vocabulary, any(quad.graph for quad in about), warnings)
+        vocabulary = self._spoken(statements)
+        labels = _Labels(statements, vocabulary, any(quad.graph for quad in about), warnings)
         facts = tuple(
             Fact(
                 Quad(
@@ -194,14 +196,24 @@ class PageReader:
             )
             for quad in data
         )
-        about_page = self._metadata(statements, url, warnings)
+        about_page = self._metadata(statements, vocabulary, url, warnings)
         shown = dict.fromkeys(each[:_SHOWN] for each in warnings[:_WARNINGS])
         return facts, about_page, tuple(shown)
 
-    def _metadata(self, statements: Statements, url: str, warnings: list[str]) -> PageMetadata:
+    def _spoken(self, statements: Statements) -> Vocabulary:
+        """The vocabulary of the page: one that it names, if its form speaks it."""
+        for node in statements.values():
+            for said in node.get(_VOCABULARY, ()):
+                own = Vocabulary(said[1:-1])
+                if any(own["mapping"] in each for each in statements.values()):
+                    return own
+        return self._vocabulary
+
+    def _metadata(
+        self, statements: Statements, tmp: Vocabulary, url: str, warnings: list[str]
+    ) -> PageMetadata:
         topics = [o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())]
         preferred = [*topics, f"<{url}>"]
-        tmp = self._vocabulary
         default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
         method = _find(statements, (tmp["annotationMethod"],), preferred)
         return PageMetadata(

@@ -10,7 +10,7 @@ URL) is left out of the pages.
 from collections.abc import Iterable
 from typing import Final
 
-from annotations.namespaces import FOAF, HYDRA, SD, TEMPORAL, VOID
+from annotations.namespaces import FOAF, HYDRA, SD, VOID, Vocabulary
 from annotations.terms import Quad, Term
 
 _PRIMARY_TOPIC: Final = Term(f"<{FOAF}primaryTopic>")
@@ -20,10 +20,7 @@ _ABOUT_LABELS: Final = (
     "annotationMethod", "dynamicTriples", "earliestExpiration", "evaluatedAt", "labelling",
     "mapping", "maximum", "plainView",
 )  # fmt: skip
-_OF_CONTROLS: Final = (
-    *(f"<{namespace}" for namespace in (HYDRA, VOID, SD)),
-    *(f"<{TEMPORAL}{name}>" for name in _ABOUT_LABELS),
-)
+_OF_CONTROLS: Final = tuple(f"<{namespace}" for namespace in (HYDRA, VOID, SD))
 _METADATA: Final = "#metadata>"
 
 
@@ -32,9 +29,11 @@ class Authority:
 
     Args:
         url: where the dataset lies; its views and pages lie below.
+        vocabulary: that its pages speak.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, vocabulary: Vocabulary) -> None:
+        self._of_controls = (*_OF_CONTROLS, *(vocabulary[name] for name in _ABOUT_LABELS))
         self._openings = tuple(f"<{url}{end}" for end in (">", "?", "#", "/", "."))
 
     def controls(self, quad: Quad) -> bool:
@@ -42,7 +41,7 @@ class Authority:
         subject, predicate, value, _ = quad
         if predicate in (_PRIMARY_TOPIC, _SUBSET) and value.startswith(self._openings):
             return True
-        return predicate.startswith(_OF_CONTROLS) and subject.startswith(self._openings)
+        return predicate.startswith(self._of_controls) and subject.startswith(self._openings)
 
     def makes_metadata(self, quad: Quad) -> bool:
         """Whether a quad lies in what would be taken for the metadata of a page, or makes it so."""
@@ -55,7 +54,7 @@ class Authority:
         """Whether any of the quads could be one of the above; quick."""
         # Most pages have one predicate.
         return any(
-            predicate.startswith(_OF_CONTROLS) or predicate == _PRIMARY_TOPIC
+            predicate.startswith(self._of_controls) or predicate == _PRIMARY_TOPIC
             for predicate in {quad[1] for quad in quads}
         )
 

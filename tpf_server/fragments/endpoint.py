@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from annotations.labels import FactKey
 from annotations.methods.base import Naming
-from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
+from annotations.namespaces import SINGLETON, TEMPORAL, Vocabulary
 from annotations.terms import Term
 from tpf_server.fragments.authority import Authority
 from tpf_server.fragments.dataset import OpenDataset
@@ -53,7 +53,9 @@ class Endpoint:
         self.template = f"{self.url}{{?{','.join(self.form)}}}"
         self.title = (own.title or own.name) + ("" if view is None else f" ({view})")
         self.license = Term(f"<{own.license}>") if own.license else None
-        self.vocabulary: Vocabulary = DEFAULT_VOCABULARY
+        self.vocabulary = Vocabulary(
+            own.vocabulary or TEMPORAL, own.singleton_vocabulary or SINGLETON
+        )
         self.method = VIEW_METHODS[view or own.annotation]
         self.view = View(
             dataset, self.method, Naming(f"{base}{own.name}/facts/", self.url, self.vocabulary)
@@ -62,7 +64,7 @@ class Endpoint:
             **(dataset.static.prefixes if dataset.static is not None else {}),
             **settings.prefixes,
         }
-        self.authority = Authority(base + own.name)
+        self.authority = Authority(base + own.name, self.vocabulary)
         self.skolemizer = Skolemizer(f"{base}.well-known/genid/{own.name}/")
         self.reader = PatternReader(self.prefixes, self.skolemizer)
         self.page_size = own.page_size or settings.page_size

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from annotations.instants import from_micros, instant_term
 from annotations.namespaces import (
     DCTERMS,
+    DEFAULT_VOCABULARY,
     FOAF,
     HYDRA,
     RDF_OBJECT,
@@ -27,7 +28,6 @@ from annotations.namespaces import (
     RDF_SUBJECT,
     RDF_TYPE,
     SD,
-    TEMPORAL,
     VOID,
     XSD_INTEGER,
 )
@@ -63,7 +63,6 @@ _MAPPINGS: Final = {
     "graph": Term(f"<{SD}graph>"),
     "limit": _hydra("limit"),
     "values": Term("<http://vocab.org/brtpf#values>"),
-    "at": Term(f"<{TEMPORAL}at>"),
 }
 
 
@@ -204,6 +203,10 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
     yield Triple(dataset, RDF_TYPE, _COLLECTION)
     yield from about_dataset(endpoint)
     yield Triple(dataset, Term(f"<{SD}defaultGraph>"), DEFAULT_GRAPH_IRI)
+    if endpoint.vocabulary != DEFAULT_VOCABULARY:
+        # Clients know the default one.
+        namespace = Term(f"<{endpoint.vocabulary.temporal}>")
+        yield Triple(dataset, Term(f"<{VOID}vocabulary>"), namespace)
     yield Triple(dataset, _hydra("search"), form)
     yield Triple(form, RDF_TYPE, _hydra("IriTemplate"))
     yield Triple(form, _hydra("template"), literal(endpoint.template))
@@ -241,4 +244,5 @@ def mappings(endpoint: Endpoint) -> Iterator[Mapping]:
     for name in endpoint.form:
         # Comunica takes a form with any other mapping for none at all, and downloads everything.
         via = _hydra("mapping") if name in POSITIONS else endpoint.vocabulary["mapping"]
-        yield Mapping(name, _MAPPINGS[name], via, maxima.get(name))
+        meaning = _MAPPINGS.get(name) or endpoint.vocabulary[name]
+        yield Mapping(name, meaning, via, maxima.get(name))

@@ -25,7 +25,7 @@ from tpf_server.web.page_middleware import FAILURE
 from tpf_server.web.problems import Problems
 from tpf_server.web.publish import publish_facts
 from tpf_server.web.read import find_endpoint, read_fragment
-from tpf_server.web.resources import RESOURCES, Resource
+from tpf_server.web.resources import RESOURCES, Operation, Resource
 from tpf_server.web.responses import (
     ALL_METHODS,
     READ_METHODS,
@@ -36,6 +36,9 @@ from tpf_server.web.responses import (
     see_other,
 )
 from tpf_server.web.site import Site
+from tpf_server.web.vocabulary import vocabularies, vocabulary_document
+
+_VOCABULARY = {"GET": Operation("Read the vocabulary", None, None, (406,))}
 
 
 class AnyMethod(Rule):
@@ -62,15 +65,18 @@ def routes(
         others: resources that have rules already, for the documentation.
     """
     metrics.watch(target)
-    views = Views(site, negotiator, metrics, RESOURCES | dict(others))
-    rules = [
-        *((resource.rule, getattr(views, name)) for name, resource in RESOURCES.items()),
-        ("/<path:path>", views.nothing),
+    documents = {
+        f"vocabulary{number}": Resource(path, f"{served.title}: {served.namespace}", _VOCABULARY)
+        for number, (path, served) in enumerate(vocabularies(site).items(), 1)
+    }
+    views = Views(site, negotiator, metrics, {**RESOURCES, **others, **documents})
+    rules: list[tuple[str, str, Callable[..., Response]]] = [
+        *((name, resource.rule, getattr(views, name)) for name, resource in RESOURCES.items()),
+        *((name, each.rule, views.vocabulary) for name, each in documents.items()),
+        ("nothing", "/<path:path>", views.nothing),
     ]
-    for rule, view in rules:
-        target.add_url_rule(
-            rule, view.__name__, view, methods=ALL_METHODS, provide_automatic_options=False
-        )
+    for name, rule, view in rules:
+        target.add_url_rule(rule, name, view, methods=ALL_METHODS, provide_automatic_options=False)
     problems = Problems(site.settings)
     target.register_error_handler(ServerError, lambda error: problems.of_error(error, request))
     for failure in store_failures():
@@ -168,6 +174,18 @@ class Views:
         return by_method(
             RESOURCES["facts"].methods, lambda: publish_facts(self._site, endpoint, request)
         )
+
+    def vocabulary(self) -> Response:
+        """A vocabulary whose namespace lies here."""
+        # A part of an application may have a prefix, which is in the base, too.
+        rule = self._resources[str(request.endpoint).rpartition(".")[2]].rule
+        served = vocabularies(self._site)[rule]
+
+        def answer() -> Response:
+            chosen = self._negotiator.by_accept(request.headers.get("Accept"))
+            return vocabulary_document(served, self._base(), chosen)
+
+        return _read(answer)
 
     def annotation(self, name: str, kind: str, digest: str) -> Response:
         """What a name of an annotation leads to."""
