@@ -7,10 +7,12 @@ from markupsafe import Markup, escape
 
 from annotations.instants import format_instant, from_micros, to_micros
 from annotations.labels import Label
-from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_variable
+from annotations.methods.names import parameter_of_term
+from annotations.terms import DEFAULT_GRAPH, QuadPattern, is_iri, is_variable
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment, PinnedRequest
 from tpf_server.fragments.pattern import POSITIONS
+from tpf_server.fragments.request import FragmentRequest
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.web.html import render
 from tpf_server.web.html_terms import TermCells, table_rows
@@ -65,9 +67,11 @@ class HtmlWriter:
             until=until,
             has_graphs=has_graphs or not is_variable(request.pattern.graph),
             rows=table_rows(self._rows(fragment)),
-            pages=_pages(fragment),
+            pages=_pages(fragment, "pages"),
+            pages_below=_pages(fragment, "pages, below the table"),
             downloads=[(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
             views=_views(endpoint, request.query),
+            elsewhere=_elsewhere(endpoint, request),
             watch=self._query_page and f"{self._query_page}#{_watching(request.pattern)}",
         )
 
@@ -101,10 +105,10 @@ class HtmlWriter:
 
 
 def _validity(label: Label | None, query: PinnedRequest) -> str:
-    return "" if label is None else _badge("valid until", label.end, query)
+    return "" if label is None else _badge("valid until", label.end, query, label.start)
 
 
-def _badge(what: str, end: datetime, query: PinnedRequest) -> Markup:
+def _badge(what: str, end: datetime, query: PinnedRequest, start: datetime | None = None) -> Markup:
     now = query.now
     shown = f"{end:%H:%M:%S} UTC" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M} UTC"
     if query.request.snapshot is not None:
@@ -113,10 +117,30 @@ def _badge(what: str, end: datetime, query: PinnedRequest) -> Markup:
             format_instant(end), what, end
         )
     left = max(0, round((end - now).total_seconds()))
+    begun = Markup() if start is None else Markup(' data-start="{}"').format(_milliseconds(start))
     return Markup(
-        '<time class="until" datetime="{}" data-end="{}" data-now="{}">{} {}<span>, in {} s</span>'
-        "</time>"
-    ).format(format_instant(end), to_micros(end) // 1000, to_micros(now) // 1000, what, shown, left)
+        '<time class="until" datetime="{}" data-end="{}" data-now="{}"{}>'
+        "{} {}<span>, in {} s</span></time>"
+    ).format(format_instant(end), _milliseconds(end), _milliseconds(now), begun, what, shown, left)
+
+
+def _milliseconds(instant: datetime) -> int:
+    return to_micros(instant) // 1000
+
+
+def _elsewhere(endpoint: Endpoint, request: FragmentRequest) -> list[tuple[str, str]]:
+    """Where else there is something about the term that a page is about, with what that is."""
+    subject, predicate, object_, _ = request.pattern
+    found = []
+    for term, asked, what in (
+        (subject, "object", "Facts that lead to it"),
+        (predicate, "subject", "Facts about the predicate"),
+        (object_, "subject", "Facts about the object"),
+    ):
+        if is_iri(term):
+            value = quote(parameter_of_term(term), safe="")
+            found.append((what, f"{endpoint.url}?{asked}={value}"))
+    return found
 
 
 def _watching(pattern: QuadPattern) -> str:
@@ -147,12 +171,13 @@ def _pinned(fragment: Fragment) -> str:
     return "" if snapshot is None else format_instant(from_micros(snapshot.instant))
 
 
-def _pages(fragment: Fragment) -> Markup:
+def _pages(fragment: Fragment, label: str) -> Markup:
     names = [name for name in ("first", "previous", "next", "last") if name in fragment.links]
     if not {"previous", "next"} & set(names):
         return Markup()  # there is one page only
     links = [f'<a href="{escape(fragment.links[name])}" rel="{name}">{name}</a>' for name in names]
-    return Markup('<nav aria-label="pages">{}</nav>\n').format(Markup(" ".join(links)))  # noqa: S704
+    joined = Markup(" ".join(links))  # noqa: S704 - made of escaped parts
+    return Markup('<nav aria-label="{}">{}</nav>\n').format(label, joined)
 
 
 def _suffixed(fragment: Fragment, suffix: str) -> str:

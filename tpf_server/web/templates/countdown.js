@@ -2,12 +2,17 @@
   var badges = document.querySelectorAll("time[data-end]");
   if (!badges.length) return;
   var skew = Number(badges[0].dataset.now) - Date.now();
+  badges.forEach(function (badge) {
+    badge.whole = Number(badge.dataset.end) - Number(badge.dataset.start || badge.dataset.now);
+  });
   function tick() {
     var now = Date.now() + skew;
     badges.forEach(function (badge) {
       var left = Math.ceil((Number(badge.dataset.end) - now) / 1000);
       badge.lastElementChild.textContent = left > 0 ? ", in " + words(left) : ", over";
       badge.classList.toggle("over", left <= 0);
+      var share = (Number(badge.dataset.end) - now) / Math.max(badge.whole, 1);
+      badge.style.setProperty("--left", Math.min(Math.max(share, 0), 1).toFixed(4));
     });
   }
   function words(seconds) {
