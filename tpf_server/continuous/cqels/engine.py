@@ -92,7 +92,7 @@ class Engine(TickEngine):
         for clause in query.windows:
             self.stream(clause.stream)
         self._check_graphs(query.query.dataset)
-        registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._close_query)
+        registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._drop)
         policy = semantics or self.semantics
         if into is not None:
             if policy.relation == "rstream":
@@ -121,15 +121,6 @@ class Engine(TickEngine):
         """Let go of what a query took that could not be registered."""
         self._emitter.feeds.remove(name)
         self._plans.drop_idle()
-
-    def _close_query(self, registered: RegisteredQuery) -> None:
-        if self.queries.pop(registered.name, None) is None:
-            return
-        self._emitter.feeds.remove(registered.name)
-        self._plans.remove(registered)
-        if registered.state == "running":
-            registered.state = "closed"
-        self.forgetting.closed()
 
     # ----------------------------------------------------------------------------- elements
 

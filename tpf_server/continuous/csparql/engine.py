@@ -33,7 +33,6 @@ from tpf_server.continuous.csparql.timetable import Timetable
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
-    ContinuousError,
     ElementError,
     EngineLimitError,
     UnsupportedContinuousQueryError,
@@ -299,21 +298,15 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         """
         self.query(name).close()
 
-    def _drop(self, registered: RegisteredQuery) -> None:
-        if self.queries.get(registered.name) is not registered:
-            return
-        del self.queries[registered.name]
+    def _let_go(self, registered: RegisteredQuery) -> None:
         self._timetable.remove(registered)
         readers = self._counting if registered.counts else self._readers
         for stream in registered.reads:
             del readers[stream][registered]
-        self._let_go(registered)
-        if registered.state == "running":
-            registered.state = "closed"
-        self.forgetting.closed()
+        self._leave(registered)
 
-    def _let_go(self, registered: RegisteredQuery) -> None:
-        """Of the evaluation of a query."""
+    def _leave(self, registered: RegisteredQuery) -> None:
+        """Let go of the evaluation of a query."""
         evaluation = registered.evaluation
         if not self._evaluations.remove(evaluation):
             return
@@ -431,7 +424,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             for registered in tuple(readers):
                 if registered.evaluation.held > allowed:
                     error = f"the windows of {registered.name} hold more than {allowed} elements"
-                    self._stop(registered, WindowLimitError(error))
+                    registered.stop(WindowLimitError(error))
 
     def advance(self, timestamp: int | datetime) -> None:
         """Everything with a timestamp up to this has come: evaluate what is due until then."""
@@ -469,14 +462,11 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         answer = registered.evaluation.at(at, registered.name)
         found = self._evaluations.equal(registered.evaluation)
         if found is not None:
-            self._let_go(registered)
+            self._leave(registered)
             registered.evaluation = found
             self._evaluations.add(found)
         registered.emitted += 1
-        try:
-            registered.take(answer)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
-            self._stop(registered, registered.failed(error))
+        if not registered.give(answer):
             return
         if registered.stream is not None and answer.form != "SELECT" and answer.rows:
             encode = self.dictionary.encode
@@ -487,10 +477,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 self._stop(registered, error)
                 return
             self._enter(registered.stream, triples, at)
-
-    def _stop(self, registered: RegisteredQuery, error: ContinuousError) -> None:
-        registered.stop(error)
-        self._drop(registered)
 
     def holders(self) -> Iterable[object]:
         """Queries, windows, and what comes into them."""

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from annotations.terms import Term
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.plans.feeds import Feeds
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
@@ -24,10 +23,10 @@ class Emitter:
         plans: who has something to emit.
         streams: by their names.
         tick: takes an element that a query has made.
-        end: is called with a query whose callback raised, and the reason.
 
     Attributes:
         feeds: which query feeds which stream.
+        outgoing: what waits to be given to queries.
         fed: elements that queries have made, and that wait for their turn.
     """
 
@@ -36,15 +35,13 @@ class Emitter:
         plans: PlanRegistry,
         streams: Mapping[Term, ElementStream],
         tick: Callable[[ElementStream, list[EncodedTriple], int], None],
-        end: Callable[[RegisteredQuery, ContinuousError], None],
     ) -> None:
         self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
         self._plans = plans
         self.feeds = Feeds()
         self._streams = streams
         self._tick = tick
-        self._end = end
-        self._outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
+        self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
         self._emits = False
 
     def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
@@ -55,7 +52,7 @@ class Emitter:
             at: its instant.
             due: whether a plan may emit; what others have waits until they may. ``None``: all may.
         """
-        outgoing = self._outgoing
+        outgoing = self.outgoing
         emissions = self._plans.emissions(due)
         nested = self._emits
         self._emits = True
@@ -88,12 +85,7 @@ class Emitter:
             if owner.state != "running":
                 continue
             owner.emitted += count
-            try:
-                owner.take(emission)
-            except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
-                self._end(owner, owner.failed(error))
-                continue
-            if triples:
+            if owner.give(emission) and triples:
                 target = self.feeds.target(owner.name)
                 if target is not None:
                     self.fed.append((target, triples, emission.at))

@@ -160,6 +160,17 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         """Forget terms that nothing holds any more; returns how many."""
         return self.forgetting.sweep()
 
+    def _drop(self, registered: QueryT) -> None:
+        """A query has ended."""
+        if self.queries.get(registered.name) is registered:
+            del self.queries[registered.name]
+            self._let_go(registered)
+            self.forgetting.closed()
+
+    def _let_go(self, registered: QueryT) -> None:
+        """Of what a query holds that has ended."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Stop all queries."""
         for registered in tuple(self.queries.values()):

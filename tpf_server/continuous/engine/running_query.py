@@ -16,11 +16,11 @@ class RunningQuery(Generic[EmissionT]):
         name: what it was registered as.
         callback: is called with each emission; ``None``: they wait until somebody takes them.
         backlog: how many may wait; with one more the reader is cut off, and the query stopped.
-        close: lets go of what it holds.
+        drop: lets go of what it holds.
 
     Attributes:
         name: see above.
-        take: is called with each emission; what it raises is for `failed`.
+        take: is called with each emission.
         waiting: emissions that nobody took.
         emitted: how many rows it emitted, or in C-SPARQL how many answers.
         state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
@@ -32,7 +32,7 @@ class RunningQuery(Generic[EmissionT]):
         name: str,
         callback: Callable[[EmissionT], None] | None,
         backlog: int,
-        close: Callable[[Any], None],
+        drop: Callable[[Any], None],
     ) -> None:
         self.name = name
         self.take = self._keep if callback is None else callback
@@ -41,7 +41,7 @@ class RunningQuery(Generic[EmissionT]):
         self.state = "running"
         self.error: ContinuousError | None = None
         self._backlog = backlog
-        self._close = close
+        self._drop = drop
 
     def _keep(self, emission: EmissionT) -> None:
         if len(self.waiting) >= self._backlog:
@@ -59,18 +59,29 @@ class RunningQuery(Generic[EmissionT]):
         if self.error is not None:
             raise self.error
 
-    def failed(self, error: Exception) -> ContinuousError:
-        """Why it must be stopped, where `take` has raised this."""
-        return error if isinstance(error, BacklogError) else CallbackError(self.name, error)
+    def give(self, emission: EmissionT) -> bool:
+        """Have an emission taken; whether the query goes on: it is stopped where that raises."""
+        try:
+            self.take(emission)
+        except BacklogError as error:
+            self.stop(error)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+            self.stop(CallbackError(self.name, error))
+        else:
+            return True
+        return False
 
     def stop(self, error: ContinuousError) -> None:
-        """It emits nothing any more, for this reason."""
+        """End the query for this reason, and let go of what it holds."""
         self.state = "stopped"
         self.error = error
+        self._drop(self)
 
     def close(self) -> None:
-        """Stop the query and let go of what it holds."""
-        self._close(self)
+        """End the query and let go of what it holds; nothing happens where it has ended."""
+        if self.state == "running":
+            self.state = "closed"
+        self._drop(self)
 
     def explain(self) -> dict[str, Any]:
         """Its state."""

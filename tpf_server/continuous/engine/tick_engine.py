@@ -18,7 +18,6 @@ from annotations.terms import Term
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.emitter import Emitter
 from tpf_server.continuous.engine.errors import (
-    ContinuousError,
     StreamNameError,
     UnknownStreamError,
     WindowLimitError,
@@ -98,7 +97,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             share=share,
         )
         self.sliding = self._plans.sliding.plans
-        self._emitter = Emitter(self._plans, self.streams, self._tick, self._end)
+        self._emitter = Emitter(self._plans, self.streams, self._tick)
         self._housekeeping = Housekeeping(
             self._plans.plans,
             self.streams,
@@ -391,7 +390,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def holders(self) -> Iterable[object]:
         """Plans, windows, and what comes into them."""
         streams = tuple(self.streams.values())
-        coming = self._waiting, self.arriving, self._emitter.fed
+        coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
         return self._plans.plans, self._windows, streams, coming, *self._records
 
     def static_holders(self) -> Iterable[object]:
@@ -402,9 +401,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def _stop(self, plan: Plan, error: WindowLimitError) -> None:
         for owner in self._plans.owners(plan):
-            self._end(owner, error)
+            owner.stop(error)
 
-    def _end(self, owner: RegisteredQuery, error: ContinuousError) -> None:
-        owner.stop(error)
-        self._emitter.feeds.remove(owner.name)
-        self._plans.remove(owner)
+    def _let_go(self, registered: RegisteredQuery) -> None:
+        self._emitter.feeds.remove(registered.name)
+        self._plans.remove(registered)
