@@ -8,7 +8,8 @@ from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.csparql_spark import settings
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.registered_query import RegisteredQuery
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.csparql.windows import LogicalWindow
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
@@ -39,10 +40,11 @@ class EngineBesideSpark(CsparqlEngine):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        self.rules = options.get("rules", RULES)
         self.elements: Timeline = []
-        self.answered: list[tuple[RegisteredQuery, list[Answer]]] = []
+        self.answered: list[tuple[PeriodicQuery, list[Answer]]] = []
 
-    def register(self, *args: Any, **options: Any) -> RegisteredQuery:
+    def register(self, *args: Any, **options: Any) -> PeriodicQuery:
         registered = super().register(*args, **options)
         answers: list[Answer] = []
         take = registered.take
@@ -72,7 +74,7 @@ class EngineBesideSpark(CsparqlEngine):
             streams = {clause.stream[1:-1]: directory for clause in parsed.streams}
             try:
                 execution = SparkExecution(
-                    spark, parsed.text, self.static, streams, directory, rules=self._rules
+                    spark, parsed.text, self.static, streams, directory, rules=self.rules
                 )
             except UnsupportedContinuousQueryError as error:
                 refused.append(str(error))

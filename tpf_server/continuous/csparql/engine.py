@@ -12,22 +12,21 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from annotations.terms import Term
-from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.learning import Learning
-from tpf_server.continuous.csparql.native.contents import Occurrence
-from tpf_server.continuous.csparql.native.evaluation import Evaluation
-from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry, key_of
-from tpf_server.continuous.csparql.native.leaves import TooManyStaticError, has_static
-from tpf_server.continuous.csparql.native.registry import WindowRegistry
+from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
+from tpf_server.continuous.csparql.native.leaves import has_static
+from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
-from tpf_server.continuous.csparql.operator_graph import OperatorGraph, operator_graph
-from tpf_server.continuous.csparql.parser import BASE, CsparqlQuery, parse
-from tpf_server.continuous.csparql.registered_query import Callback, RegisteredQuery
-from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.parser import BASE, parse
+from tpf_server.continuous.csparql.periodic_query import Callback, PeriodicQuery
+from tpf_server.continuous.csparql.planner import Planner
+from tpf_server.continuous.csparql.readers import Readers
+from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.csparql.stream_times import StreamTimes
 from tpf_server.continuous.csparql.timetable import Timetable
 from tpf_server.continuous.engine.elements.elements import canonical_term
@@ -36,7 +35,6 @@ from tpf_server.continuous.engine.errors import (
     ElementError,
     EngineLimitError,
     UnsupportedContinuousQueryError,
-    WindowLimitError,
 )
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.query_engine import QueryEngine
@@ -44,10 +42,8 @@ from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 
-T = TypeVar("T")
 
-
-class CsparqlEngine(QueryEngine[RegisteredQuery]):
+class CsparqlEngine(QueryEngine[PeriodicQuery]):
     """C-SPARQL queries over streams and static data, on the native engine.
 
     Args:
@@ -68,7 +64,6 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     Attributes:
         learning: what is known about the predicates of streams.
-        late: how many elements came after an evaluation that should have seen them.
         refused: how many elements were malformed.
     """
 
@@ -89,25 +84,29 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         beside: QueryEngine[Any] | None = None,
     ) -> None:
         super().__init__(base, limits, require_graphs=require_graphs, now=now, beside=beside)
-        self.late = 0
         self.refused = 0
         self._lateness = lateness
         self._skip_idle = skip_idle
         self._eager = eager
         self._strict = strict
-        self._rules = rules
-        self._readers: dict[Term, dict[RegisteredQuery, None]] = {}
-        self._counting: dict[Term, dict[RegisteredQuery, None]] = {}
-        self._windows = WindowRegistry()
+        self._windows = SharedWindows()
         self._evaluations = EvaluationRegistry()
+        self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
+        self._readers = Readers(
+            self._windows, self._evaluations, self.learning, self.limits.window_rows
+        )
         self._tables = StaticTables(self.static, self.dictionary)
+        self._planner = Planner(
+            self._tables,
+            self.dictionary,
+            self._environment,
+            self._evaluations,
+            self.learning,
+            rules,
+        )
         self._times = StreamTimes(lateness, patience)
         self._timetable = Timetable(self._times, self.queries)
-        self._arrivals = 0
         self._registrations = itertools.count(1)
-        self._most_windows = 1
-        self._last: int | None = None
-        self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
         self._graph_names = self.static.names
         self.static.on_change(self._changing)
 
@@ -115,6 +114,11 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
     def time(self) -> int | None:
         """The newest instant that elements or `advance` told; ``None`` before the first element."""
         return None if self._times.newest == NEVER else self._times.newest
+
+    @property
+    def late(self) -> int:
+        """How many elements came after an answer that should have seen them."""
+        return self._readers.late
 
     @property
     def present(self) -> int | None:
@@ -138,7 +142,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 self._graph_names = self.static.names
                 ranging = {q.evaluation: q.query for q in self.queries.values() if q.ranges}
                 for evaluation, query in ranging.items():
-                    self._plan_anew(evaluation, query)
+                    self._planner.plan_anew(evaluation, query)
             self.forgetting.sweep_where_due()
 
         return finish
@@ -157,7 +161,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         name = self.name(stream)
         declared = frozenset(canonical_term(self.name(each)) for each in predicates)
         others = set(self.learning.carried.get(name, ()))
-        if self._readers.get(name) or self._counting.get(name):
+        if self._readers.read(name):
             others |= self.learning.declared.get(name, frozenset())
         if not others <= declared:
             raise EngineLimitError(
@@ -167,7 +171,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def register(
         self, text: str, callback: Callback | None = None, *, name: str | None = None
-    ) -> RegisteredQuery:
+    ) -> PeriodicQuery:
         """Start a query; it sees what arrives from now on.
 
         Args:
@@ -189,10 +193,11 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
             )
         name = self._free_name(name if query.registration is None else query.registration.name)
-        registered = RegisteredQuery(
+        self._check_graphs(query.query.dataset)
+        registered = PeriodicQuery(
             name,
             query,
-            self._evaluation(query),
+            self._planner.evaluation(query, self._readers.arrivals),
             callback,
             self.limits.backlog,
             next(self._registrations),
@@ -205,26 +210,16 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
                 registered.evaluation.close()
             raise
         self.queries[name] = registered
-        self._listen(registered)
+        self._readers.add(registered)
         self.forgetting.opened()
         return registered
-
-    def _listen(self, registered: RegisteredQuery) -> None:
-        evaluation = registered.evaluation
-        self._evaluations.add(evaluation, self._arrivals)
-        self.learning.rest(evaluation)
-        self._most_windows = max(self._most_windows, len(evaluation.windows))
-        readers = self._counting if registered.counts else self._readers
-        for stream, view in evaluation.windows.items():
-            readers.setdefault(stream, {})[registered] = None
-            if not registered.counts and evaluation.owners == 1:
-                self._windows.attach(stream, view, evaluation.predicates)
 
     def ask(self, text: str) -> Answer:
         """The answer of a query without streams, once."""
         self._check_open()
         query = parse(text, self.base)
-        evaluation = self._evaluation(query)
+        self._check_graphs(query.query.dataset)
+        evaluation = self._planner.evaluation(query, self._readers.arrivals)
         answer = evaluation.at(0 if self.time is None else self.time, "")
         if not evaluation.owners:
             evaluation.close()
@@ -232,46 +227,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def explain(self, text: str) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query: as it is written, and after the rules."""
-        initial = operator_graph(parse(text, self.base), self.static.names, self.learning.told())
-        return initial, optimised(initial, self._rules)
-
-    def _evaluation(self, query: CsparqlQuery) -> Evaluation:
-        self._check_graphs(query.query.dataset)
-        try:
-            key = key_of(self._initial(query, separated=True))
-            found = self._evaluations.fresh(key, self._arrivals)
-            if found is not None:
-                return found
-
-            def make(graph: OperatorGraph) -> Evaluation:
-                return Evaluation(
-                    graph, self._tables, self.dictionary, self._environment, self._arrivals, key
-                )
-
-            return self._planned(query, make)
-        except UnsupportedQueryError as error:
-            self._tables.drop_idle()
-            raise UnsupportedContinuousQueryError(str(error)) from error
-        except RecursionError:
-            raise UnsupportedContinuousQueryError("it is nested too deeply") from None
-
-    def _initial(self, query: CsparqlQuery, *, separated: bool) -> OperatorGraph:
-        knowledge = self.learning.knowledge(query.streams, separated=separated)
-        return operator_graph(query, self.static.names, knowledge)
-
-    def _planned(self, query: CsparqlQuery, make: Callable[[OperatorGraph], T]) -> T:
-        """What is made of the operators of a query; no static part that is too large alone."""
-        with self.dictionary.keeping():
-            try:
-                return make(optimised(self._initial(query, separated=True), self._rules))
-            except TooManyStaticError:
-                return make(optimised(self._initial(query, separated=False), self._rules))
-
-    def _plan_anew(self, evaluation: Evaluation, query: CsparqlQuery) -> None:
-        """An evaluation goes on by what is known now."""
-        self.learning.forget(evaluation)
-        self._planned(query, evaluation.plan_anew)
-        self.learning.rest(evaluation)
+        return self._planner.explain(parse(text, self.base))
 
     def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
         """Say that somebody else makes a stream from others, so that order and cycles are known.
@@ -298,23 +254,9 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
         """
         self.query(name).close()
 
-    def _let_go(self, registered: RegisteredQuery) -> None:
+    def _let_go(self, registered: PeriodicQuery) -> None:
         self._timetable.remove(registered)
-        readers = self._counting if registered.counts else self._readers
-        for stream in registered.reads:
-            del readers[stream][registered]
-        self._leave(registered)
-
-    def _leave(self, registered: RegisteredQuery) -> None:
-        """Let go of the evaluation of a query."""
-        evaluation = registered.evaluation
-        if not self._evaluations.remove(evaluation):
-            return
-        self.learning.forget(evaluation)
-        evaluation.close()
-        if not registered.counts:
-            for stream, view in evaluation.windows.items():
-                self._windows.detach(stream, view, evaluation.predicates)
+        self._readers.remove(registered)
 
     # ----------------------------------------------------------------------------- streams
 
@@ -376,55 +318,21 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     def _enter(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
         """An element comes into the windows of its stream."""
-        readers, counting = self._readers.get(stream), self._counting.get(stream)
-        if not readers and not counting:
+        if not self._readers.read(stream):
             return
         for evaluation in self.learning.contradicted(stream, triples):
-            users = (*(readers or ()), *(counting or ()))
+            users = self._readers.of(stream)
             query = next(each.query for each in users if each.evaluation is evaluation)
-            self._plan_anew(evaluation, query)
-        self._arrivals += 1
-        number = self._arrivals
-        occurrences = [Occurrence(at, number, triple) for triple in triples]
+            self._planner.plan_anew(evaluation, query)
         self.arriving.append(triples)
         try:
-            if readers:
-                self._enter_in_time(stream, readers, occurrences, at)
-            for registered in tuple(counting or ()):
-                for each in occurrences:
-                    # Its callback may have closed it, or that of another query.
-                    if registered.state != "running":
-                        break
-                    registered.evaluation.windows[stream].contents.add(each)
-                    if registered.arrived():
-                        self._answer(registered, at)
+            for registered in self._timetable.idle(stream):
+                self._timetable.begin(registered, at)
+            occurrences = self._readers.arrive(stream, triples, at)
+            for registered in self._readers.count(stream, occurrences):
+                self._answer(registered, at)
         finally:
             self.arriving.pop()
-
-    def _enter_in_time(
-        self,
-        stream: Term,
-        readers: Iterable[RegisteredQuery],
-        occurrences: Sequence[Occurrence],
-        at: int,
-    ) -> None:
-        """Triples come into the windows over time; what they mean for when queries are due."""
-        if self._last is not None and at <= self._last:
-            passed = [each for each in readers if each.last is not None and at <= each.last]
-            for registered in passed:
-                registered.late += 1
-            self.late += bool(passed)
-        for registered in self._timetable.idle(stream):
-            self._timetable.begin(registered, at)
-        allowed = self.limits.window_rows
-        full = False
-        for window in self._windows.arrive(stream, occurrences):
-            full = full or window.held() * self._most_windows > allowed
-        if full:
-            for registered in tuple(readers):
-                if registered.evaluation.held > allowed:
-                    error = f"the windows of {registered.name} hold more than {allowed} elements"
-                    registered.stop(WindowLimitError(error))
 
     def advance(self, timestamp: int | datetime) -> None:
         """Everything with a timestamp up to this has come: evaluate what is due until then."""
@@ -445,28 +353,25 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
 
     # ------------------------------------------------------------------------- evaluation
 
-    def _evaluate(self, due: Iterable[tuple[int, RegisteredQuery]]) -> None:
+    def _evaluate(self, due: Iterable[tuple[int, PeriodicQuery]]) -> None:
         for at, registered in due:
             self._evaluate_at(at, registered)
 
-    def _evaluate_at(self, at: int, registered: RegisteredQuery) -> None:
-        registered.last = at
-        self._last = at if self._last is None else max(self._last, at)
+    def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
         self._timetable.plan(registered, registered.query.instants.after(at))
         self._answer(registered, at)
         idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
         if idle and registered.state == "running":
             self._timetable.rest(registered)
 
-    def _answer(self, registered: RegisteredQuery, at: int) -> None:
+    def _answer(self, registered: PeriodicQuery, at: int) -> None:
         answer = registered.evaluation.at(at, registered.name)
-        found = self._evaluations.equal(registered.evaluation)
-        if found is not None:
-            self._leave(registered)
-            registered.evaluation = found
-            self._evaluations.add(found)
+        self._readers.answered(registered, at)
         registered.emitted += 1
-        if not registered.give(answer):
+        try:
+            registered.take(answer)
+        except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
+            registered.fail(error)
             return
         if registered.stream is not None and answer.form != "SELECT" and answer.rows:
             encode = self.dictionary.encode
@@ -474,7 +379,7 @@ class CsparqlEngine(QueryEngine[RegisteredQuery]):
             try:
                 self._check_declared(registered.stream, triples)
             except ElementError as error:
-                self._stop(registered, error)
+                registered.stop(error)
                 return
             self._enter(registered.stream, triples, at)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from annotations.terms import Term
-from tpf_server.continuous.csparql.registered_query import RegisteredQuery
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
 
@@ -25,14 +25,14 @@ class Feeding:
 
     def __init__(self) -> None:
         self._links: dict[str, tuple[Term, frozenset[Term]]] = {}
-        self._makers: dict[Term, list[RegisteredQuery]] = {}
+        self._makers: dict[Term, list[PeriodicQuery]] = {}
 
-    def add(self, registered: RegisteredQuery) -> None:
+    def add(self, registered: PeriodicQuery) -> None:
         """A query may make a stream."""
         if registered.stream is not None:
             self._makers.setdefault(registered.stream, []).append(registered)
 
-    def remove(self, registered: RegisteredQuery) -> None:
+    def remove(self, registered: PeriodicQuery) -> None:
         """It makes it no more."""
         if registered.stream is not None:
             self._makers[registered.stream].remove(registered)
@@ -47,7 +47,7 @@ class Feeding:
         """Nobody of this name makes a stream any more; whether somebody did."""
         return self._links.pop(name, None) is not None
 
-    def ranks(self, queries: Iterable[RegisteredQuery]) -> dict[RegisteredQuery, int]:
+    def ranks(self, queries: Iterable[PeriodicQuery]) -> dict[PeriodicQuery, int]:
         """The rank of each of these queries, and of those whose triples they read.
 
         It is higher than those of all queries whose triples a query reads.
@@ -57,9 +57,9 @@ class Feeding:
                 triples.
         """
         makers = self._makers
-        ranks: dict[RegisteredQuery, int] = {}
+        ranks: dict[PeriodicQuery, int] = {}
 
-        def rank(query: RegisteredQuery, above: tuple[str, ...]) -> int:
+        def rank(query: PeriodicQuery, above: tuple[str, ...]) -> int:
             if query.name in above:
                 raise UnsupportedContinuousQueryError(
                     f"{query.name} would feed itself through its streams"
@@ -82,7 +82,7 @@ class Feeding:
                         )
         return ranks
 
-    def streams_of(self, query: RegisteredQuery) -> Streams:
+    def streams_of(self, query: PeriodicQuery) -> Streams:
         """The streams whose elements come to a query, also by what others make of them."""
         seen: set[Term] = set()
         awaited: set[Term] = set()

@@ -6,14 +6,14 @@ from typing import Final
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.feeding import Feeding, Streams
-from tpf_server.continuous.csparql.registered_query import RegisteredQuery
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.csparql.stream_times import StreamTimes
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 
 _SPARE: Final = 64
-_Due = tuple[int, RegisteredQuery]
-_Entry = tuple[int, int, int, RegisteredQuery]
+_Due = tuple[int, PeriodicQuery]
+_Entry = tuple[int, int, int, PeriodicQuery]
 
 
 class _Timeline:
@@ -60,22 +60,22 @@ class Timetable:
         queries: those that are registered.
     """
 
-    def __init__(self, times: StreamTimes, queries: Mapping[str, RegisteredQuery]) -> None:
+    def __init__(self, times: StreamTimes, queries: Mapping[str, PeriodicQuery]) -> None:
         self._times = times
         self._queries = queries
         self._feeding = Feeding()
         self._timelines: dict[Streams, _Timeline] = {}
         self._moved_by: dict[Term, list[_Timeline]] = {}
-        self._of: dict[RegisteredQuery, _Timeline] = {}
+        self._of: dict[PeriodicQuery, _Timeline] = {}
         self._ready: list[_Entry] = []
         self._reached: list[_Timeline] = []
         self._gives = False
-        self._idle: dict[RegisteredQuery, None] = {}
-        self._idle_readers: dict[Term, dict[RegisteredQuery, None]] = {}
+        self._idle: dict[PeriodicQuery, None] = {}
+        self._idle_readers: dict[Term, dict[PeriodicQuery, None]] = {}
 
     # ----------------------------------------------------------------------------- queries
 
-    def add(self, registered: RegisteredQuery) -> None:
+    def add(self, registered: PeriodicQuery) -> None:
         """A query is about to be registered.
 
         Raises:
@@ -95,7 +95,7 @@ class Timetable:
         if registered.query.instants.periods:
             self.rest(registered)
 
-    def remove(self, registered: RegisteredQuery) -> None:
+    def remove(self, registered: PeriodicQuery) -> None:
         """It is never evaluated again, and not registered any more."""
         self._wake(registered)
         self._give_up(registered)
@@ -126,7 +126,7 @@ class Timetable:
         if self._feeding.unlink(name):
             self._arrange(self._queries.values())
 
-    def _arrange(self, queries: Iterable[RegisteredQuery]) -> None:
+    def _arrange(self, queries: Iterable[PeriodicQuery]) -> None:
         """Who makes which streams has changed: find rank and time of all queries again."""
         queries = tuple(queries)
         self._rank(queries)
@@ -137,11 +137,11 @@ class Timetable:
         for registered in queries:
             self._join(registered)
 
-    def _rank(self, queries: Iterable[RegisteredQuery]) -> None:
+    def _rank(self, queries: Iterable[PeriodicQuery]) -> None:
         for registered, rank in self._feeding.ranks(queries).items():
             registered.rank = rank
 
-    def _join(self, registered: RegisteredQuery) -> None:
+    def _join(self, registered: PeriodicQuery) -> None:
         if not registered.query.instants.periods:
             return
         streams = self._feeding.streams_of(registered)
@@ -159,7 +159,7 @@ class Timetable:
 
     # ------------------------------------------------------------------------------ instants
 
-    def begin(self, registered: RegisteredQuery, at: int) -> None:
+    def begin(self, registered: PeriodicQuery, at: int) -> None:
         """A query that waited is evaluated from an instant on, or after what was done by then.
 
         So an element that is much too late does not make a query count from its time on.
@@ -169,7 +169,7 @@ class Timetable:
         self._wake(registered)
         self.plan(registered, first if last is None or first > last else instants.after(last))
 
-    def plan(self, registered: RegisteredQuery, at: int) -> None:
+    def plan(self, registered: PeriodicQuery, at: int) -> None:
         """A query is to be evaluated at this instant next."""
         timeline = self._of[registered]
         timeline.planned += registered.next is None
@@ -177,19 +177,19 @@ class Timetable:
         self._put(registered, at)
         timeline.tidy(_SPARE)
 
-    def _put(self, registered: RegisteredQuery, at: int) -> None:
+    def _put(self, registered: PeriodicQuery, at: int) -> None:
         timeline = self._of[registered]
         heap = self._ready if at <= timeline.passed else timeline.due
         heapq.heappush(heap, (at, registered.rank, registered.number, registered))
 
-    def rest(self, registered: RegisteredQuery) -> None:
+    def rest(self, registered: PeriodicQuery) -> None:
         """A query has no next instant before an element comes, or somebody asks."""
         self._give_up(registered)
         self._idle[registered] = None
         for stream in registered.reads:
             self._idle_readers.setdefault(stream, {})[registered] = None
 
-    def _wake(self, registered: RegisteredQuery) -> None:
+    def _wake(self, registered: PeriodicQuery) -> None:
         """It does not wait any more."""
         if registered in self._idle:
             del self._idle[registered]
@@ -199,12 +199,12 @@ class Timetable:
                 if not readers:
                     del self._idle_readers[stream]
 
-    def _give_up(self, registered: RegisteredQuery) -> None:
+    def _give_up(self, registered: PeriodicQuery) -> None:
         if registered.next is not None:
             registered.next = None
             self._of[registered].give_up()
 
-    def idle(self, stream: Term | None = None) -> tuple[RegisteredQuery, ...]:
+    def idle(self, stream: Term | None = None) -> tuple[PeriodicQuery, ...]:
         """Those that wait for an element: of this stream, or of any."""
         return tuple(self._idle if stream is None else self._idle_readers.get(stream, ()))
 

@@ -85,7 +85,12 @@ class Emitter:
             if owner.state != "running":
                 continue
             owner.emitted += count
-            if owner.give(emission) and triples:
+            try:
+                owner.take(emission)
+            except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
+                owner.fail(error)
+                continue
+            if triples:
                 target = self.feeds.target(owner.name)
                 if target is not None:
                     self.fed.append((target, triples, emission.at))

@@ -20,7 +20,7 @@ class RunningQuery(Generic[EmissionT]):
 
     Attributes:
         name: see above.
-        take: is called with each emission.
+        take: is called with each emission; what it raises is for `fail`.
         waiting: emissions that nobody took.
         emitted: how many rows it emitted, or in C-SPARQL how many answers.
         state: ``running``, ``stopped`` (by a limit, or because its callback raised) or ``closed``.
@@ -59,17 +59,9 @@ class RunningQuery(Generic[EmissionT]):
         if self.error is not None:
             raise self.error
 
-    def give(self, emission: EmissionT) -> bool:
-        """Have an emission taken; whether the query goes on: it is stopped where that raises."""
-        try:
-            self.take(emission)
-        except BacklogError as error:
-            self.stop(error)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
-            self.stop(CallbackError(self.name, error))
-        else:
-            return True
-        return False
+    def fail(self, error: Exception) -> None:
+        """End the query because `take` has raised this, whatever it is: it is its alone."""
+        self.stop(error if isinstance(error, BacklogError) else CallbackError(self.name, error))
 
     def stop(self, error: ContinuousError) -> None:
         """End the query for this reason, and let go of what it holds."""

@@ -17,7 +17,7 @@ from tests.support.random_continuous_queries import (
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native import leaves
-from tpf_server.continuous.csparql.registered_query import RegisteredQuery
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 
 SECOND = "FROM STREAM <urn:s> [RANGE 1s STEP 1s]"
 PAIRS = (
@@ -63,7 +63,7 @@ def near(*pairs: str) -> list[tuple[str, str, str]]:
     return [(f"<urn:{one}>", "<urn:near>", f"<urn:{other}>") for one, other in map(list, pairs)]
 
 
-def parts(query: RegisteredQuery) -> str:
+def parts(query: PeriodicQuery) -> str:
     return "\n".join(query.explain()["operators"])
 
 

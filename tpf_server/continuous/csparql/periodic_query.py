@@ -17,7 +17,7 @@ from tpf_server.continuous.engine.running_query import RunningQuery
 Callback = Callable[[Answer], None]
 
 
-class RegisteredQuery(RunningQuery[Answer]):
+class PeriodicQuery(RunningQuery[Answer]):
     """A query that answers at instants.
 
     Attributes:
@@ -40,7 +40,7 @@ class RegisteredQuery(RunningQuery[Answer]):
         callback: Callback | None,
         backlog: int,
         number: int,
-        close: Callable[["RegisteredQuery"], None],
+        close: Callable[["PeriodicQuery"], None],
     ) -> None:
         super().__init__(name, callback, backlog, close)
         self.query = query

@@ -11,7 +11,7 @@ Predicates = frozenset[TermId] | None
 _Key = tuple[Term, Window | WindowView, Predicates]
 
 
-class WindowRegistry:
+class SharedWindows:
     """All windows that elements come into.
 
     Those over time are shared by queries that need the same predicates. Those that count triples

@@ -1,0 +1,139 @@
+"""Who reads which streams: elements come into the windows of queries."""
+
+from collections.abc import Iterator, Sequence
+
+from annotations.terms import Term
+from tpf_server.continuous.csparql.learning import Learning
+from tpf_server.continuous.csparql.native.contents import Occurrence
+from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
+from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.engine.errors import WindowLimitError
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+_ByStream = dict[Term, dict[PeriodicQuery, None]]
+
+
+class Readers:
+    """The queries of an engine, with the windows and evaluations that they share.
+
+    Args:
+        windows: that move with time; those that count triples belong to one query each.
+        evaluations: see `EvaluationRegistry`.
+        learning: what their plans rest on.
+        window_rows: how many elements the windows of a query may hold.
+
+    Attributes:
+        arrivals: how many elements somebody read.
+        late: how many of them came after an answer that should have seen them.
+    """
+
+    def __init__(
+        self,
+        windows: SharedWindows,
+        evaluations: EvaluationRegistry,
+        learning: Learning,
+        window_rows: int,
+    ) -> None:
+        self.arrivals = 0
+        self.late = 0
+        self._windows = windows
+        self._evaluations = evaluations
+        self._learning = learning
+        self._window_rows = window_rows
+        self._timed: _ByStream = {}
+        self._counting: _ByStream = {}
+        self._most_windows = 1
+        self._answered: int | None = None
+
+    def add(self, registered: PeriodicQuery) -> None:
+        """A query sees what comes from now on."""
+        evaluation = registered.evaluation
+        self._evaluations.add(evaluation, self.arrivals)
+        self._learning.rest(evaluation)
+        self._most_windows = max(self._most_windows, len(evaluation.windows))
+        for stream, view in evaluation.windows.items():
+            self._like(registered).setdefault(stream, {})[registered] = None
+            if not registered.counts and evaluation.owners == 1:
+                self._windows.attach(stream, view, evaluation.predicates)
+
+    def remove(self, registered: PeriodicQuery) -> None:
+        """It sees nothing any more."""
+        readers = self._like(registered)
+        for stream in registered.reads:
+            del readers[stream][registered]
+            if not readers[stream]:
+                del readers[stream]
+        self._leave(registered)
+
+    def _like(self, registered: PeriodicQuery) -> _ByStream:
+        return self._counting if registered.counts else self._timed
+
+    def _leave(self, registered: PeriodicQuery) -> None:
+        evaluation = registered.evaluation
+        if self._evaluations.remove(evaluation):
+            self._learning.forget(evaluation)
+            evaluation.close()
+            if not registered.counts:
+                for stream, view in evaluation.windows.items():
+                    self._windows.detach(stream, view, evaluation.predicates)
+
+    def read(self, stream: Term) -> bool:
+        """Whether anybody reads a stream."""
+        return stream in self._timed or stream in self._counting
+
+    def of(self, stream: Term) -> Sequence[PeriodicQuery]:
+        """Those that read a stream."""
+        return *self._timed.get(stream, ()), *self._counting.get(stream, ())
+
+    def answered(self, registered: PeriodicQuery, at: int) -> None:
+        """A query has answered for an instant; from then on it may share an evaluation."""
+        if not registered.counts:
+            registered.last = at
+            self._answered = at if self._answered is None else max(self._answered, at)
+        found = self._evaluations.equal(registered.evaluation)
+        if found is not None:
+            self._leave(registered)
+            registered.evaluation = found
+            self._evaluations.add(found)
+
+    # ----------------------------------------------------------------------------- elements
+
+    def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> list[Occurrence]:
+        """An element comes into the windows over time of its stream.
+
+        Returns:
+            What those that count triples are to count, see `count`.
+        """
+        self.arrivals += 1
+        number = self.arrivals
+        occurrences = [Occurrence(at, number, triple) for triple in triples]
+        readers = self._timed.get(stream)
+        if not readers:
+            return occurrences
+        if self._answered is not None and at <= self._answered:
+            passed = [each for each in readers if each.last is not None and at <= each.last]
+            for registered in passed:
+                registered.late += 1
+            self.late += bool(passed)
+        allowed = self._window_rows
+        full = False
+        for window in self._windows.arrive(stream, occurrences):
+            full = full or window.held() * self._most_windows > allowed
+        if full:
+            for registered in tuple(readers):
+                if registered.evaluation.held > allowed:
+                    error = f"the windows of {registered.name} hold more than {allowed} elements"
+                    registered.stop(WindowLimitError(error))
+        return occurrences
+
+    def count(self, stream: Term, occurrences: Sequence[Occurrence]) -> Iterator[PeriodicQuery]:
+        """Triples come into windows that count them; gives queries that are to answer now."""
+        for registered in tuple(self._counting.get(stream, ())):
+            for each in occurrences:
+                # Its callback may have closed it, or that of another query.
+                if registered.state != "running":
+                    break
+                registered.evaluation.windows[stream].contents.add(each)
+                if registered.arrived():
+                    yield registered
