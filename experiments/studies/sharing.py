@@ -52,6 +52,9 @@ CASES: Final = {
     "FILTER, half": Case(
         f"SELECT ?a {_ROWS[:-1]} FILTER(?v > %d) }}", lambda n, of: n * _VALUES // of, None
     ),
+    "FILTER under LIMIT": Case(
+        f"SELECT ?a {_ROWS[:-1]} FILTER(?v = %d) }} ORDER BY ?a LIMIT 5", lambda n, _: n
+    ),
     "HAVING": Case(_COUNT.replace("%s", "1s") + " HAVING(COUNT(*) > %d)", lambda n, _: n),
     "LIMIT": Case(f"SELECT ?a ?v {_ROWS} ORDER BY DESC(?v) LIMIT %d", lambda n, _: n + 1, None),
     "LIMIT without order": Case(f"SELECT ?a ?v {_ROWS} LIMIT %d", lambda n, _: n + 1, None),

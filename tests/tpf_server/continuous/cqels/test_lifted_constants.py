@@ -29,6 +29,17 @@ QUERIES = {
     "numbers of groups": f"SELECT (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b ORDER BY ?n @SLICE",
     "a join in order": f"SELECT ?a ?b ?c {{ {ONE} {TWO} }} ORDER BY ?c ?b ?a @SLICE",
     "triples in order": f"CONSTRUCT {{ ?a <urn:made> ?b }} {{ {ONE} }} ORDER BY ?b ?a @SLICE",
+    "filtered, the first": f"SELECT ?b ?c {{ {ONE} {TWO} FILTER(?c >= @C) }}"
+    " ORDER BY DESC(?c) ?b @SLICE",
+    "some that are filtered": f"SELECT ?b ?c {{ {ONE} {TWO} FILTER(?c >= @C) }} @SLICE",
+    "hidden order of one": f"SELECT DISTINCT ?b {{ {ONE} FILTER(?a != @N) }} ORDER BY ?a ?b",
+    "of one, in order": f"SELECT ?b {{ {ONE} FILTER(?a = @N) }} ORDER BY ?b @SLICE",
+    "beside one, in order": f"SELECT ?a ?d {{ {ONE} @N <urn:near> ?d }} ORDER BY ?a ?d @SLICE",
+    "groups of one, in order": "SELECT ?c (COUNT(*) AS ?n) {"
+    " STREAM <urn:s1> [W] { @N <urn:p> ?b } STREAM <urn:s2> [V] { ?b <urn:v> ?c } }"
+    " GROUP BY ?c ORDER BY DESC(?n) ?c @SLICE",
+    "groups under a constant": f"SELECT ?b (SUM(?c) AS ?n) {{ {ONE} {TWO} }} GROUP BY ?b"
+    " HAVING(SUM(?c) <= @C) ORDER BY ?b @SLICE",
     "having": f"SELECT ?b (COUNT(*) AS ?n) {{ {ONE} }} GROUP BY ?b HAVING(COUNT(*) > @C)",
     "having in a join": f"SELECT ?b (SUM(?c) AS ?n) {{ {ONE} {TWO} }} GROUP BY ?b"
     " HAVING(SUM(?c) <= @C)",
@@ -55,6 +66,7 @@ def filled(random: Random, query: str, *, windows: bool) -> list[str]:
         part = f"OFFSET {offset}" if offset or limit is None else ""
         part += f" LIMIT {limit}" if limit is not None else ""
         text = query.replace("@SLICE", part).replace("@C", random.choice(["0", "1", "2", "1.5"]))
+        text = text.replace("@N", random.choice(NODES))
         text = text.replace("[W]", f"[RANGE {width}{ends}]" if fixed is None else f"[{fixed}]")
         found.append(text.replace("[V]", f"[RANGE {other}ms]"))
     return found

@@ -93,9 +93,31 @@ TWO_WINDOWS = (
     " STREAM <urn:s> [RANGE 5s] { ?mate :at ?room } }"
 )
 
+FILTERED = (
+    _PREFIX + "SELECT ?who ?room { STREAM <urn:s> [NOW] { ?who :at ?room } FILTER(?who = :pNAME) }"
+    " ORDER BY ?room"
+)
+GROUPED = (
+    _PREFIX + "SELECT ?room (COUNT(*) AS ?n) { STREAM <urn:s> [NOW] { :pNAME :at ?room } }"
+    " GROUP BY ?room ORDER BY ?n LIMIT NAME1"
+)
+"""Both constants differ."""
+
 
 @pytest.mark.parametrize("between", [False, True])
-@pytest.mark.parametrize("query", [STATIC, STREAMED, TWO_WINDOWS])
+@pytest.mark.parametrize(
+    "query",
+    [
+        STATIC,
+        STREAMED,
+        TWO_WINDOWS,
+        FILTERED,
+        FILTERED + " LIMIT 3",
+        STREAMED + " LIMIT NAME1",
+        STATIC + " ORDER BY ?mate OFFSET 1 LIMIT NAME1",
+        GROUPED,
+    ],
+)
 def test_cost_follows_the_instances_that_match(query: str, between: bool) -> None:
     """The same five of 20 and of 300 queries have something to say; the others cost nothing.
 

@@ -21,6 +21,7 @@ from tpf_server.continuous.engine.delivery import Delivery
 from tpf_server.continuous.engine.plans.dispatch import Dispatch
 from tpf_server.continuous.engine.plans.emitting_group import emitting_group
 from tpf_server.continuous.engine.plans.leaves import ContinuousLeaves, Windows
+from tpf_server.continuous.engine.plans.own_slices import OwnSlices
 from tpf_server.continuous.engine.plans.plan_builder import PlanBuilder
 from tpf_server.continuous.engine.plans.slices import Slices
 from tpf_server.continuous.engine.semantics import Semantics
@@ -102,8 +103,10 @@ class Plan:
         if query.query.form == "ASK":
             pattern = algebra.Slice(algebra.Distinct(algebra.Project(pattern, ())), 0, 1)
         node, variables, self.order = builder.modified(pattern, None)
-        self._slices: Slices | None = None
-        if SLICE in lifted:
+        self._slices: Slices | OwnSlices | None = None
+        if SLICE in lifted and len(lifted) > 1:
+            node = self._slices = builder.sliced_apart(node, self.order)
+        elif SLICE in lifted:
             node = self._slices = builder.sliced(
                 node,
                 variables if semantics.output == "difference" else node.schema,

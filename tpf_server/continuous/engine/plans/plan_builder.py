@@ -7,7 +7,8 @@ from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.build.builder import Builder
 from tpf_client.dataflow.build.group_builder import build_group
 from tpf_client.dataflow.node import Dataflow, Node
-from tpf_client.dataflow.operators.order import SortKey
+from tpf_client.dataflow.operators.order import SortKey, TopK
+from tpf_client.dataflow.operators.slice import Slice
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql import algebra
 from tpf_client.sparql.expressions.compiler import Compiler
@@ -17,6 +18,7 @@ from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.engine.plans.dispatch import Comparison, Dispatch
 from tpf_server.continuous.engine.plans.emitting_group import EmittingGroup
 from tpf_server.continuous.engine.plans.leaves import STAMP, ContinuousLeaves
+from tpf_server.continuous.engine.plans.own_slices import OwnSlices
 from tpf_server.continuous.engine.plans.slices import Copies, Slices
 
 
@@ -105,6 +107,21 @@ class PlanBuilder(Builder):
         """
         keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
         return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=wanted))
+
+    def sliced_apart(self, node: Node, key: SortKey | None) -> OwnSlices:
+        """The parts of queries that differ in other constants, too (see `OwnSlices`).
+
+        Args:
+            node: all solutions.
+            key: what to sort by; ``None`` where there is no order.
+        """
+
+        def make(part: Node, offset: int, limit: int | None) -> Node:
+            if key is None:
+                return Slice(part, offset, limit)
+            return TopK(part, key, offset, limit)
+
+        return self.flow.add(OwnSlices(node, make))
 
     def _having(self, pattern: algebra.Group, conditions: Sequence[algebra.Expression]) -> Node:
         """A grouping under HAVING: what depends on the keys alone is decided once for a group."""

@@ -19,7 +19,7 @@ from tpf_server.continuous.engine.plans.templates import (
     template_of,
 )
 from tpf_server.continuous.engine.semantics import Semantics
-from tpf_server.continuous.engine.static.static_cache import INSTANCE
+from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
 from tpf_server.continuous.engine.static.static_data import Change, Dataset, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
@@ -45,7 +45,10 @@ class _Member(NamedTuple):
         different = {*differing(other.template, self.template), *(other.numbers or ())}
         if self.numbers is None:
             return other.numbers is None and not different
-        return INSTANCE not in self.plan.lifted and different <= set(self.numbers)
+        # What joins tell apart, and orders of their own, hold what nobody else has.
+        lifted = self.plan.lifted
+        apart = INSTANCE in lifted or (SLICE in lifted and len(lifted) > 1)
+        return not apart and different <= set(self.numbers)
 
 
 class PlanRegistry:

@@ -10,7 +10,8 @@ compares with are lifted too: there solutions are given to those queries whose c
 and what is below is computed once for all (see `Dispatch`).
 
 Queries of any kind that differ in OFFSET and LIMIT alone have their solutions put in order once;
-each gets its part of them (see `Slices`).
+each gets its part of them (see `Slices`). Where they differ in other constants, too, each has an
+order of its own above what they share (see `OwnSlices`).
 
 Where solutions come of one triple of a stream, and only what comes is emitted, a window does not
 matter: what it holds meets nothing that comes later. So queries that differ in RANGE are one there.
@@ -32,9 +33,9 @@ from tpf_client.sparql.algebra import (
     Extend,
     Filter,
     Group,
+    OrderBy,
     Pattern,
     Project,
-    Query,
     Slice,
     VariableRef,
     walk,
@@ -58,7 +59,7 @@ class Template:
             compared with.
         matched: how many are in triple patterns.
         groups: whether there are groups below what compares.
-        slice: OFFSET and LIMIT, where these are what was taken out.
+        slice: OFFSET and LIMIT, where there are any.
         width: of the window, in milliseconds, where that was taken out.
     """
 
@@ -74,9 +75,10 @@ class Template:
 
         A group holds what came before them.
         """
-        if self.slice is not None:
+        constants = [number for number in numbers if number >= 0]
+        if self.slice is not None and not constants:
             return False
-        return not self.groups or any(number < self.matched for number in numbers)
+        return not self.groups or any(number < self.matched for number in constants)
 
     def instance(self, number: int, lifted: Collection[int]) -> Instance:
         """The query as an instance of a plan.
@@ -85,25 +87,29 @@ class Template:
             number: of its registration.
             lifted: the numbers of the constants that the plan has variables for.
         """
-        if self.slice is not None:
-            return Instance(number, {}, self.slice)
-        constants = {lifted_variable(n): self.constants[n] for n in lifted if n != _WIDTH}
-        return Instance(number, constants)
+        constants = {lifted_variable(n): self.constants[n] for n in lifted if n >= 0}
+        return Instance(number, constants, self.slice or (0, None))
 
 
 _WIDTH: Final = -1
 """The number of the width of a window, among those of constants."""
+_SLICE: Final = -2
+"""That of OFFSET and LIMIT together."""
 
 
 def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     """The template of a query; one that shares a plan with its like only has no constants."""
     pattern = query.query.pattern
+    sliced: Slice | None = None
+    part: tuple[int, int | None] | None = None
     if isinstance(pattern, Slice) and not pattern.by:
-        common = replace(query.query, pattern=replace(pattern, offset=0, limit=None))
-        return Template((common, query.windows), (), 0, True, (pattern.offset, pattern.limit))
+        part = pattern.offset, pattern.limit
+        sliced = replace(pattern, offset=0, limit=None)
+        pattern = pattern.input
     bgp = _only_bgp(pattern)
     if bgp is None or query.query.form == "ASK":
-        return Template((query.query, query.windows), (), 0, True)
+        common = query.query if sliced is None else replace(query.query, pattern=sliced)
+        return Template((common, query.windows), (), 0, True, part)
     constants: list[Term] = []
     patterns = []
     for each in bgp.patterns:
@@ -117,15 +123,20 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         patterns.append(QuadPattern(*places))
     pattern = _with_bgp(pattern, BGP(tuple(patterns)))
     matched = len(constants)
-    if any(query.window_of(each.graph) is not None for each in bgp.patterns):
-        pattern = _comparing(pattern, constants, None)
     groups = any(isinstance(each, Group) for each in walk(pattern))
+    # An order of groups goes where they are told apart: they are not above a HAVING.
+    if any(query.window_of(each.graph) is not None for each in bgp.patterns) and not (
+        groups and sliced
+    ):
+        pattern = _comparing(pattern, constants, None)
+    if sliced is not None:
+        pattern = replace(sliced, input=pattern)
     common = replace(query.query, pattern=pattern)
     width = None
-    if policy.output == "derivations" and policy.relation == "istream":
+    if sliced is None and policy.output == "derivations" and policy.relation == "istream":
         width = _passing_width(query, bgp)
     windows = query.windows if width is None else _at_once(query.windows)
-    return Template((common, windows), tuple(constants), matched, groups, None, width)
+    return Template((common, windows), tuple(constants), matched, groups, part, width)
 
 
 def _passing_width(query: ContinuousQuery, bgp: BGP) -> int | None:
@@ -152,7 +163,7 @@ def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] 
         wanted: the numbers of those that are to be replaced; ``None``: all.
     """
     match pattern:
-        case Project(inner, _) | Extend(inner, _, _):
+        case Project(inner) | Extend(inner) | OrderBy(inner):
             return replace(pattern, input=_comparing(inner, constants, wanted))
         case Filter(inner, condition):
             whole = conjunction(_compared(each, constants, wanted) for each in conjuncts(condition))
@@ -183,14 +194,12 @@ def _compared(
 
 
 def differing(one: Template, other: Template) -> tuple[int, ...]:
-    """The numbers of the constants in which two queries of the same template differ.
-
-    OFFSET and LIMIT together have the number 0.
-    """
-    if one.slice != other.slice:
-        return (0,)
+    """The numbers of the constants in which two queries of the same template differ."""
     pairs = zip(one.constants, other.constants, strict=True)
     numbers = [number for number, (left, right) in enumerate(pairs) if left != right]
+    if one.slice != other.slice or (numbers and one.slice is not None):
+        # Where other constants differ, each has its own order anyway.
+        numbers.append(_SLICE)
     return tuple(numbers if one.width == other.width else [_WIDTH, *numbers])
 
 
@@ -203,9 +212,16 @@ def common_query(
     comparisons to keep the instances apart. `SLICE` stands for OFFSET and LIMIT.
     """
     pattern = query.query.pattern
-    if isinstance(pattern, Slice):
-        whole = replace(pattern, offset=0, limit=None)
-        return replace(query, query=replace(query.query, pattern=whole)), frozenset({SLICE})
+    if _SLICE in numbers:
+        assert isinstance(pattern, Slice)
+        inner = replace(query, query=replace(query.query, pattern=pattern.input))
+        numbers = tuple([number for number in numbers if number != _SLICE])
+        variables: frozenset[Variable] = frozenset()
+        if numbers:
+            inner, variables = common_query(inner, numbers)
+        whole = replace(pattern, offset=0, limit=None, input=inner.query.pattern)
+        common = replace(query.query, pattern=whole)
+        return replace(query, query=common), variables | {SLICE}
     if _WIDTH in numbers:
         query = replace(query, windows=_at_once(query.windows))
         numbers = tuple([number for number in numbers if number != _WIDTH])
@@ -229,7 +245,7 @@ def common_query(
     pattern = _comparing(_with_bgp(pattern, BGP(tuple(patterns))), found, numbers)
     compares = len(matched) < len(numbers)
     pattern = _apart(pattern, below=bool(matched) or not compares)
-    common: Query = replace(query.query, pattern=pattern)
+    common = replace(query.query, pattern=pattern)
     variables = frozenset(map(lifted_variable, numbers))
     if matched or not compares:
         variables |= {INSTANCE}
@@ -249,8 +265,11 @@ def _only_bgp(pattern: Pattern) -> BGP | None:
             return None if _unsafe(condition) else _only_bgp(inner)
         case Extend(inner, _, expression):
             return None if _unsafe(expression) else _only_bgp(inner)
-        case Project(inner, _) | Distinct(inner):
+        case Project(inner) | Distinct(inner):
             return _only_bgp(inner)
+        case OrderBy(inner, conditions):
+            unsafe = any(_unsafe(each.expression) for each in conditions)
+            return None if unsafe else _only_bgp(inner)
         case Group(inner, keys, aggregates):
             expressions = [each for _, each in keys] + [
                 each.argument for _, each in aggregates if each.argument is not None
@@ -273,7 +292,7 @@ def _unsafe(expression: Expression) -> bool:
 def _with_bgp(pattern: Pattern, bgp: BGP) -> Pattern:
     if isinstance(pattern, BGP):
         return bgp
-    assert isinstance(pattern, (Filter, Extend, Project, Distinct, Group))
+    assert isinstance(pattern, (Filter, Extend, Project, OrderBy, Distinct, Group))
     return replace(pattern, input=_with_bgp(pattern.input, bgp))
 
 
@@ -292,7 +311,7 @@ def _apart(pattern: Pattern, *, below: bool) -> Pattern:
             return Group(_apart(inner, below=below), (*keys, own), aggregates)
         case Filter() if not below:
             return pattern
-        case Filter(inner) | Extend(inner) | Distinct(inner):
+        case Filter(inner) | Extend(inner) | OrderBy(inner) | Distinct(inner):
             return replace(pattern, input=_apart(inner, below=below))
         case _:
             return pattern
