@@ -81,6 +81,11 @@ class Validity:
                 result.append([self._span(each, at, horizon) for each in bounds])
         return result
 
+    @property
+    def any_late(self) -> bool:
+        """Whether a fact is there by grace alone."""
+        return self._grace and any(each.late for each in self._evaluation.fragments())
+
     def late(self, rows: Iterable[tuple[Solution, int]], at: datetime) -> Iterator[Solution]:
         """Which copies of these rows are there by grace alone: a label of their facts has ended.
 
@@ -90,7 +95,7 @@ class Validity:
             rows: rows of the present answer, and how many copies of each.
             at: the present instant.
         """
-        if self._core is None or not any(each.late for each in self._evaluation.fragments()):
+        if self._core is None:
             return
         for row, count in rows:
             for _, end in self._core.bounds(row, count, at) or ():
