@@ -1,5 +1,6 @@
 """nginx in front, as ``docs/nginx.conf`` says: live pages are cached as long as they hold."""
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -7,12 +8,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 
 from annotations.labels import Expiration
 from annotations.terms import Quad, Term
+from tests.browser.test_live_page import Serving
 from tests.support.peers import NGINX, PROJECT
 from tests.support.running_server import TOKEN, RunningServer, free_port
 
@@ -62,12 +65,13 @@ class Front:
 
 
 @contextmanager
-def nginx(folder: Path, front: int, origin: int) -> Iterator[None]:
+def nginx(folder: Path, front: int, origin: int, query: int) -> Iterator[None]:
     """The configuration of the documentation, with other ports and folders."""
     site = (PROJECT / "docs/nginx.conf").read_text()
     for documented, here in {
         "/var/cache/nginx/fragments": f"{folder}/cache",
         "127.0.0.1:3000": f"127.0.0.1:{origin}",
+        "127.0.0.1:8890": f"127.0.0.1:{query}",
         "listen 80;": f"listen 127.0.0.1:{front};",
     }.items():
         assert documented in site
@@ -101,10 +105,12 @@ def nginx(folder: Path, front: int, origin: int) -> Iterator[None]:
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     folder = tmp_path_factory.mktemp("nginx")
     (folder / "stops.nt").write_text(STATIC)
+    (folder / "all.rq").write_text("# All\nSELECT * { ?s ?p ?o }\n")
     port = free_port()
     with (
         RunningServer(folder, CONFIG.format(front=port)) as server,
-        nginx(folder, port, server.port),
+        Serving(f"http://127.0.0.1:{port}/trains", folder / "all.rq") as query,
+        nginx(folder, port, server.port, urlsplit(query.url).port or 0),
     ):
         yield Front(f"http://127.0.0.1:{port}/", server)
 
@@ -213,3 +219,27 @@ def test_errors_and_publications_pass_through(front: Front) -> None:
         )
         assert answer.status_code == status, answer.text
     assert "X-Cache-Status" not in answer.headers
+
+
+def test_the_page_and_its_streams_are_at_a_path(front: Front) -> None:
+    page = requests.get(f"{front.url}query/", timeout=60)
+    assert "<title>Live query</title>" in page.text
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    # What the page loads is named relative to it.
+    told = requests.get(f"{front.url}query/page.json", timeout=60).json()
+    assert told["datasets"] == [f"{front.url}trains"]
+    quad = Quad(Term("<http://example.org/stream>"), DELAY, Term('"0"'))
+    front.server.publish("trains", [quad], Expiration(datetime.now(UTC) + timedelta(hours=1)))
+    query = "SELECT ?d { <http://example.org/stream> <http://example.org/delay> ?d }"
+    with requests.get(
+        f"{front.url}query/sparql",
+        {"query": query},
+        headers={"Accept": "text/event-stream"},
+        stream=True,
+        timeout=60,
+    ) as answer:
+        # It comes although the answer has no end.
+        lines = answer.iter_lines(1, decode_unicode=True)
+        data = next(line for line in lines if line.startswith("data: "))
+    (row,) = json.loads(data.removeprefix("data: "))["added"]
+    assert row["d"]["value"] == "0"
