@@ -41,7 +41,10 @@ def memento_fields(query: PinnedRequest) -> list[tuple[str, str]]:
     if query.snapshot is None:
         return []
     asked = query.request
-    fields = [("Link", f'<{asked.original_url}>; rel="original timegate"')]
+    original = asked.original_url
+    _, mark, rest = original.partition("?")
+    listed = f"{query.endpoint.url}/timemap{mark}{rest}"
+    fields = [("Link", f'<{original}>; rel="original timegate", <{listed}>; rel="timemap"')]
     if asked.snapshot is not None:
         instant = from_micros(asked.snapshot.instant)
         fields.append(("Memento-Datetime", http_date(instant)))

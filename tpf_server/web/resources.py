@@ -52,6 +52,8 @@ class Resource(NamedTuple):
 
 _PAGE: Final = Operation("Read a page", "fragment", None, (304, 400, 404, 406, 410, 503))
 
+_TIMEMAP: Final = Operation("List its mementos", None, None, (400, 404, 410, 503))
+
 RESOURCES: Final = {
     "index": Resource(
         "/",
@@ -87,6 +89,16 @@ RESOURCES: Final = {
         "/<name>/<view>",
         "The same, with labelled facts as a method annotates them.",
         {"GET": _PAGE},
+    ),
+    "timemap": Resource(
+        "/<name>/timemap",
+        "At which instants a fragment changed.",
+        {"GET": _TIMEMAP},
+    ),
+    "view_timemap": Resource(
+        "/<name>/<view>/timemap",
+        "The same of a fragment of a view.",
+        {"GET": _TIMEMAP},
     ),
     "facts": Resource(
         "/<name>/facts",

@@ -36,6 +36,7 @@ from tpf_server.web.responses import (
     see_other,
 )
 from tpf_server.web.site import Site
+from tpf_server.web.timemap import timemap
 from tpf_server.web.vocabulary import vocabularies, vocabulary_document
 
 _VOCABULARY = {"GET": Operation("Read the vocabulary", None, None, (406,))}
@@ -166,6 +167,17 @@ class Views:
     def view(self, name: str, view: str) -> Response:
         """A page of a view of a dataset."""
         return self.fragment(f"{name}/{view}")
+
+    def timemap(self, name: str) -> Response:
+        """The changes of a fragment of a dataset."""
+        endpoint = self._site.endpoints(self._base()).get(name)
+        if endpoint is None:
+            raise NotFoundError(f"there is nothing at {request.path}")
+        return _read(lambda: timemap(endpoint, request, self._site.clock.now()))
+
+    def view_timemap(self, name: str, view: str) -> Response:
+        """The changes of a fragment of a view."""
+        return self.timemap(f"{name}/{view}")
 
     def facts(self, name: str) -> Response:
         """Publishing to a dataset."""

@@ -1,0 +1,115 @@
+"""TimeMaps: every change of a fragment that labels tell, and nothing else."""
+
+import re
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import pytest
+
+from annotations.instants import format_instant, parse_instant
+from annotations.labels import Expiration, Interval
+from tests.support.served import BASE, NOON, Served, parse, quad
+from tests.tpf_server.web.test_memento import QUERY, history
+
+HOUR = timedelta(hours=1)
+MAP = QUERY.replace("trains?", "trains/timemap?")
+LINK = re.compile(r'<([^>]*)>((?:; [a-z]+="[^"]*")*)(?:,\n|\n)')
+
+
+def links(served: Served, path: str) -> list[tuple[str, dict[str, str]]]:
+    """The targets of a map, with their attributes."""
+    response = served.get(path)
+    assert response.status_code == 200, response.text
+    assert response.headers["Content-Type"] == "application/link-format"
+    found = LINK.findall(response.text)
+    assert sum(len(a) + len(b) for a, b in found) + 4 * len(found) - 1 == len(response.text)
+    return [(url, dict(re.findall(r'([a-z]+)="([^"]*)"', rest))) for url, rest in found]
+
+
+def mementos(found: list[tuple[str, dict[str, str]]]) -> list[datetime]:
+    instants = []
+    for url, about in found:
+        if "memento" in about["rel"].split():
+            instant = parse_instant(url.rpartition("at=")[2])
+            assert parsedate_to_datetime(about["datetime"]) == instant.replace(microsecond=0)
+            instants.append(instant)
+    return instants
+
+
+@pytest.mark.parametrize("view", ["", "/named-graph"])
+def test_a_map_lists_every_change(served: Served, view: str) -> None:
+    history(served)
+    path = MAP.replace("trains/", f"trains{view}/")
+    if view:
+        path = path.partition("?")[0]
+    found = links(served, path)
+    assert mementos(found) == [NOON, NOON + HOUR, NOON + 2 * HOUR]
+    assert [about["rel"] for _, about in found] == [
+        "original timegate", "self", "first memento", "memento", "last memento"
+    ]  # fmt: skip
+    pages = []
+    for url, about in found[2:]:
+        answer = served.get(f"{url.removeprefix(BASE)}&limit=100", "application/n-quads")
+        if "last" not in about["rel"]:
+            assert answer.headers["Memento-Datetime"] == about["datetime"]
+        rows = parse(answer.content, "application/n-quads")
+        pages.append({row.object for row in rows if row.predicate.endswith("/platform>")})
+    assert pages[0] != pages[1] != pages[2]
+    # From an instant on: the state at that instant comes first.
+    later = NOON + HOUR / 2
+    joint = "&" if "?" in path else "?"
+    found = links(served, f"{path}{joint}at={format_instant(later)}")
+    assert mementos(found) == [later, NOON + HOUR, NOON + 2 * HOUR]
+
+
+def test_pages_lead_to_their_map(served: Served) -> None:
+    history(served)
+    for path in (
+        QUERY,
+        QUERY.replace("trains?", "trains.nt?"),
+        f"{QUERY}&at={NOON:%Y-%m-%dT12:00:00Z}",
+    ):
+        assert f'<{BASE}{MAP}>; rel="timemap"' in served.get(path).headers["Link"]
+    (own,) = [url for url, about in links(served, MAP) if about["rel"] == "self"]
+    assert own == BASE + MAP
+
+
+def test_many_changes_take_several_maps(served: Served) -> None:
+    second = timedelta(seconds=1)
+    starts = [NOON + 2 * n * second for n in range(250)]
+    for start in starts:
+        served.publish((quad("t1", "platform", '"1"'), Interval(start, start + second)))
+    served.clock.advance_to(starts[-1] + HOUR)
+    path: str | None = MAP
+    seen: list[datetime] = []
+    maps = 0
+    while path is not None:
+        found = links(served, path)
+        seen += mementos(found)
+        following = [url for url, about in found if about["rel"] == "timemap"]
+        path = following[0].removeprefix(BASE) if following else None
+        maps += 1
+    assert maps == 3
+    assert seen == sorted(each for start in starts for each in (start, start + second))
+
+
+def test_what_expires_tells_its_history_from_its_last_change_on(served: Served) -> None:
+    served.publish((quad("t1", "platform", '"1"'), Expiration(NOON + HOUR)))
+    served.clock.advance_to(NOON + 2 * HOUR)
+    answer = served.get(MAP)
+    assert (answer.status_code, "ask for" in answer.json()["detail"]) == (404, True)
+    found = links(served, f"{MAP}&at={format_instant(NOON)}")
+    assert mementos(found) == [NOON, NOON + HOUR]
+
+
+def test_wrong_use(served: Served, tmp_path: Path) -> None:
+    assert served.get("nothing/timemap").status_code == 404
+    assert served.get("trains/timemap?subject=_:x").status_code == 400
+    assert served.get("trains/timemap?at=x").status_code == 400
+    assert served.request("POST", "trains/timemap").headers["Allow"] == "GET, HEAD, OPTIONS"
+    (tmp_path / "still").mkdir()
+    with Served(tmp_path / "still", live=False) as static:
+        answer = static.get("trains/timemap")
+        assert answer.status_code == 404
+        assert "has no history" in answer.json()["detail"]
