@@ -25,6 +25,7 @@ VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
 AT_START = (
     "host", "port", "workers", "access_log", "continuous", "followers", "followers_per_address",
     "body_timeout", "idle_timeout", "max_connections_per_address", "declare", "learn_predicates",
+    "csparql_engine", "spark_master",
     "remote", "remote_interval",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""
@@ -201,6 +202,10 @@ class Settings:
     direct_pages: bool = _setting(
         True, "answer pages before Flask dispatches them; off: hooks of Flask see them, too"
     )
+    csparql_engine: str = _setting(
+        "native", "what executes C-SPARQL where a registration does not say: native or spark"
+    )
+    spark_master: str = _setting("local[*]", "master URL of Spark, for queries that run there")
     learn_predicates: bool = _setting(
         True,
         "take what streams carried so far for all that they carry, until something else comes: "
@@ -244,6 +249,8 @@ class Settings:
                 raise SettingsError(f"{name} must be at least 1")
         if min(self.max_connections_per_address, self.followers_per_address) < 0:
             raise SettingsError("a limit per address cannot be negative; 0: there is none")
+        if self.csparql_engine not in ("native", "spark"):
+            raise SettingsError(f"csparql_engine is native or spark, not {self.csparql_engine!r}")
         if self.remote_interval <= 0:
             raise SettingsError("remote_interval must be above 0")
         for graph, url in self.remote.items():

@@ -1,8 +1,12 @@
 """The service of a server: both engines, with its datasets and settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Final
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
@@ -10,6 +14,7 @@ from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.executor import Deferred, Executor
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.policies import Policies
@@ -19,6 +24,9 @@ from tpf_server.continuous.service import ContinuousService
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Settings
 from tpf_server.store.protocols import LiveStore
+
+EXECUTORS: Final = {"spark": "tpf_server.continuous.csparql.spark.executor:SparkExecutor"}
+"""What else executes C-SPARQL: classes like `tpf_server.continuous.csparql.executor.Executor`."""
 
 
 def continuous_service(
@@ -80,7 +88,16 @@ def continuous_service(
     registrations = None
     if settings.keep_queries:
         registrations = Registrations(Path(settings.data_dir) / "continuous.json")
-    return ContinuousService(engine, periodic, clock, policies, registrations, changing, remote)
+    return ContinuousService(
+        engine,
+        periodic,
+        clock,
+        policies,
+        registrations,
+        changing,
+        remote,
+        partial(_executors, settings, engine),
+    )
 
 
 def static_graphs(
@@ -116,3 +133,22 @@ def live_stores(settings: Settings, datasets: Iterable[OpenDataset]) -> Mapping[
         for dataset in datasets
         if dataset.live is not None
     }
+
+
+def _executors(
+    settings: Settings, engine: Engine, lock: AbstractContextManager[Any]
+) -> tuple[Mapping[str, Executor], str]:
+    """What runs queries in C-SPARQL beside the native engine; loaded when a query wants it."""
+
+    def make(name: str, path: str) -> Executor:
+        made: Executor = resolve_name(path)(
+            engine.static,
+            (Path(settings.data_dir) / name).resolve(),
+            lock,
+            base=engine.base,
+            master=settings.spark_master,
+        )
+        return made
+
+    executors = {name: Deferred(partial(make, name, path)) for name, path in EXECUTORS.items()}
+    return executors, settings.csparql_engine

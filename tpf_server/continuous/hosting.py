@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import Final
 
 from annotations.terms import Term
@@ -10,7 +11,9 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.executor import ExecutedQuery, Executor
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import (
     ContinuousQueryError,
@@ -24,6 +27,8 @@ from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.continuous.streams import SharedStreams
 
+NATIVE: Final = "native"
+"""What the engine of the service is called where executions are."""
 _NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
 
 
@@ -35,6 +40,8 @@ class Hosting:
         periodic: for C-SPARQL.
         streams: of both.
         log: makes the log of a new query.
+        executors: what else runs queries in C-SPARQL, by name.
+        default: what runs them where nobody says it.
 
     Attributes:
         queries: those that are registered, by their names in URLs.
@@ -46,7 +53,11 @@ class Hosting:
         periodic: CsparqlEngine,
         streams: SharedStreams,
         log: Callable[[], ResultLog],
+        executors: Mapping[str, Executor] | None = None,
+        default: str = NATIVE,
     ) -> None:
+        self._executors = executors or {}
+        self._default = default
         self.queries: dict[str, HostedQuery] = {}
         self._engine = engine
         self._periodic = periodic
@@ -54,10 +65,12 @@ class Hosting:
         self._log = log
         self._numbers = itertools.count(1)
 
-    def register(
-        self, text: str, name: str | None, semantics: str | None, into: str | None
-    ) -> HostedQuery:
+    def register(self, wanted: Registration) -> HostedQuery:
         """Start a query; see `ContinuousService.register`."""
+        text, name, semantics, into, engine = astuple(wanted)
+        if engine is not None and engine != NATIVE and engine not in self._executors:
+            known = ", ".join((NATIVE, *self._executors))
+            raise ContinuousQueryError(f"unknown engine {engine!r}: {known}")
         if semantics is not None and semantics not in (*SEMANTICS, CSPARQL):
             known = ", ".join((*SEMANTICS, CSPARQL))
             raise ContinuousQueryError(f"unknown semantics {semantics!r}: {known}")
@@ -66,8 +79,10 @@ class Hosting:
         if semantics == CSPARQL or (semantics is None and is_csparql(text)):
             if into is not None:
                 raise ContinuousQueryError("in C-SPARQL, REGISTER STREAM says what is made")
-            hosted = self._register_csparql(text, name, semantics)
+            hosted = self._register_csparql(text, name, semantics, engine)
         else:
+            if engine not in (None, NATIVE):
+                raise ContinuousQueryError(f"CQELS-QL does not run on {engine}")
             hosted = self._register_cqels(text, name, semantics, into)
         self.queries[hosted.id] = hosted
         return hosted
@@ -116,7 +131,9 @@ class Hosting:
             registered, registered.query.query, log, frozenset({*reads, *target}),
         )  # fmt: skip
 
-    def _register_csparql(self, text: str, name: str | None, semantics: str | None) -> HostedQuery:
+    def _register_csparql(
+        self, text: str, name: str | None, semantics: str | None, engine: str | None
+    ) -> HostedQuery:
         log = self._log()
         query = parse_csparql(text, self._periodic.base)
         said = None if query.registration is None else query.registration.name
@@ -133,12 +150,18 @@ class Hosting:
                 rows = [tuple(str(term) for term in row) for row in answer.rows]
                 self._streams.made_by_periodic(registered.stream, rows, answer.at)
 
-        registered = self._periodic.register(text, deliver, name=called)
+        registered: PeriodicQuery | ExecutedQuery
+        executor = self._executors.get(self._default if engine is None else engine)
+        if executor is None:
+            registered = self._periodic.register(text, deliver, name=called)
+        else:
+            registered = executor.register(text, deliver, name=called)
         made = set() if registered.stream is None else {registered.stream}
         for stream in made:
             self._engine.create_stream(stream)
         return HostedQuery(
-            called, Registration(text, called if said is None else None, semantics),
+            called,
+            Registration(text, called if said is None else None, semantics, engine=engine),
             "C-SPARQL", CSPARQL, "result",
             registered, query.query, log, frozenset({*registered.reads, *made}),
         )  # fmt: skip

@@ -23,12 +23,14 @@ class Registration:
         name: what it is called; ``None`` where the text says.
         semantics: the policy that was asked for, if one was.
         into: the stream that it was to feed, if one was named.
+        engine: what was to execute it, if that was said.
     """
 
     text: str
     name: str | None = None
     semantics: str | None = None
     into: str | None = None
+    engine: str | None = None
 
 
 class Registrations:

@@ -1,9 +1,10 @@
 """Continuous queries for many callers at once: two engines, one lock, a log for each query."""
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from annotations.clock import Clock
 from annotations.follower_slots import FollowerSlots
@@ -11,6 +12,7 @@ from annotations.terms import Term
 from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.executor import Executor
 from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.elements.timestamps import EARLIEST, EPOCH, iso, milliseconds
 from tpf_server.continuous.engine.errors import (
@@ -24,14 +26,21 @@ from tpf_server.continuous.engine.errors import (
 )
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.hosted import HostedQuery
-from tpf_server.continuous.hosting import Hosting
+from tpf_server.continuous.hosting import NATIVE, Hosting
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.receipts import Receipt, Receipts
-from tpf_server.continuous.registrations import Registrations
+from tpf_server.continuous.registrations import Registration, Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.store.protocols import LiveStore
+
+Executors: TypeAlias = Callable[[AbstractContextManager[Any]], tuple[Mapping[str, Executor], str]]
+
+
+def nothing_else(_lock: AbstractContextManager[Any]) -> tuple[Mapping[str, Executor], str]:
+    """No executors beside the native engine."""
+    return {}, NATIVE
 
 
 class ContinuousService:
@@ -45,6 +54,8 @@ class ContinuousService:
         registrations: where streams and queries are kept; those that are there are begun anew.
         changing: graphs of the engines that follow live stores and what is read elsewhere.
         remote: reads that, from `start` on.
+        executors: makes what else runs queries in C-SPARQL, by name, and says which is the default.
+            It is given the lock that is held while the engines work.
 
     Attributes:
         slots: for readers that follow results.
@@ -62,6 +73,7 @@ class ContinuousService:
         registrations: Registrations | None = None,
         changing: ChangingGraphs | None = None,
         remote: RemoteGraphs | None = None,
+        executors: Executors = nothing_else,
     ) -> None:
         self._engine = engine
         self._periodic = periodic
@@ -69,11 +81,16 @@ class ContinuousService:
         self._policies = policies or Policies()
         self.slots = FollowerSlots(self._policies.followers, self._policies.followers_per_address)
         self._memory = ResultMemory(self._policies.memory)
-        self._streams = SharedStreams(engine, periodic, self._policies.lateness)
-        self._hosting = Hosting(engine, periodic, self._streams, self._log)
+        self._lock = threading.RLock()
+        self._executors, default = executors(self._lock)
+        self._streams = SharedStreams(
+            engine, periodic, self._policies.lateness, self._executors.values()
+        )
+        self._hosting = Hosting(
+            engine, periodic, self._streams, self._log, self._executors, default
+        )
         self._receipts = Receipts()
         self._latest = EARLIEST
-        self._lock = threading.RLock()
         self._changing = changing or ChangingGraphs(engine.static)
         self._remote = remote
         self._updating = threading.Lock()
@@ -90,7 +107,7 @@ class ContinuousService:
             self._streams.create(stream, predicates)
         for each in queries:
             try:
-                self._hosting.register(each.text, each.name, each.semantics, each.into)
+                self._hosting.register(each)
             except ContinuousError as error:
                 raise RegistrationsError(
                     f"query {each.name or each.text!r} cannot be begun again: {error}"
@@ -148,7 +165,7 @@ class ContinuousService:
             users = [
                 each.id
                 for each in self._hosting.queries.values()
-                if term in each.streams and each.running.state == "running"
+                if term in each.streams and each.running.state in ("starting", "running")
             ]
             if users:
                 raise StreamInUseError(f"{term} is read or made by {', '.join(users)}")
@@ -210,6 +227,7 @@ class ContinuousService:
                 if isinstance(each, Element):
                     self._streams.arrive(name, each.triples, each.at)
                     accepted += 1
+            self._streams.end_batch()
             self._settle()
             dropped = self._engine.dropped - dropped
             late = self._periodic.late - late
@@ -298,6 +316,7 @@ class ContinuousService:
         name: str | None = None,
         semantics: str | None = None,
         into: str | None = None,
+        engine: str | None = None,
     ) -> HostedQuery:
         """Start a query.
 
@@ -306,6 +325,7 @@ class ContinuousService:
             name: what to call it; where neither it nor the text says, it gets a number.
             semantics: a policy of CQELS-QL, or ``csparql``; where it is not given the text tells.
             into: for CONSTRUCT in CQELS-QL: the stream that its triples are pushed to.
+            engine: what executes C-SPARQL: ``native``, or one of the executors.
 
         Raises:
             ContinuousError: see `Engine.register` and `CsparqlEngine.register`.
@@ -316,7 +336,7 @@ class ContinuousService:
         """
         self._update_static()
         with self._lock:
-            hosted = self._hosting.register(text, name, semantics, into)
+            hosted = self._hosting.register(Registration(text, name, semantics, into, engine))
             try:
                 self._keep()
             except RegistrationsError:
@@ -389,6 +409,8 @@ class ContinuousService:
             self._closed = True
             self._engine.close()
             self._periodic.close()
+            for executor in self._executors.values():
+                executor.close()
             for hosted in self._hosting.queries.values():
                 hosted.log.close(EngineClosedError("the server stops"))
 

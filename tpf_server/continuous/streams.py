@@ -12,6 +12,7 @@ from typing import Any
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.executor import Executor
 from tpf_server.continuous.engine.errors import ContinuousError, UnknownStreamError
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
@@ -43,13 +44,22 @@ class SharedStreams:
         engine: for CQELS-QL; it knows which streams there are.
         periodic: for C-SPARQL, beside the other: an element is encoded once for both.
         lateness: milliseconds that elements wait, to be put in the order of their timestamps.
+        executors: what else runs queries in C-SPARQL.
     """
 
-    def __init__(self, engine: Engine, periodic: CsparqlEngine, lateness: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        periodic: CsparqlEngine,
+        lateness: int,
+        executors: Collection[Executor] = (),
+    ) -> None:
         if periodic.dictionary is not engine.dictionary:
             raise ValueError("the engines have terms of their own: make one beside the other")
         self._engine = engine
         self._periodic = periodic
+        self._executors = executors
+        self._newest: int | None = None
         self._counts: dict[Term, StreamCount] = {}
         self._waiting: ReorderBuffer[tuple[Term, Triples]] = ReorderBuffer(lateness)
 
@@ -129,6 +139,7 @@ class SharedStreams:
         if stream not in self._engine.streams:
             return  # it was deleted while this element waited
         count = self._count(stream, triples)
+        self._to_executors(stream, triples, at)
         # Where nobody asks, nothing is to be encoded.
         if not self._engine.queries and not self._periodic.queries:
             return
@@ -153,12 +164,28 @@ class SharedStreams:
         """
         self._periodic.check_declared(stream, (triple[1] for triple in triples))
         self._to_periodic(stream, self._engine.encoded(triples), at)
+        self._to_executors(stream, triples, at)
         self._count(stream, triples)
 
     def made_by_periodic(self, stream: Term, triples: Triples, at: int) -> None:
         """A query in C-SPARQL made an element; its own engine gives it to its own queries."""
         self._to_engine(stream, self._engine.encoded(triples), at)
+        self._to_executors(stream, triples, at)
         self._count(stream, triples)
+
+    def _to_executors(self, stream: Term, triples: Triples, at: int) -> None:
+        if self._newest is None or at > self._newest:
+            self._newest = at
+        for each in self._executors:
+            each.arrive(stream, triples, at)
+
+    def end_batch(self) -> None:
+        """Nothing more comes for now: let those work who work by batches."""
+        if self._newest is not None:
+            present = self.present
+            newest = self._newest if present is None else min(self._newest, present)
+            for each in self._executors:
+                each.advance(newest - 1 - self._waiting.lateness)
 
     def _to_engine(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
         if self._engine.queries:
@@ -186,3 +213,5 @@ class SharedStreams:
             self._engine.advance(until)
         if self._periodic.queries:
             self._periodic.advance(until)
+        for each in self._executors:
+            each.advance(until)

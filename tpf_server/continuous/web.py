@@ -10,7 +10,7 @@
 ``DELETE /streams/{name}``   forget a stream that no query reads or makes
 ``GET /queries``             the queries
 ``POST /queries``            start a query: CQELS-QL or C-SPARQL, or JSON with ``query``, ``name``,
-                             ``semantics``, ``into``; ``Location`` says where it is
+                             ``semantics``, ``into``, ``engine``; ``Location`` says where it is
 ``GET /queries/{id}``        state and plan, with live counts
 ``GET …/{id}/results``       server-sent events or NDJSON; ``Last-Event-ID`` or ``?after=`` resumes
 ``DELETE /queries/{id}``     stop a query
@@ -56,7 +56,7 @@ from tpf_server.web.resources import Resource
 from tpf_server.web.responses import ALL_METHODS, JSON, READ_METHODS, by_method, json_answer
 
 _SCALARS: Final = re.compile(r"[^\ud800-\udfff]*")
-_OPTIONS: Final = frozenset({"name", "semantics", "into"})
+_OPTIONS: Final = frozenset({"name", "semantics", "into", "engine"})
 
 
 def continuous_blueprint(

@@ -72,6 +72,7 @@ class PeriodicQuery(RunningQuery[Answer]):
         """Its state, when it is evaluated, what its windows hold, and its operators."""
         found = {
             **super().explain(),
+            "engine": "native",
             "late": self.late,
             "every_ms": list(self.query.instants.periods),
             "windows": [

@@ -9,6 +9,7 @@ and no limit; over complete contents all of SPARQL's operators are available, an
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -75,6 +76,7 @@ class SparkExecution:
         on_answer: is called with each answer, after it is on the disk; after a failure it may be
             called again with the same answers.
         sink: gets the answers of each micro-batch, after they are on the disk.
+        reading: is entered while static data are read.
 
     Raises:
         ContinuousSyntaxError: the text is no query.
@@ -98,6 +100,7 @@ class SparkExecution:
         base: str = BASE,
         on_answer: Callable[[Answer], None] | None = None,
         sink: Sink | None = None,
+        reading: AbstractContextManager[Any] | None = None,
     ) -> None:
         parsed = parse(text, base)
 
@@ -129,6 +132,7 @@ class SparkExecution:
         self._rejects = rejects
         self._on_answer = on_answer
         self._sink = sink
+        self._reading = reading or nullcontext()
         self._run: Run | None = None
         self._cache: dict[object, DataFrame] = {}
 
@@ -280,13 +284,13 @@ class SparkExecution:
         # Without streams everything is static.
         sources = graph.sources.without_streams()
         alone = replace(graph, query=query, clauses=(), sources=sources)
-        try:
-            evaluation = Evaluation(
-                alone, StaticTables(self._static, dictionary), dictionary, Environment(typed, now)
-            )
-        except UnsupportedQueryError as error:
-            raise UnsupportedContinuousQueryError(str(error)) from error
-        return list(evaluation.at(0, "").rows)
+        with self._reading:
+            try:
+                tables = StaticTables(self._static, dictionary)
+                evaluation = Evaluation(alone, tables, dictionary, Environment(typed, now))
+            except UnsupportedQueryError as error:
+                raise UnsupportedContinuousQueryError(str(error)) from error
+            return list(evaluation.at(0, "").rows)
 
 
 def punctuate(directory: Path, until: int) -> None:

@@ -1,0 +1,154 @@
+"""Registered queries that run on Spark, over HTTP, beside the same queries on the native engine."""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from flask import Flask
+
+from annotations.clock import ManualClock
+from tests.support.csparql_spark import settings
+from tests.support.wsgi_adapter import WsgiAdapter
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.engine.elements.timestamps import EPOCH
+from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.service import ContinuousService
+from tpf_server.continuous.web import continuous_blueprint
+from tpf_server.settings import Settings
+from tpf_server.web.bodies import BodyReader
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROOT = "http://server.test"
+TOKEN = {"Authorization": "Bearer secret"}
+PATIENCE = 180
+TEXT = """REGISTER QUERY {} AS SELECT ?a ?c (COUNT(*) AS ?n)
+FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b . ?b <urn:near> ?c }} GROUP BY ?a ?c"""
+
+
+class Site:
+    def __init__(self, spark: Any, work: Path) -> None:
+        # Only with PySpark can it be imported.
+        from tpf_server.continuous.csparql.spark.executor import SparkExecutor
+
+        engine = Engine()
+        engine.add([("<urn:x>", "<urn:near>", "<urn:y>")])
+
+        def executors(lock: Any) -> Any:
+            made = SparkExecutor(
+                engine.static, work, lock, base=engine.base, every="100 milliseconds",
+                session=lambda: contextlib.nullcontext(spark),
+            )  # fmt: skip
+            return {"spark": made}, "native"
+
+        self.service = ContinuousService(
+            engine,
+            CsparqlEngine(beside=engine),
+            ManualClock(EPOCH),
+            Policies(time="elements"),
+            executors=executors,
+        )
+        app = Flask("test")
+        app.register_blueprint(
+            continuous_blueprint(
+                self.service, BodyReader(100_000), Settings(publish_token="secret")
+            )
+        )
+        self.session = requests.Session()
+        self.session.mount(ROOT, WsgiAdapter(app))
+
+    def register(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
+        body = {"query": text.format(name), "engine": engine}
+        return self.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
+
+    def push(self, *elements: tuple[int, str]) -> None:
+        lines = [
+            json.dumps({"timestamp": at, "triple": [f"<urn:{who}>", "<urn:at>", "<urn:x>"]})
+            for at, who in elements
+        ]
+        ndjson = TOKEN | {"Content-Type": "application/x-ndjson"}
+        answer = self.session.post(f"{ROOT}/streams/s", "\n".join(lines), headers=ndjson)
+        assert answer.ok, answer.text
+
+    def state(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.session.get(f"{ROOT}/queries/{name}").json()
+        return found
+
+    def results(self, name: str) -> list[tuple[str, list[dict[str, str]]]]:
+        text = self.session.get(
+            f"{ROOT}/queries/{name}/results",
+            params={"follow": "false"},
+            headers={"Accept": "application/x-ndjson"},
+        ).text
+        found = [json.loads(line) for line in text.splitlines()]
+        return [(each["at"], sorted(each["result"], key=str)) for each in found if "result" in each]
+
+
+@pytest.fixture
+def site(spark: Any, tmp_path: Path) -> Iterator[Site]:
+    settings(spark)
+    made = Site(spark, tmp_path / "spark")
+    yield made
+    made.service.close()
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.05)
+
+
+def test_a_query_on_spark_answers_as_the_native_one_does(site: Site) -> None:
+    for name, engine in (("here", "native"), ("there", "spark")):
+        made = site.register(name, engine)
+        assert made.status_code == 201, made.text
+        assert made.json()["engine"] == engine
+    assert made.json()["state"] in ("starting", "running")
+    site.push((1, "ann"), (4, "ann"), (12, "bob"))
+    until(lambda: site.state("there")["state"] == "running")
+    site.push((25, "eve"), (41, "eve"))
+    until(lambda: len(site.results("there")) >= 4)
+    assert site.results("there") == site.results("here")
+    assert [len(rows) for _, rows in site.results("there")] == [1, 2, 2, 1]
+    assert site.state("there")["job"]["lines"] >= 5
+    # It ends with its registration; what it wrote goes, and nothing else stops.
+    (query,) = site.service._executors["spark"]._queries  # type: ignore[attr-defined]
+    assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204
+    until(query.ended.is_set)
+    assert not query.directory.exists()
+    site.push((61, "eve"))
+    assert site.state("here")["state"] == "running"
+
+
+def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
+    assert site.register("there", "spark").status_code == 201
+    site.push((1, "ann"), (12, "bob"))
+    until(lambda: site.state("there")["state"] == "running")
+    (query,) = site.service._executors["spark"]._queries  # type: ignore[attr-defined]
+    (query.directory / "stream0" / "broken.tsv").write_text("nonsense\n")
+    until(lambda: site.state("there")["state"] == "stopped")
+    assert "nonsense" in site.state("there")["error"]
+    assert site.register("again", "spark").status_code == 201
+    assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
+
+
+def test_what_cannot_run_there_is_refused_with_the_reason(site: Site) -> None:
+    counted = TEXT.replace("RANGE 20ms STEP 10ms", "RANGE TRIPLES 5")
+    assert site.register("q", "spark", counted).status_code == 422
+    stream = (
+        "REGISTER STREAM {} AS CONSTRUCT {{ ?a <urn:q> ?b }}"
+        " FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b }}"
+    )
+    assert "their time has passed" in site.register("q", "spark", stream).json()["detail"]
+    assert "unknown engine 'flink': native, spark" in site.register("q", "flink").json()["detail"]
+    body = {"query": "SELECT ?a { STREAM <s> [NOW] { ?a ?b ?c } }", "engine": "spark"}
+    refused = site.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
+    assert "CQELS-QL does not run on spark" in refused.json()["detail"]
+    assert site.service.queries() == []

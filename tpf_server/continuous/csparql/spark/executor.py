@@ -1,0 +1,277 @@
+"""Registered queries as jobs of Structured Streaming, one for each, in one Spark session.
+
+Elements of a batch become a file in a directory of each query that reads their stream; answers come
+back from the micro-batches. Spark starts with the first query, in a thread of its own: until then
+the state of that query is ``starting``, and what arrives waits in files.
+"""
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+from annotations.terms import Term
+from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.executor import ExecutedQuery
+from tpf_server.continuous.csparql.parser import CsparqlQuery, parse
+from tpf_server.continuous.csparql.spark.execution import SparkExecution
+from tpf_server.continuous.csparql.spark.run import Run
+from tpf_server.continuous.csparql.spark.session import continuous_session
+from tpf_server.continuous.engine.elements.elements import canonical_term
+from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.static.static_data import StaticData
+from tpf_spark.errors import SparkError
+from tpf_spark.java import find_java
+from tpf_spark.session import SparkSettings
+
+_EVERY: Final = "1 second"
+
+
+class SparkQuery(ExecutedQuery):
+    """A query with its job.
+
+    Args:
+        name, query, callback, close: see `ExecutedQuery`.
+        directory: of its elements, results and checkpoint.
+
+    Attributes:
+        streams: the directory of each stream that it reads.
+        job: once it has started.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        query: CsparqlQuery,
+        callback: Callable[[Answer], None],
+        close: Callable[[ExecutedQuery], None],
+        directory: Path,
+    ) -> None:
+        super().__init__(name, query, callback, close)
+        self.state = "starting"
+        self.directory = directory
+        self.streams = {
+            stream: directory / f"stream{number}" for number, stream in enumerate(self.reads)
+        }
+        for each in self.streams.values():
+            each.mkdir(parents=True)
+        self.job: Run | None = None
+        self.ended = threading.Event()
+        self.last: int | None = None
+        self._files = 0
+        self._lines: dict[Term, list[str]] = {stream: [] for stream in self.reads}
+        self._until: int | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it still takes elements."""
+        return self.state in ("starting", "running")
+
+    def explain(self) -> dict[str, Any]:
+        """Its state, when it is evaluated, and what its job has done."""
+        found = {
+            **super().explain(),
+            "engine": "spark",
+            "every_ms": list(self.query.instants.periods),
+        }
+        if self.job is not None:
+            progress = self.job.progress()
+            found["job"] = {
+                "batches": progress.batches, "lines": progress.lines, "late": progress.late,
+            }  # fmt: skip
+        return found
+
+    def arrive(self, stream: Term, lines: Sequence[str], at: int) -> None:
+        """An element of one of its streams."""
+        self._lines[stream] += lines
+        if self._until is None:
+            self._until = at - 1
+
+    def advance(self, until: int) -> None:
+        """Write what has come, and that it is all, where the job has something to do with that."""
+        if self._until is None:
+            return  # it is evaluated from the first element on
+        due = until > self._until and self.query.instants.after(self._until) <= until
+        if not due and not any(self._lines.values()):
+            return
+        self._until = max(self._until, until)
+        self._files += 1
+        for stream, lines in self._lines.items():
+            directory = self.streams[stream]
+            new = directory / ".new"
+            new.write_text("".join([*lines, f"{self._until}\n"]), encoding="utf-8")
+            new.replace(directory / f"{self._files:09d}.tsv")
+            lines.clear()
+
+
+class SparkExecutor:
+    """See `Executor`.
+
+    Args:
+        static: the static data; a job reads them when it starts.
+        work: a directory of its own, which is emptied.
+        lock: of the service: held while answers are given.
+        base: what relative IRIs are relative to.
+        session: opens Spark.
+        every: interval of processing time between two looks at what has come.
+    """
+
+    def __init__(
+        self,
+        static: StaticData,
+        work: Path,
+        lock: AbstractContextManager[Any],
+        *,
+        base: str,
+        session: Callable[[], AbstractContextManager[Any]] | None = None,
+        master: str = "local[*]",
+        every: str = _EVERY,
+    ) -> None:
+        self._static = static
+        self._work = work
+        self._lock = lock
+        self._base = base
+        self._own = session is None
+        self._open = session or (lambda: continuous_session(master, work / "spark"))
+        self._every = every
+        self._queries: list[SparkQuery] = []
+        self._number = 0
+        self._opened = contextlib.ExitStack()
+        self._session: Any = None
+        self._starting = threading.Lock()
+        self._closed = False
+        shutil.rmtree(work, ignore_errors=True)
+
+    def register(self, text: str, callback: Callable[[Answer], None], *, name: str) -> SparkQuery:
+        """Start a query; see `Executor`."""
+        query = parse(text, self._base)
+        if query.registration is not None and query.registration.kind == "stream":
+            raise UnsupportedContinuousQueryError(
+                "REGISTER STREAM on Spark: its elements would come when their time has passed"
+            )
+        if not query.streams:
+            raise UnsupportedContinuousQueryError("without FROM STREAM Spark has nothing to do")
+        if self._own:
+            try:
+                find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
+            except SparkError as error:
+                raise UnsupportedContinuousQueryError(str(error)) from error
+        self._number += 1
+        made = SparkQuery(name, query, callback, self._let_go, self._work / f"query{self._number}")
+        try:
+            # Whatever cannot be run is found here; Spark is not asked yet.
+            self._execution(made, None)
+        except ContinuousError:
+            shutil.rmtree(made.directory, ignore_errors=True)
+            raise
+        self._queries.append(made)
+        threading.Thread(target=self._run, args=(made,), name=f"Spark: {name}", daemon=True).start()
+        return made
+
+    def _execution(self, made: SparkQuery, session: Any) -> SparkExecution:
+        return SparkExecution(
+            session, made.query.text, self._static,
+            {str(name): path for name, path in made.streams.items()}, made.directory,
+            base=self._base, on_answer=lambda answer: self._answer(made, answer),
+            reading=self._lock,
+        )  # fmt: skip
+
+    def _answer(self, made: SparkQuery, answer: Answer) -> None:
+        with self._lock:
+            # After a failure of a micro-batch its answers come again.
+            if not made.active or (made.last is not None and answer.at <= made.last):
+                return
+            made.last = answer.at
+            made.emitted += 1
+            try:
+                made.take(answer)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
+                made.fail(error)
+
+    def _run(self, made: SparkQuery) -> None:
+        """The life of a job, in a thread."""
+        reason: ContinuousError | None = None
+        try:
+            with self._started() as session:
+                with self._lock:
+                    execution = self._execution(made, session)
+                made.job = execution.start(self._every)
+            with self._lock:
+                if made.state == "starting":
+                    made.state = "running"
+            while made.active and not made.job.wait(1):
+                pass
+            reason = ContinuousError("its job on Spark has ended")
+        except ContinuousError as error:
+            reason = error
+        except Exception as error:  # noqa: BLE001 (whatever Spark has is this query's alone)
+            reason = ContinuousError(
+                f"its job on Spark failed: {type(error).__name__}: {str(error).split(chr(10))[0]}"
+            )
+            self._look_after_session()
+        with self._lock:
+            if made.active:
+                made.stop(reason)
+        if made.job is not None:
+            with contextlib.suppress(Exception):  # it may be gone with its session
+                made.job.stop()
+        shutil.rmtree(made.directory, ignore_errors=True)
+        made.ended.set()
+
+    @contextlib.contextmanager
+    def _started(self) -> Iterator[Any]:
+        """The session, which starts with the first query; jobs start one after the other."""
+        with self._starting:
+            if self._closed:
+                raise ContinuousError("the server stops")
+            if self._session is None:
+                self._session = self._opened.enter_context(self._open())
+            yield self._session
+
+    def _look_after_session(self) -> None:
+        """Let the next query start Spark again, where that has died."""
+        with self._starting, contextlib.suppress(Exception):
+            try:
+                if self._session is not None:
+                    self._session.sparkContext._jvm.System.nanoTime()
+            except Exception:  # noqa: BLE001 (of a connection to a process that is gone)
+                self._session = None
+                self._opened.close()
+
+    def _let_go(self, made: ExecutedQuery) -> None:
+        """Of a query that was deleted; its thread ends the job."""
+        if made in self._queries:
+            self._queries.remove(made)
+        if made.state in ("starting", "running"):
+            made.state = "closed"
+
+    def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
+        """See `Executor`."""
+        readers = [each for each in self._queries if each.active and stream in each.streams]
+        if readers:
+            lines = [f"{at}\t" + "\t".join(map(canonical_term, each)) + "\n" for each in triples]
+            for each in readers:
+                each.arrive(stream, lines, at)
+
+    def advance(self, until: int) -> None:
+        """See `Executor`."""
+        for each in self._queries:
+            if each.active:
+                each.advance(until)
+
+    def close(self) -> None:
+        """End all jobs, then Spark, in a thread: they may be waiting for who calls this."""
+        self._closed = True
+        for each in tuple(self._queries):
+            self._let_go(each)
+
+        def end() -> None:
+            with self._starting:
+                self._opened.close()
+                self._session = None
+
+        threading.Thread(target=end, name="Spark ends", daemon=True).start()
