@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -362,13 +363,19 @@ def test_what_the_dataset_has_is_completed(browser: Browser, endpoint: Serving) 
     shadow = "document.querySelector('#editor').shadowRoot"
     offered = f"[...{shadow}.querySelectorAll('.cm-completionLabel')].map((e) => e.textContent)"
 
+    def offers(text: str, word: str) -> bool:
+        """Type a text; whether a word is offered then, sooner or later."""
+        type_query(browser, text, run=False)
+        for _ in range(100):
+            if word in json.loads(browser.evaluate(f"JSON.stringify({offered})")):
+                return True
+            time.sleep(0.02)
+        # Words that came later than the list opened are not in it.
+        return False
+
     def complete(text: str, word: str) -> str:
         """Type a text and complete it; what is offered first, as soon as it is the word."""
-        type_query(browser, text, run=False)
-        until(
-            lambda: word in json.loads(browser.evaluate(f"JSON.stringify({offered})") or "[]"),
-            f"{word} is not offered",
-        )
+        until(lambda: offers(text, word), f"{word} is not offered")
         return str(browser.evaluate(f"{offered}[0]"))
 
     assert complete(f"PREFIX : <{EX}> SELECT * {{ ?s :pl", ":platform") == ":platform"
@@ -480,6 +487,11 @@ def test_pause_and_go_on(browser: Browser, server: RunningServer, endpoint: Serv
     assert state(browser) == "up to date"
 
 
+def is_first(browser: Browser, value: str) -> bool:
+    """Whether the first row that is drawn has this value."""
+    return cells(browser)[0] == [value]
+
+
 def test_ten_thousand_rows_draw_what_is_in_sight(browser: Browser, endpoint: Serving) -> None:
     digits = "VALUES ?{0} {{ 0 1 2 3 4 5 6 7 8 9 }}"
     numbers = (
@@ -495,6 +507,11 @@ def test_ten_thousand_rows_draw_what_is_in_sight(browser: Browser, endpoint: Ser
     browser.evaluate("document.getElementById('scroll').scrollTop = 1e9")
     until(lambda: cells(browser)[-1] == ["9999"], "the last row is not drawn")
     assert len(cells(browser)) < 60
+    browser.evaluate("document.getElementById('scroll').scrollTop = 0")
+    for first in ("0", "9999"):
+        browser.evaluate("document.querySelector('thead button').click()")
+        until(partial(is_first, browser, first), "it is not sorted")
+        assert len(cells(browser)) < 60
 
 
 def test_the_endpoint_starts_anew_while_somebody_watches(
