@@ -23,7 +23,7 @@ _FLAGS = (
     "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0",
     "--remote-allow-origins=*",
 )  # fmt: skip
-_SECONDS = 30
+_SECONDS = 90
 
 
 class Browser:
