@@ -63,6 +63,10 @@ class Site:
         self.session = requests.Session()
         self.session.mount(ROOT, WsgiAdapter(app))
 
+    def jobs(self) -> list[Any]:
+        """The queries that run on Spark."""
+        return list(self.service._executors["spark"]._queries)  # type: ignore[attr-defined]
+
     def register(self, name: str, engine: str, text: str = TEXT) -> requests.Response:
         body = {"query": text.format(name), "engine": engine}
         return self.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
@@ -95,7 +99,10 @@ def site(spark: Any, tmp_path: Path) -> Iterator[Site]:
     settings(spark)
     made = Site(spark, tmp_path / "spark")
     yield made
+    left = made.jobs()
     made.service.close()
+    for each in left:
+        until(each.ended.is_set)
 
 
 def until(there: Callable[[], bool]) -> None:
@@ -117,9 +124,10 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: Site) -> None:
     until(lambda: len(site.results("there")) >= 4)
     assert site.results("there") == site.results("here")
     assert [len(rows) for _, rows in site.results("there")] == [1, 2, 2, 1]
-    assert site.state("there")["job"]["lines"] >= 5
+    # A micro-batch is counted when it has ended, after its answers.
+    until(lambda: site.state("there")["job"]["lines"] >= 5)
     # It ends with its registration; what it wrote goes, and nothing else stops.
-    (query,) = site.service._executors["spark"]._queries  # type: ignore[attr-defined]
+    (query,) = site.jobs()
     assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204
     until(query.ended.is_set)
     assert not query.directory.exists()
@@ -131,12 +139,15 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
     assert site.register("there", "spark").status_code == 201
     site.push((1, "ann"), (12, "bob"))
     until(lambda: site.state("there")["state"] == "running")
-    (query,) = site.service._executors["spark"]._queries  # type: ignore[attr-defined]
+    (query,) = site.jobs()
     (query.directory / "stream0" / "broken.tsv").write_text("nonsense\n")
     until(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
     assert site.register("again", "spark").status_code == 201
+    (again,) = site.jobs()
     assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
+    for each in (query, again):
+        until(each.ended.is_set)
 
 
 def test_what_cannot_run_there_is_refused_with_the_reason(site: Site) -> None:
