@@ -61,11 +61,13 @@ class Request:
             page that was read at this instant or later will do as well.
         not_before: a kept page counts only if it was read at this instant or later, for servers
             whose word about freshness cannot be trusted.
+        bare: whether it says nothing of itself: all of it is data, as endpoints answer.
     """
 
     url: str
     at: datetime | None = None
     not_before: datetime | None = None
+    bare: bool = False
 
 
 Outcome: TypeAlias = Page | BaseException
@@ -289,7 +291,10 @@ class Fetcher:
             )
         try:
             facts, metadata, warnings = self._reader.read(
-                response.body, response.headers.get("Content-Type", ""), request.url
+                response.body,
+                response.headers.get("Content-Type", ""),
+                request.url,
+                bare=request.bare,
             )
         except (ParseError, PageError) as error:
             error.documentation = self._documentation(response, request.url)

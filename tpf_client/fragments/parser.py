@@ -165,9 +165,15 @@ class PageReader:
         self._most = most
 
     def read(
-        self, body: bytes, media_type: str, url: str
+        self, body: bytes, media_type: str, url: str, *, bare: bool = False
     ) -> tuple[tuple[Fact, ...], PageMetadata, tuple[str, ...]]:
         """The facts, the metadata, and warnings about labels that are wrong.
+
+        Args:
+            body: the page.
+            media_type: of the page.
+            url: where it was read.
+            bare: whether all of it is data.
 
         Raises:
             ParseError: the body is not RDF of the announced type.
@@ -175,11 +181,11 @@ class PageReader:
             PageTooLargeError: it takes more memory than is allowed.
         """
         quads = parse_body(body, media_type, url, self._most)
-        data, about = split_metadata(quads, url)
+        data, about = (quads, []) if bare else split_metadata(quads, url)
         statements: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for quad in about:
             statements[quad.subject][quad.predicate].append(quad.object)
-        if not about:
+        if not about and not bare:
             raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         warnings: list[str] = []
         vocabulary = self._spoken(statements)

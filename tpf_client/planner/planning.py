@@ -77,8 +77,19 @@ def plan_query(
             if allowed is not None and url not in allowed:
                 reason = "SERVICE may not ask it here"
                 raise ServiceError(url, reason, endpoint) if quiet else OriginError(url, reason)
-            named = endpoint not in {each.endpoint for each in services_of(query.pattern)}
-            source: Source = FragmentSource(fetcher, url, once=not evaluation.live, named=named)
+            asked = list(services_of(query.pattern))
+            source: Source = FragmentSource(
+                fetcher,
+                url,
+                once=not evaluation.live,
+                named=endpoint not in {each.endpoint for each in asked},
+                service=True,
+                joined=any(
+                    _joins(each.pattern)
+                    for each in asked
+                    if each.endpoint == endpoint or is_variable(each.endpoint)
+                ),
+            )
             if quiet:
                 source = SilentSource(source, endpoint)
             services[endpoint] = FragmentLeaves(evaluation, source)
@@ -158,6 +169,12 @@ def patterns_of(value: Any) -> Iterator[QuadPattern]:
             yield from each.patterns
         elif isinstance(each, Path):
             yield from patterns_of(steps_of(each))
+
+
+def _joins(pattern: Any) -> bool:
+    """Whether a pattern may join matches of several quad patterns, or of one with itself."""
+    paths = any(isinstance(each, Path) for each in everything(pattern, Service))
+    return paths or len(list(patterns_of(pattern))) > 1
 
 
 def _now(instant: datetime) -> DateTime:

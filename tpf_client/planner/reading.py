@@ -76,6 +76,7 @@ def read_pages(
     on_page: Callable[[Sequence[Fact]], None] | None = None,
     *,
     strict: bool = False,
+    bare: bool = False,
 ) -> Task[Content]:
     """All pages of the fragment at `url`.
 
@@ -83,13 +84,14 @@ def read_pages(
         url: its first page.
         at: the instant at which it must hold, on the server's clock; ``None``: now.
         strict: whether only what is read at `at` or later will do, fresh or not.
+        bare: whether it is one page, and all of that is data.
         on_page: called with the facts of each page, as it comes.
 
     Raises:
         PageError: the links to the next pages loop, or lead on without an end.
         SourceError: a page could not be had.
     """
-    (first,) = yield [Request(url, at, at if strict else None)]
+    (first,) = yield [Request(url, at, at if strict else None, bare)]
     facts: list[Fact] = []
     warnings: list[str] = []
     seen = {url}

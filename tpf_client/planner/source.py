@@ -9,7 +9,14 @@ from typing import Protocol, TypeVar
 from annotations.clock import Clock
 from annotations.instants import LAST, format_instant, shifted
 from annotations.labels import Fact
-from annotations.terms import QuadPattern, Term, Variable, is_literal, is_variable
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    QuadPattern,
+    Term,
+    Variable,
+    is_literal,
+    is_variable,
+)
 from tpf_client.errors import (
     HistoryError,
     HttpError,
@@ -23,6 +30,7 @@ from tpf_client.fragments.documentation import form_for
 from tpf_client.fragments.fetcher import Fetcher, Request
 from tpf_client.fragments.form import Block, Form
 from tpf_client.fragments.page import Page
+from tpf_client.fragments.sparql_form import SparqlForm, probe, sparql_form
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import Content, read_pages, selector
 
@@ -121,6 +129,8 @@ class FragmentSource:
         once: whether it serves one query that is answered once: then what was read since the first
             request counts as current, whatever its server says about freshness.
         named: whether data name the dataset, and not the user.
+        service: whether it may be a SPARQL endpoint.
+        joined: whether several patterns are asked of it together.
     """
 
     def __init__(
@@ -134,9 +144,13 @@ class FragmentSource:
         once: bool = False,
         past: Clock | None = None,
         named: bool = False,
+        service: bool = False,
+        joined: bool = False,
     ) -> None:
         self._past = past
         self._named = named
+        self._service = service
+        self._joined = joined
         self._once = once
         self._since: datetime | None = None
         self._changing = changing
@@ -167,19 +181,12 @@ class FragmentSource:
             if self._named:
                 self._fetcher.destinations.named(self.url)
             started = self._clock.now() if self._clock.known else None
-            page: Page | None = None
             try:
-                (page,) = yield [Request(self.url)]
-                form = page.metadata.form or (yield from self._described(page.documentation))
-            except (PageError, ParseError) as error:
-                if page is not None or error.documentation is None:
+                page, form = yield from self._searched()
+            except (PageError, ParseError, HttpError) as error:
+                if not self._service or (isinstance(error, HttpError) and error.status >= 500):
                     raise
-                try:
-                    form = yield from self._described(error.documentation)
-                except (OriginError, PageError):
-                    raise
-                except SourceError:
-                    raise error from None
+                page, form = yield from self._endpoint(error)
             self._form = form
             if page is not None:
                 if self.url == form.url(ANYTHING) and page.metadata.next_page is not None:
@@ -187,6 +194,35 @@ class FragmentSource:
                 if self._once and self._since is None:
                     self._since = started or page.evaluated_at
         return self._form
+
+    def _searched(self) -> Task[tuple[Page | None, Form]]:
+        """The page at the URL, and the form that it has or leads to."""
+        page: Page | None = None
+        try:
+            (page,) = yield [Request(self.url)]
+            form = page.metadata.form or (yield from self._described(page.documentation))
+        except (PageError, ParseError) as error:
+            if page is not None or error.documentation is None:
+                raise
+            try:
+                form = yield from self._described(error.documentation)
+            except (OriginError, PageError):
+                raise
+            except SourceError:
+                raise error from None
+        return page, form
+
+    def _endpoint(self, error: SourceError) -> Task[tuple[Page | None, Form]]:
+        """The same where a SPARQL endpoint answers at the URL; else the error stands."""
+        form = sparql_form(self.url)
+        question = probe(form)
+        try:
+            (page,) = yield [Request(question.url, bare=True)]
+        except SourceError:
+            raise error from None
+        if [fact.quad for fact in page.facts] != [question.answer]:
+            raise error
+        return page, form
 
     def _described(self, documentation: str | None) -> Task[Form]:
         """The form as the server describes it beside its pages.
@@ -235,6 +271,9 @@ class FragmentSource:
         form = yield from self.form()
         if self._nowhere(pattern, form):
             return Estimate(0, 0, 0)
+        if isinstance(form, SparqlForm):
+            # Its first page is all of it.
+            return Estimate(None, None, None, form.block_size)
         block = form.block_size if form.graph is not None or not is_variable(pattern.graph) else 1
         past = None if self._past is None else self._past.now()
         if self._all is not None and past is None and all(map(is_variable, pattern[:3])):
@@ -299,7 +338,10 @@ class FragmentSource:
                 (page,) = yield [Request(form.url(pattern, pinned), at or self._since)]
                 tell(page.facts)
         at = at or self._since
-        content = yield from read_pages(url, at, tell, strict=self._strict or anew)
+        bare = isinstance(form, SparqlForm)
+        content = yield from read_pages(url, at, tell, strict=self._strict or anew, bare=bare)
+        if bare and self._joined:
+            self._refuse_blank_nodes(content.facts)
         if self._past is not None:
             if content.evaluated_at != at:
                 shown = format_instant(content.evaluated_at)
@@ -312,8 +354,25 @@ class FragmentSource:
             dynamic=self._changing or content.dynamic,
         )
 
+    def _refuse_blank_nodes(self, facts: Sequence[Fact]) -> None:
+        """See to it that no join is on a blank node, which an endpoint calls otherwise each time.
+
+        Raises:
+            SourceError: it may be.
+        """
+        for fact in facts:
+            for term in (fact.quad.subject, fact.quad.object):
+                if "_:" in term and not is_literal(term) and not askable(term):
+                    raise SourceError(
+                        self.url,
+                        "a blank node of a SPARQL endpoint cannot be asked for again: ask it for "
+                        "one pattern at a time",
+                    )
+
     def _nowhere(self, pattern: QuadPattern, form: Form) -> bool:
         """Whether nothing can match, so that the server need not be asked."""
+        if isinstance(form, SparqlForm) and pattern.graph != DEFAULT_GRAPH:
+            raise SourceError(self.url, "GRAPH is not asked of a SPARQL endpoint here")
         in_a_graph = form.graph is None and bool(pattern.graph) and not is_variable(pattern.graph)
         unaskable = any(not is_variable(term) and not askable(term) for term in pattern)
         return in_a_graph or unaskable or impossible(pattern)
