@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from random import Random
 from unittest import mock
 
-from tpf_client.fragments.fetcher import Done, Fetcher, Request
+from tpf_client.fragments.fetcher import Done, Fetcher, Request, Statistics
 
 
 class Rounds:
@@ -50,17 +50,21 @@ class Rounds:
                 return super().get(block, timeout)
 
         def later(
-            fetcher: Fetcher, request: Request, done: Done, cancelled: threading.Event | None = None
+            fetcher: Fetcher,
+            request: Request,
+            done: Done,
+            cancelled: threading.Event | None = None,
+            work: Statistics | None = None,
         ) -> None:
             kept = fetcher._kept(request)
             if kept is not None or not fetcher.parallelism:
-                submit(fetcher, request, done, cancelled)
+                submit(fetcher, request, done, cancelled, work)
                 return
 
             def deliver() -> None:
                 parallelism, fetcher.parallelism = fetcher.parallelism, 0
                 try:
-                    submit(fetcher, request, done, cancelled)
+                    submit(fetcher, request, done, cancelled, work)
                 finally:
                     fetcher.parallelism = parallelism
 
