@@ -278,6 +278,23 @@ def test_queries_that_are_due_together_cost_as_many_calls_each() -> None:
     assert found[1] == pytest.approx(found[0], rel=0.15)
 
 
+def test_what_comes_into_a_window_concerns_those_whose_constants_it_has() -> None:
+    """All answer at the instant; the one that wants what came has work with it."""
+    found = []
+    for count in (20, 220):
+        answers: list[list[Answer]] = [[] for _ in range(count)]
+        engine = CsparqlEngine()
+        for number, own in enumerate(answers):
+            text = "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> <urn:%s> }"
+            engine.register(text % number, own.append)
+        for at in range(1, 101):
+            engine.push("urn:s", (f"<urn:a{at}>", "<urn:p>", "<urn:7>"), at)
+        found.append(_calls(engine, 60_001))
+        assert [len(own[0].rows) for own in answers] == [100 * (n == 7) for n in range(count)]
+    few, many = found
+    assert (many - few) / 200 < 150
+
+
 def test_closed_queries_leave_nothing_behind() -> None:
     engine = CsparqlEngine()
     kinds = [

@@ -17,7 +17,8 @@ from typing import NamedTuple, TypeAlias
 from tpf_client.dataflow.changes import TermId
 from tpf_server.continuous.csparql.native.static_tables import StaticTable
 from tpf_server.continuous.csparql.windows import LogicalWindow, PhysicalWindow, Window
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.by_constants import ByConstants
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
 """Called with a triple and its latest timestamp in the window, before and after."""
@@ -47,6 +48,7 @@ class WindowContents:
         self.views: list[WindowView] = []
         self.newest: int | None = None
         self._partial: list[WindowView] = []
+        self._listeners: ByConstants[_Listener] = ByConstants()
         self._coming: list[Occurrence] = []
         self._inside: deque[Occurrence] = deque()
         self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
@@ -81,6 +83,8 @@ class WindowContents:
         """A query sees the window from now on: what came before stays hidden until it is gone."""
         self.views.append(view)
         view.contents = self
+        for mask, listener in view.listeners:
+            self._listeners.add(mask, listener)
         if self.newest is None:
             view.since = 0
         elif isinstance(self.window, LogicalWindow):
@@ -90,8 +94,18 @@ class WindowContents:
     def hide(self, view: "WindowView") -> None:
         """A query does not see it any more."""
         self.views.remove(view)
+        for mask, listener in view.listeners:
+            self._listeners.remove(mask, listener)
         if view in self._partial:
             self._partial.remove(view)
+
+    def listen(self, mask: Mask, listener: "_Listener") -> None:
+        """Somebody wants to hear of triples that may match a pattern."""
+        self._listeners.add(mask, listener)
+
+    def leave(self, mask: Mask, listener: "_Listener") -> None:
+        """He does so no more."""
+        self._listeners.remove(mask, listener)
 
     def move(self, at: int) -> None:
         """Move the window to an instant, and tell what changed."""
@@ -139,16 +153,18 @@ class WindowContents:
             else:
                 occurrences[gone.triple] = tuple([each for each in present if each is not gone])
         for triple, old in before.items():
+            listeners = self._listeners.of(triple)
+            if not listeners:
+                continue
             new = occurrences.get(triple, ())
             first = min([each.number for each in (*old, *new)], default=0)
             whole = _latest(old, 0), _latest(new, 0)
-            for view in self.views:
+            for view, tell in listeners:
                 since = view.since
                 then, now = whole if since < first else (_latest(old, since), _latest(new, since))
                 if then != now:
                     view.changed = True
-                    for listener in view.listeners:
-                        listener(triple, then, now)
+                    tell(triple, then, now)
 
 
 def _latest(occurrences: Iterable[Occurrence], since: int) -> int | None:
@@ -166,8 +182,8 @@ class WindowView:
     Attributes:
         contents: the window, when it is known which one.
         hidden: the latest timestamp of what came before the query was registered.
-        listeners: who is told of every change.
-        changed: whether anything did since this was last set to false.
+        listeners: who is told of changes, each with the constants of its pattern.
+        changed: whether somebody was told since this was last set to false.
     """
 
     contents: WindowContents
@@ -175,10 +191,21 @@ class WindowView:
     def __init__(self, window: Window, since: int) -> None:
         self.window = window
         self.hidden = 0
+        self.listeners: list[tuple[Mask, _Listener]] = []
         WindowContents(window).show(self)
         self.since = since
-        self.listeners: list[OnChange] = []
         self.changed = False
+
+    def listen(self, mask: Mask, tell: OnChange) -> None:
+        """Tell of changes of triples that may match a pattern with these constants."""
+        self.listeners.append((mask, (self, tell)))
+        self.contents.listen(*self.listeners[-1])
+
+    def silence(self) -> None:
+        """Tell nobody any more."""
+        for mask, listener in self.listeners:
+            self.contents.leave(mask, listener)
+        self.listeners.clear()
 
     @property
     def held(self) -> int:
@@ -194,11 +221,15 @@ class WindowView:
         return self.contents.latest(triple, self.since)
 
 
+_Listener: TypeAlias = tuple[WindowView, OnChange]
+
+
 class PatternInput:
     """The matches of a triple pattern in a graph: static ones and those in windows.
 
     Args:
         row_of: the row that a triple gives, its timestamp left out; ``None`` where it matches not.
+        mask: the constants of the pattern.
         table: the static ones.
         windows: of the streams that the graph is merged from.
         stamped: the windows whose timestamps are wanted; ``None``: no timestamp.
@@ -208,6 +239,7 @@ class PatternInput:
     def __init__(
         self,
         row_of: Callable[[EncodedTriple], tuple[TermId, ...] | None],
+        mask: Mask,
         table: StaticTable,
         windows: Sequence[WindowView],
         stamped: Sequence[WindowView] | None,
@@ -222,7 +254,7 @@ class PatternInput:
         self._push = push
         self._joined: Callable[[tuple[TermId, ...], int], None] | None = None
         for window in self._windows:
-            window.listeners.append(self._listener(window))
+            window.listen(mask, self._listener(window))
 
     def open(self, joined: Callable[[tuple[TermId, ...], int], None] | None) -> None:
         """Begin to follow the static triples.

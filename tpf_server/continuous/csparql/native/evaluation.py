@@ -99,7 +99,7 @@ class Evaluation:
     def _let_go(self) -> None:
         self._leaves.close()
         for view in self.windows.values():
-            view.listeners.clear()
+            view.silence()
 
     @property
     def assumed(self) -> Set[tuple[Term, TermId]]:

@@ -15,7 +15,7 @@ from tpf_server.continuous.csparql.native.contents import PatternInput, WindowVi
 from tpf_server.continuous.csparql.native.static_tables import StaticJoin, StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 _WINDOW_ESTIMATE = 100
 """How many triples a window is taken to hold that match a pattern."""
@@ -139,9 +139,10 @@ class CsparqlLeaves:
         leaf = self._flow.add(Input(schema, certain, monotone=False))
         carrying = self._graph.part_of(pattern) != "static"
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
-        row_of = self._row_of(pattern)
+        mask = self._mask(pattern)
+        row_of = _row_of(pattern, mask)
         table = self._tables.table(pattern, source.static, row_of)
-        entry = PatternInput(row_of, table, windows, stamped, _encode_stamp, leaf.push)
+        entry = PatternInput(row_of, mask, table, windows, stamped, _encode_stamp, leaf.push)
         join: StaticJoin | None = None
         # Also of what is taken to be static, so that a window holds enough for any plan.
         if is_variable(pattern.predicate):
@@ -164,30 +165,37 @@ class CsparqlLeaves:
         self._inputs.append((entry, join))
         return joined
 
-    def _row_of(self, pattern: QuadPattern) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
-        """A function from triples to rows of the pattern's variables, the timestamp left out."""
-        places: dict[str, int] = {}
-        same: list[tuple[int, int]] = []
-        constants: list[tuple[int, int]] = []
-        for place, term in enumerate(pattern[:3]):
-            if not is_variable(term):
-                constants.append((place, self._dictionary.encode(Term(term))))
-            elif term in places:
+    def _mask(self, pattern: QuadPattern) -> Mask:
+        encode = self._dictionary.encode
+        subject, predicate, object_ = (
+            None if is_variable(term) else encode(Term(term)) for term in pattern[:3]
+        )
+        return subject, predicate, object_
+
+
+def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
+    """A function from triples to rows of the pattern's variables, the timestamp left out."""
+    places: dict[str, int] = {}
+    same: list[tuple[int, int]] = []
+    constants = [(place, term) for place, term in enumerate(mask) if term is not None]
+    for place, term in enumerate(pattern[:3]):
+        if is_variable(term):
+            if term in places:
                 same.append((places[term], place))
             else:
                 places[term] = place
-        wanted = tuple(places.values())
+    wanted = tuple(places.values())
 
-        def row(triple: EncodedTriple) -> tuple[int, ...] | None:
-            for place, constant in constants:
-                if triple[place] != constant:
-                    return None
-            for one, other in same:
-                if triple[one] != triple[other]:
-                    return None
-            return tuple([triple[place] for place in wanted])
+    def row(triple: EncodedTriple) -> tuple[int, ...] | None:
+        for place, constant in constants:
+            if triple[place] != constant:
+                return None
+        for one, other in same:
+            if triple[one] != triple[other]:
+                return None
+        return tuple([triple[place] for place in wanted])
 
-        return row
+    return row
 
 
 def _meets(node: Node, schema: Sequence[Variable]) -> bool:

@@ -11,6 +11,8 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_server.continuous.engine.windows.watermark import Watermark
 
 EncodedTriple = tuple[TermId, TermId, TermId]
+Mask = tuple[TermId | None, TermId | None, TermId | None]
+"""Subject, predicate and object of a pattern where they are constants, else ``None``."""
 Place = int  # a column of the row (0 and up), or the complement of a position in the constants
 
 
@@ -46,12 +48,13 @@ class TripleMatcher:
 
     Attributes:
         width: the number of columns of a row.
-        mask: subject, predicate, object where they are constants, else ``None``.
+        mask: its constants.
     """
 
     def __init__(self, key: PatternKey) -> None:
         (positions,) = key.patterns
-        self.mask = tuple(None if variable else value for variable, value in positions)
+        subject, predicate, object_ = (None if free else value for free, value in positions)
+        self.mask: Mask = (subject, predicate, object_)
         self.width = len({value for variable, value in positions if variable})
         takes: list[int] = []
         self._same: list[tuple[int, int]] = []

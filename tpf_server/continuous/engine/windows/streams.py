@@ -5,18 +5,17 @@ pattern has. So the cost of an arrival follows the patterns that match, not thos
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple, StarMatcher, TripleMatcher
+from tpf_server.continuous.engine.windows.by_constants import ByConstants
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple, StarMatcher
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 _Listener = tuple[WindowInput, Callable[[EncodedTriple], Solution | None], bool]
 _Shape = list[tuple[WindowInput, tuple[int, ...]]]
 _SHAPES = 1024
-_Key = tuple[TermId | None, TermId | None, TermId | None]
 
 
 class ElementStream(StreamTime):
@@ -35,8 +34,10 @@ class ElementStream(StreamTime):
         self.triples = 0
         self.inputs: list[WindowInput] = []
         self.counting: list[WindowInput] = []
-        self._by_mask: dict[tuple[bool, bool, bool], dict[_Key, list[_Listener]]] = {}
-        self._only_predicates: dict[TermId, list[_Listener]] = {}
+        self._listeners: ByConstants[_Listener] = ByConstants()
+        # Here they are, for `deliver` to look without a call.
+        self._of_masks = self._listeners.of_masks
+        self._of_predicates = self._listeners.of_predicates
         self._stars: dict[TermId, list[WindowInput]] = {}
         self._shapes: dict[tuple[TermId, ...], _Shape | None] = {}
         self.version = 0
@@ -52,9 +53,7 @@ class ElementStream(StreamTime):
             return
         if entry.by_count:
             self.counting.append(entry)
-        listener = (entry, matcher.row, bool(entry.by_count))
-        table, key = self._table(matcher)
-        table.setdefault(key, []).append(listener)
+        self._listeners.add(matcher.mask, (entry, matcher.row, bool(entry.by_count)))
 
     def leave(self, entry: WindowInput) -> None:
         """An input wants no more elements."""
@@ -69,24 +68,11 @@ class ElementStream(StreamTime):
             return
         if entry.by_count:
             self.counting.remove(entry)
-        table, key = self._table(matcher)
-        listeners = table[key] = [each for each in table[key] if each[0] is not entry]
-        if not listeners:
-            del table[key]
-        for mask in [mask for mask, table in self._by_mask.items() if not table]:
-            del self._by_mask[mask]
+        self._listeners.remove(matcher.mask, (entry, matcher.row, bool(entry.by_count)))
 
     def _changed(self) -> None:
         self.version += 1
         self._shapes = {}
-
-    def _table(self, matcher: TripleMatcher) -> tuple[dict[Any, list[_Listener]], Any]:
-        """Where the listeners with the constants of a pattern are, and under which key."""
-        subject, predicate, object_ = matcher.mask
-        if predicate is not None and subject is None and object_ is None:
-            return self._only_predicates, predicate
-        mask = (subject is not None, predicate is not None, object_ is not None)
-        return self._by_mask.setdefault(mask, {}), (subject, predicate, object_)
 
     def expire_counted(self, coming: int) -> None:
         """Let windows that count triples let go what `coming` more triples push out."""
@@ -106,10 +92,10 @@ class ElementStream(StreamTime):
         if len(triples) == 1 and not self._stars:
             # What most elements come to, without the steps in between.
             triple = triples[0]
-            if self._by_mask:
+            if self._of_masks:
                 entries: Sequence[_Listener] = self._interested(triple)
             else:
-                entries = self._only_predicates.get(triple[1], ())
+                entries = self._of_predicates.get(triple[1], ())
             for entry, row_of, by_count in entries:
                 row = row_of(triple)
                 if row is not None:
@@ -150,7 +136,7 @@ class ElementStream(StreamTime):
         return self._shapes[predicates]
 
     def _find_shape(self, predicates: tuple[TermId, ...]) -> _Shape | None:
-        if self._by_mask or any(each in self._only_predicates for each in predicates):
+        if self._of_masks or any(each in self._of_predicates for each in predicates):
             return None
         found: dict[int, tuple[WindowInput, tuple[int, ...]]] = {}
         for predicate in predicates:
@@ -179,17 +165,7 @@ class ElementStream(StreamTime):
                 calls.append((number, place, entry, group))
 
     def _interested(self, triple: EncodedTriple) -> list[_Listener]:
-        entries = self._only_predicates.get(triple[1])
-        if not self._by_mask:
-            return entries or []
-        found = list(entries or ())
-        subject, predicate, object_ = triple
-        for mask, table in self._by_mask.items():
-            key = (
-                subject if mask[0] else None,
-                predicate if mask[1] else None,
-                object_ if mask[2] else None,
-            )
-            found += table.get(key, ())
-        found.sort(key=lambda listener: listener[0].number)
+        found = self._listeners.of(triple)
+        if self._of_masks:
+            found.sort(key=lambda listener: listener[0].number)
         return found
