@@ -234,7 +234,10 @@ def double_text(value: float) -> str:
             if Single(float(text)) == value
         )
     text = format(Decimal(digits), "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    # No longer than what is read as a number again.
+    return text if len(text) <= LONGEST else format(Decimal(digits), "E")
 
 
 def shorten(value: Decimal) -> Decimal:
