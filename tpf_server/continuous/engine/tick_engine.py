@@ -359,8 +359,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     def _changed(self, at: int, due: Callable[[Plan], bool] | None = None) -> None:
         """Rows went out of windows: now others come in, and what thereby changes is emitted."""
         self._admit()
-        for plan in self._plans.holding:
-            plan.flush()
+        self._plans.flush(due)
         self._plans.phase.inserting = False
         self._emitter.emit(self.arrivals, at, due)
 

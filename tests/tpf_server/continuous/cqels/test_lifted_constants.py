@@ -7,7 +7,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from tests.support.continuous_reference import Arrival, Bag, Beside
 from tests.support.random_continuous_queries import NODES, STATIC, QueryWriter, random_elements
@@ -86,6 +86,9 @@ def test_queries_together_emit_as_each_alone(kind: str) -> None:
 
 @settings(max_examples=EXAMPLES or 50, deadline=None)
 @given(RANDOM)
+@example(Random(90001780))
+@example(Random(90001621))
+@example(Random(90001646))
 def test_queries_emit_what_a_recomputation_says(random: Random) -> None:
     """They come and go between the elements of two streams."""
     template = random.choice([each for each in QUERIES.values() if "CONSTRUCT" not in each])

@@ -1,6 +1,6 @@
 """Which plans are to be asked for what they hold back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from tpf_server.continuous.engine.plans.plan import Plan
@@ -76,6 +76,22 @@ class HoldingPlans:
         for window in self._touched:
             window.calm = True
         self._touched.clear()
+
+    def flush_due(self, due: Callable[[Plan], bool]) -> None:
+        """Flush those that are looked at now; what others hold waits until they are."""
+        for plan in self.touched() if self._many else self._plans:
+            if due(plan):
+                plan.flush()
+            else:
+                plan.waits = True
+        if self._many:
+            waiting = []
+            for window in self._touched:
+                if all(map(due, window.holders)):
+                    window.calm = True
+                else:
+                    waiting.append(window)
+            self._touched[:] = waiting
 
 
 class _Early:

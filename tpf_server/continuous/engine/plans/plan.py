@@ -30,6 +30,7 @@ from tpf_server.continuous.engine.static.static_caches import StaticCaches
 from tpf_server.continuous.engine.static.static_data import Change, Dataset
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 # These keep nothing of what went through them, so they need not hear of rows that go.
 _STATELESS: tuple[type[Node], ...] = (MultiwayJoin, Filter, Project, Union, Extend, Dispatch)
@@ -58,6 +59,7 @@ class Plan:
         slides: of each window with a slide, whether the plan needs it or not, the time of its
             stream and the slide. Between elements the plan emits at their multiples only.
         passing: its windows without a slide that time empties.
+        waits: whether it may hold something back that it was not asked for.
         nets: whether it emits differences, so that it matters what is gone from windows.
     """
 
@@ -134,8 +136,10 @@ class Plan:
             window for window, _ in self.leaves.subscriptions if window.moves and not window.slides
         ]
         self.nets = self.leaves.nets
+        self.waits = False
 
-        self._began = [windows.position(window) for window, _ in self.leaves.subscriptions]
+        self._position = windows.position
+        self._began = self._positions()
         self.follows = bool(self._began) and _follows(query.query)
 
         # The nodes stand in their order; only paths of any length feed back.
@@ -188,6 +192,7 @@ class Plan:
     def add_instance(self, instance: Instance) -> None:
         """One more query that differs in its constants only; it sees what comes from now on."""
         self.instances[instance.number] = instance
+        self._began = self._positions()
         # No row of a window came after it yet.
         self._change_instance(instance, 1, sends=not self.leaves.subscriptions)
 
@@ -210,12 +215,17 @@ class Plan:
         if self._slices is not None:
             self._slices.add(instance.number, *instance.slice, news=news)
 
+    def _positions(self) -> list[int]:
+        """What has come into its windows when the last query came."""
+        return [self._position(window) for window, _ in self.leaves.subscriptions]
+
     def caught_up(self, other: "Plan") -> bool:
-        """Whether the windows of this plan hold nothing that another has not seen."""
-        return len(self._began) == len(other._began) and all(
-            window.begins_after(position)
-            for (window, _), position in zip(self.leaves.subscriptions, other._began, strict=True)
-        )
+        """Whether the windows of this plan hold nothing that some query of either has not seen."""
+        if len(self._began) != len(other._began):
+            return False
+        windows = [window for window, _ in self.leaves.subscriptions]
+        began = map(max, self._began, other._began)
+        return all(map(WindowInput.begins_after, windows, began))
 
     def drop_instance(self, number: int) -> None:
         """That query is gone."""
@@ -267,6 +277,7 @@ class Plan:
 
     def flush(self) -> None:
         """Let the operators send what they held back."""
+        self.waits = False
         for node in self.holding:
             node.flush()
         if self.cyclic:

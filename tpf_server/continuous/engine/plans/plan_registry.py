@@ -296,6 +296,14 @@ class PlanRegistry:
         self._windows.drop_idle()
         self._caches.drop_idle()
 
+    def flush(self, due: Callable[[Plan], bool] | None) -> None:
+        """Let plans send what they hold back: those that are `due`, or (``None``) all."""
+        if due is not None:
+            self._holders.flush_due(due)
+            return
+        for each in self.holding:
+            each.flush()
+
     def changing(self, change: Change) -> Callable[[], None]:
         """Static graphs are about to change; what is to be called afterwards."""
         finishing = self._caches.changing(change)

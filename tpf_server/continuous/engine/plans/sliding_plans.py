@@ -77,7 +77,7 @@ def _gone(plan: Plan, pending: int, streams: Container[StreamTime] | None = None
         pending: what it is, where something has.
         streams: those whose instant it is; ``None``: of the engine.
     """
-    if plan.delivery.awake:
+    if plan.delivery.awake or plan.waits:
         return pending
     found = []
     for window in plan.passing:

@@ -102,7 +102,8 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
     pattern = query.query.pattern
     sliced: Slice | None = None
     part: tuple[int, int | None] | None = None
-    if isinstance(pattern, Slice) and not pattern.by:
+    # Who is told what has been there before could not be told that some of it has gone since.
+    if isinstance(pattern, Slice) and not pattern.by and query.waits_for_elements(pattern):
         part = pattern.offset, pattern.limit
         sliced = replace(pattern, offset=0, limit=None)
         pattern = pattern.input

@@ -3,7 +3,23 @@
 from dataclasses import dataclass
 
 from annotations.terms import Term
-from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.algebra import (
+    BGP,
+    Distinct,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    OrderBy,
+    Pattern,
+    Project,
+    Query,
+    Reduced,
+    Slice,
+    Union,
+)
 from tpf_server.continuous.engine.windows.specification import Window
 
 MARK = "urn:x-cqels:window:"
@@ -38,3 +54,32 @@ class ContinuousQuery:
         if not graph.startswith("<" + MARK):
             return None
         return self.windows[int(graph[len(MARK) + 1 : -1])]
+
+    def waits_for_elements(self, pattern: Pattern) -> bool:
+        """Whether a part of the query surely has no solution before there is something in a window.
+
+        Args:
+            pattern: the part.
+        """
+        match pattern:
+            case BGP(patterns):
+                return any(self.window_of(each.graph) is not None for each in patterns)
+            case Join(left, right):
+                return self.waits_for_elements(left) or self.waits_for_elements(right)
+            case Union(left, right):
+                return self.waits_for_elements(left) and self.waits_for_elements(right)
+            case LeftJoin(left) | Minus(left):
+                return self.waits_for_elements(left)
+            case Group(inner, keys):
+                return bool(keys) and self.waits_for_elements(inner)
+            case (
+                Filter(inner)
+                | Extend(inner)
+                | Project(inner)
+                | Distinct(inner)
+                | Reduced(inner)
+                | OrderBy(inner)
+                | Slice(inner)
+            ):
+                return self.waits_for_elements(inner)
+        return False
