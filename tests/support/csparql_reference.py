@@ -122,7 +122,9 @@ class Reference:
     def window(self, clause: Clause, at: int) -> list[tuple[int, Triple]]:
         own = [(when, triple) for stream, when, triple in self.elements if stream == clause.stream]
         if clause.triples:
-            return [each for each in own if each[0] <= at][-clause.triples :]
+            # Those that are asked when triples come see whatever has come.
+            seen = own if not self.periods else [each for each in own if each[0] <= at]
+            return seen[-clause.triples :]
         end = at - at % clause.step
         return [(when, triple) for when, triple in own if end - clause.range < when <= end]
 

@@ -134,6 +134,10 @@ class Readers:
                 # Its callback may have closed it, or that of another query.
                 if registered.state != "running":
                     break
-                registered.evaluation.windows[stream].contents.add(each)
+                contents = registered.evaluation.windows[stream].contents
+                contents.add(each)
+                # It is there, also where the next answer is for an earlier instant of another
+                # stream.
+                contents.move(each.at)
                 if registered.arrived():
                     yield registered

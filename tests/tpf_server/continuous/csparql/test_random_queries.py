@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.csparql_reference import Clocks, Reference, Solutions, solutions
@@ -121,6 +121,7 @@ class Beside:
 
 @settings(max_examples=EXAMPLES or 60, deadline=None)
 @given(RANDOM)
+@example(Random(54809))
 def test_events_between_elements(random: Random) -> None:
     """Queries come and go, static data change, callbacks raise: the others do not notice.
 
