@@ -92,6 +92,8 @@ def test_queries_together_emit_as_each_alone(kind: str) -> None:
 def test_queries_emit_what_a_recomputation_says(random: Random) -> None:
     """They come and go between the elements of two streams."""
     template = random.choice([each for each in QUERIES.values() if "CONSTRUCT" not in each])
+    if "ORDER BY" not in template:
+        template = template.replace("@SLICE", "")  # which rows are the first is for nobody to say
     if random.random() < 0.3:
         body = QueryWriter(random).group(2)
         template = f"SELECT ?a ?b ?c ?d WHERE {{ {body} }} ORDER BY ?a ?b DESC(?c) ?d @SLICE"
