@@ -30,6 +30,7 @@ ServerError                 500
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import ClassVar
 
 
@@ -222,10 +223,19 @@ class SnapshotExpired(StoreError):  # noqa: N818 - named by the store protocol
 
 
 class PastUnknown(StoreError):  # noqa: N818 - like the other one
-    """Nobody knows what held at an instant: expirations do not tell since when their facts hold."""
+    """Nobody knows what held at an instant: expirations do not tell since when their facts hold.
+
+    Args:
+        message: what is not known.
+        earliest: from when on it is known, where anybody can say so.
+    """
 
     status = 404
     title = "The past is not known"
+
+    def __init__(self, message: str, earliest: datetime | None = None) -> None:
+        super().__init__(message)
+        self.earliest = earliest
 
 
 class PublishError(StoreError):

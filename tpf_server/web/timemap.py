@@ -13,7 +13,7 @@ from urllib.parse import quote
 from flask import Request, Response
 
 from annotations.instants import FIRST, format_instant, shifted, to_micros
-from tpf_server.errors import NotFoundError
+from tpf_server.errors import NotFoundError, PastUnknown
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.request import FragmentRequest, read_request
 from tpf_server.store.protocols import Snapshot
@@ -30,7 +30,7 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
     Raises:
         NotFoundError: the dataset has no live facts.
         RequestError: a malformed URL.
-        PastUnknown: nobody knows what held then.
+        PastUnknown: nobody knows what held at the instant that was asked for.
         SnapshotExpired: it is no longer retained.
     """
     live = endpoint.dataset.live
@@ -44,8 +44,16 @@ def timemap(endpoint: Endpoint, request: Request, now: datetime) -> Response:
     history = endpoint.dataset.settings.history
     start = FIRST if history is None else shifted(now, -timedelta(seconds=history))
     begin = min(asked.at or start, now)
-    snapshot = live.past([part.facts for part in chain(*parts)], begin)
+    facts = [part.facts for part in chain(*parts)]
     found = [] if asked.at is None else [begin]
+    try:
+        snapshot = live.past(facts, begin)
+    except PastUnknown as unknown:
+        if asked.at is not None or unknown.earliest is None:
+            raise
+        begin = unknown.earliest
+        snapshot = live.past(facts, begin)
+        found = [begin]
     following: datetime | None = begin
     while following is not None:
         state = endpoint.view.state(

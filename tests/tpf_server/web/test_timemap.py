@@ -97,10 +97,10 @@ def test_many_changes_take_several_maps(served: Served) -> None:
 def test_what_expires_tells_its_history_from_its_last_change_on(served: Served) -> None:
     served.publish((quad("t1", "platform", '"1"'), Expiration(NOON + HOUR)))
     served.clock.advance_to(NOON + 2 * HOUR)
-    answer = served.get(MAP)
+    for path in (MAP, f"{MAP}&at={format_instant(NOON)}"):
+        assert mementos(links(served, path)) == [NOON, NOON + HOUR]
+    answer = served.get(f"{MAP}&at={format_instant(NOON - HOUR)}")
     assert (answer.status_code, "ask for" in answer.json()["detail"]) == (404, True)
-    found = links(served, f"{MAP}&at={format_instant(NOON)}")
-    assert mementos(found) == [NOON, NOON + HOUR]
 
 
 def test_wrong_use(served: Served, tmp_path: Path) -> None:

@@ -259,9 +259,11 @@ class IndexedLiveStore:
             earliest = max(index.batches[0].published, index.floor.expired)
             if state is not None and at >= earliest:
                 return Snapshot(at, state.sequence)
+        first = from_micros(earliest)
         raise PastUnknown(
             f"what held at {format_instant(instant)} is not known: an expiration does not tell "
-            f"since when a fact holds; ask for {format_instant(from_micros(earliest))} or later"
+            f"since when a fact holds; ask for {format_instant(first)} or later",
+            first,
         )
 
     def _known(self, patterns: Iterable[FactPattern], at: int, known: int) -> Snapshot:
