@@ -81,7 +81,9 @@ def create_blueprint(
     """The fragment server as a part of somebody's own Flask application.
 
     All paths below its ``url_prefix`` are its own; without a prefix, all that the application has
-    no rule for. Requests go through Flask's dispatch.
+    no rule for. Requests go through Flask's dispatch. The service of continuous queries, where the
+    settings want them, is then ``app.extensions["tpf_server.continuous"]``: `start` it to have
+    graphs that are kept elsewhere read again by a timer, and `close` it in the end.
 
     Args:
         settings: the server's settings; `base_url` is the URL of the application with the prefix.
@@ -93,7 +95,9 @@ def create_blueprint(
     site = _site(settings, datasets, clock)
     others: Mapping[str, Resource] = {}
     if settings.continuous:
-        _, others = _add_continuous(blueprint, site, None)
+        service, others = _add_continuous(blueprint, site, None)
+        held = {"tpf_server.continuous": service}
+        blueprint.record_once(lambda state: state.app.extensions.update(held))
     routes(blueprint, site, _negotiator(settings), Metrics(), others)
     return blueprint
 

@@ -71,11 +71,17 @@ def test_errors_below_the_prefix_are_problems_and_elsewhere_the_applications(hos
 
 def test_continuous_queries_are_embedded_with_them(served: Served) -> None:
     app = Flask("host")
-    settings = Settings(base_url=BASE, continuous=True)
+    settings = Settings(base_url=BASE, continuous=True, publish_token="token")
     app.register_blueprint(create_blueprint(settings, [served.dataset], served.clock))
     client = app.test_client()
     assert client.get("/queries").json == {"queries": []}
     assert client.get("/trains").status_code == 200
+    service = app.extensions["tpf_server.continuous"]
+    service.start()
+    service.close()
+    query = "SELECT * { STREAM <urn:s> [NOW] { ?a ?b ?c } }"
+    headers = {"Authorization": "Bearer token", "Content-Type": "text/plain"}
+    assert client.post("/queries", data=query, headers=headers).status_code == 503
 
 
 def test_hooks_see_pages_where_these_go_through_flask(served: Served) -> None:
