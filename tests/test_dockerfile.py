@@ -5,7 +5,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from tpf_server.settings import ENVIRONMENT_PREFIX, Settings, table
+from tpf_server.configuration import ENVIRONMENT_PREFIX
+from tpf_server.settings import Settings, table
 
 ROOT = Path(__file__).parents[1]
 STEPS = [

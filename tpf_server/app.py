@@ -13,6 +13,7 @@ import click
 from flask import Blueprint, Flask
 
 from annotations.clock import Clock, SystemClock
+from tpf_server.configuration import Configuration
 from tpf_server.connections import Connections
 from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import ServerError, StoreClosedError, StoreError
@@ -20,7 +21,7 @@ from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.reloading import MadeApplication, Reloading
-from tpf_server.settings import Configuration, Settings
+from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics

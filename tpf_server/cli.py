@@ -21,11 +21,12 @@ from typing import Any
 import click
 
 from tpf_server.claimed_port import claimed_port
+from tpf_server.configuration import Configuration, describe, read_configuration
 from tpf_server.connections import allow_many_descriptors
 from tpf_server.deaths import Deaths
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.reloading import LOOK_SECONDS
-from tpf_server.settings import Configuration, Settings, describe, read_configuration, table
+from tpf_server.settings import Settings, table
 from tpf_server.sources import check_sources, dataset_of_path, distinct
 from tpf_server.workers import MEMORY, MULTIPROCESS_VARIABLE, THREADS, WORKER_VARIABLE
 

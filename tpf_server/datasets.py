@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from tpf_server.configuration import Configuration
 from tpf_server.errors import StoreClosedError
 from tpf_server.fragments.dataset import OpenDataset
-from tpf_server.settings import Configuration, DatasetSettings, Settings
+from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.sources import distinct, live_settings, log_place, static_store
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store

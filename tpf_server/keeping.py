@@ -9,8 +9,9 @@ import click
 
 from annotations.clock import SystemClock
 from annotations.instants import to_micros
+from tpf_server.configuration import read_configuration
 from tpf_server.errors import SettingsError
-from tpf_server.settings import DatasetSettings, read_configuration
+from tpf_server.settings import DatasetSettings
 from tpf_server.sources import log_place
 from tpf_server.store.live.backups import back_up, restore
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
+from tpf_server.configuration import Configuration
 from tpf_server.errors import ServerError
-from tpf_server.settings import Configuration
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

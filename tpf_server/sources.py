@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
+from tpf_server.configuration import Configuration
 from tpf_server.errors import SettingsError, StoreError
-from tpf_server.settings import Configuration, DatasetSettings, Settings
+from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.static.checking import checked_store

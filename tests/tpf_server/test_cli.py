@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from tests.support.running_server import STOP_SECONDS, announced_url
 from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import main
+from tpf_server.configuration import describe
 from tpf_server.errors import ListenError
-from tpf_server.settings import describe
 
 COMMAND = [sys.executable, "-m", "commands", "tpf-server"]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from tpf_server.configuration import Configuration
 from tpf_server.errors import SettingsError
 from tpf_server.reloading import MadeApplication, Reloading
-from tpf_server.settings import Configuration, Settings
+from tpf_server.settings import Settings
 
 
 class Site:

@@ -3,15 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from tpf_server.configuration import Configuration, describe, read_configuration
 from tpf_server.errors import SettingsError
-from tpf_server.settings import (
-    Configuration,
-    DatasetSettings,
-    Settings,
-    describe,
-    read_configuration,
-    table,
-)
+from tpf_server.settings import DatasetSettings, Settings, table
 from tpf_server.sources import dataset_of_path, distinct
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations.md"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores import CREATED
+from tpf_server.configuration import Configuration
 from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import CorruptStoreError, StoreError
-from tpf_server.settings import Configuration, DatasetSettings, Settings
+from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.sources import check_sources
 from tpf_server.store.live.store import open_live_store
 from tpf_server.store.static.indexing import index_files

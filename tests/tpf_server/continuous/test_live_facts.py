@@ -14,6 +14,7 @@ from annotations.methods.base import FactPattern
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_server.continuous.live_facts import LiveFacts
 from tpf_server.errors import PublishError
+from tpf_server.store.live.listeners import standing
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 
@@ -83,10 +84,10 @@ def test_whoever_begins_anew_hears_what_is_different(tmp_path: Path) -> None:
     one, other = (Quad(Term("<urn:s>"), Term("<urn:p>"), Term(f'"{n}"')) for n in range(2))
     store.publish([Fact(one, Expiration(BEGIN + timedelta(seconds=5)))], BEGIN)
     assert facts.changes(to_micros(BEGIN)) == {one: True}
-    (standing,) = store._standing()
-    facts.begin([standing])
+    (version,) = standing(store._index)
+    facts.begin([version])
     assert facts.changes(to_micros(BEGIN)) == {}
-    facts.begin([standing._replace(quad=other)])
+    facts.begin([version._replace(quad=other)])
     assert facts.changes(to_micros(BEGIN)) == {one: False, other: True}
     assert facts.changes(to_micros(BEGIN + timedelta(seconds=5))) == {other: False}
     store.close()

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -10,25 +9,24 @@ from itertools import chain
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
-from annotations.instants import format_instant, from_micros, to_micros
+from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
-from tpf_server.errors import PastUnknown, SnapshotExpired, StoreClosedError
+from tpf_server.errors import StoreClosedError
 from tpf_server.store.live.batch import Groups, checked, plan
 from tpf_server.store.live.cleaner import Cleaner
 from tpf_server.store.live.garbage import Unwatched, no_garbage
-from tpf_server.store.live.index import FactIndex, RetainedBatch
+from tpf_server.store.live.index import FactIndex
+from tpf_server.store.live.listeners import Listeners
 from tpf_server.store.live.log import FOREVER, Log, Record
 from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
 from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.states import batch_of, check_retained, past_state
 from tpf_server.store.live.withdrawal import Withdrawals, spans
-from tpf_server.store.protocols import BatchReceipt, Follower, Snapshot, Standing
+from tpf_server.store.protocols import BatchReceipt, Follower, Snapshot
 
-_SEEN_AT_ONCE = 1 << 17
 _CHECK_SECONDS = 1.0
 """For how long it is believed that a batch could be published: to find out takes a small one."""
 _PAUSE = 1_000_000
@@ -72,8 +70,7 @@ class IndexedLiveStore:
         self._holders = 1
         self._retire_from = 0
         self._checked_until = 0.0
-        self._watchers: list[tuple[Callable[[Term], bool], Callable[[Sequence[Quad]], None]]] = []
-        self._followers: list[Follower] = []
+        self._listeners = Listeners()
         self._cleaner = Cleaner(log, settings)
         self._reset()
         with self._lock, no_garbage():
@@ -106,14 +103,12 @@ class IndexedLiveStore:
             # The log dropped records before this process saw them.
             self._reset()
             self._apply_all(self._log.read(0))
-            standing = self._standing() if self._followers else []
-            for follower in self._followers:
-                follower.begin(standing)
+            self._listeners.begin_again(self._index)
             return
         first_read = self._index.last == 0
         for record in chain((first,), records):
             self._reader.apply(record)
-            self._tell(record)
+            self._listeners.tell(record)
         if first_read:
             self._index.settle()
         self._unwatched.grown(self._index.rows.live_rows)
@@ -122,58 +117,20 @@ class IndexedLiveStore:
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
     ) -> Callable[[], None]:
         """See `LiveStore`."""
-        watcher = (predicates, seen)
-
-        def end() -> None:
-            with self._lock:
-                if watcher in self._watchers:
-                    self._watchers.remove(watcher)
-
         with self._reading():
-            rows = self._index.rows_with(predicates).tolist()
-            for first in range(0, len(rows), _SEEN_AT_ONCE):
-                seen(self._index.quads(rows[first : first + _SEEN_AT_ONCE]))
-            self._watchers.append(watcher)
-        return end
+            return self._locked(self._listeners.watch(self._index, predicates, seen))
 
     def follow(self, follower: Follower) -> Callable[[], None]:
         """See `LiveStore`."""
-
-        def end() -> None:
-            with self._lock:
-                if follower in self._followers:
-                    self._followers.remove(follower)
-
         with self._reading():
-            follower.begin(self._standing())
-            self._followers.append(follower)
-        return end
+            return self._locked(self._listeners.follow(self._index, follower))
 
-    def _standing(self) -> list[Standing]:
-        rows = self._index.rows
-        numbers = np.flatnonzero(rows.in_use() & (rows.numpy("removed") == FOREVER)).tolist()
-        return [
-            Standing(row, quad, rows.start[row], rows.end[row])
-            for row, quad in zip(numbers, self._index.quads(numbers), strict=True)
-        ]
+    def _locked(self, action: Callable[[], None]) -> Callable[[], None]:
+        def locked() -> None:
+            with self._lock:
+                action()
 
-    def _tell(self, record: Record) -> None:
-        if self._followers:
-            added = [
-                Standing(each.row, Quad(*map(Term, each[2:6])), each.start, each.end)
-                for each in record.added
-            ]
-            for follower in self._followers:
-                follower.change(record.removed, added)
-        for predicates, seen in self._watchers:
-            versions = chain(record.added, (carried.version for carried in record.carried))
-            seen(
-                [
-                    Quad(*[Term(text) for text in version[2:6]])
-                    for version in versions
-                    if predicates(Term(version.predicate))
-                ]
-            )
+        return locked
 
     def snapshot(self, instant: datetime) -> Snapshot:
         """The newest acknowledged state, at this instant."""
@@ -198,7 +155,7 @@ class IndexedLiveStore:
         """When the newest batch of the snapshot was published; ``None`` where there is none."""
         with self._reading():
             self._check(snapshot, None)
-            changed = self._batch(snapshot.sequence)
+            changed = batch_of(self._index, snapshot.sequence)
         return None if changed is None else from_micros(changed.changed)
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
@@ -241,52 +198,10 @@ class IndexedLiveStore:
         Raises:
             PastUnknown: nobody knows.
         """
-        at = to_micros(instant)
+        at, until = to_micros(instant), None if known is None else to_micros(known)
         with self._reading():
             self._follow()
-            index = self._index
-            if known is not None:
-                return self._known(patterns, at, to_micros(known))
-            changes = [
-                index.expiring_since(pattern.predicate)
-                for pattern in patterns
-                if pattern.labelling != "interval"
-            ]
-            changed = [change for change in changes if change is not None]
-            if not changed or at >= max(*changed, index.floor.expired):
-                return Snapshot(at, index.last)
-            state = next((one for one in reversed(index.batches) if one.published <= at), None)
-            earliest = max(index.batches[0].published, index.floor.expired)
-            if state is not None and at >= earliest:
-                return Snapshot(at, state.sequence)
-        first = from_micros(earliest)
-        raise PastUnknown(
-            f"what held at {format_instant(instant)} is not known: an expiration does not tell "
-            f"since when a fact holds; ask for {format_instant(first)} or later",
-            first,
-        )
-
-    def _known(self, patterns: Iterable[FactPattern], at: int, known: int) -> Snapshot:
-        """What a former state told of an instant."""
-        index = self._index
-        state = next((one for one in reversed(index.batches) if one.published <= known), None)
-        if state is None and index.floor.sequence:
-            earliest = index.batches[0].published
-            raise PastUnknown(
-                f"what was known at {format_instant(from_micros(known))} is not kept; "
-                f"ask for {format_instant(from_micros(earliest))} or later"
-            )
-        snapshot = Snapshot(at, 0 if state is None else state.sequence)
-        for pattern in patterns:
-            changed = index.expiring_since(pattern.predicate)
-            if pattern.labelling == "interval" or changed is None:
-                continue
-            if at < index.floor.expired or at < min(known, changed):
-                raise PastUnknown(
-                    f"what held at {format_instant(from_micros(at))} is not known: an expiration "
-                    "does not tell since when a fact holds, and is not kept for long when it ended"
-                )
-        return snapshot
+            return past_state(self._index, patterns, at, until)
 
     def earliest_end(self, pattern: FactPattern, snapshot: Snapshot) -> datetime | None:
         """See `LiveStore`."""
@@ -294,28 +209,10 @@ class IndexedLiveStore:
             self._check(snapshot, pattern)
             return _instant(self._reader.earliest_end(pattern, snapshot))
 
-    def _batch(self, sequence: int) -> RetainedBatch | None:
-        """A retained batch; ``None`` for the state before the first."""
-        batches = self._index.batches
-        place = bisect_right(batches, sequence, key=lambda one: one.sequence) - 1
-        return batches[place] if place >= 0 else None
-
     def _check(self, snapshot: Snapshot, pattern: FactPattern | None) -> None:
-        instant, sequence = snapshot
-        if sequence > self._index.last:
+        if snapshot.sequence > self._index.last:
             self._follow()
-        if sequence > self._index.last or sequence < 0:
-            raise SnapshotExpired(f"there is no state {sequence} of the live store")
-        floor = self._index.floor
-        if sequence < floor.sequence:
-            raise SnapshotExpired(f"state {sequence} of the live store is no longer retained")
-        if instant < floor.history:
-            raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
-        if instant < floor.expired and (pattern is None or pattern.labelling != "interval"):
-            # An instant before its own batch asks for history, which expiring facts have not.
-            batch = self._batch(sequence)
-            if batch is not None and instant >= batch.published:
-                raise SnapshotExpired(f"facts of {from_micros(instant)} are no longer retained")
+        check_retained(self._index, snapshot, pattern)
 
     # Publishing
 
@@ -415,7 +312,7 @@ class IndexedLiveStore:
             # A reader may have seen the commit and read the record before us.
             if self._index.last == record.sequence - 1:
                 self._reader.apply(record)
-                self._tell(record)
+                self._listeners.tell(record)
                 self._unwatched.grown(self._index.rows.live_rows)
         return receipt
 

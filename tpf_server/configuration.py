@@ -1,0 +1,160 @@
+"""Where settings come from: a TOML file, the environment and flags, and workers that are told.
+
+Later sources win: file < environment (``TPF_SERVER_PAGE_SIZE``) < flag (``--page-size``).
+"""
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from tpf_server.errors import SettingsError
+from tpf_server.settings import DatasetSettings, SettingRow, Settings, table
+
+ENVIRONMENT_PREFIX = "TPF_SERVER_"
+AT_START = (
+    "host", "port", "workers", "access_log", "continuous", "followers", "followers_per_address",
+    "body_timeout", "idle_timeout", "max_connections_per_address", "declare", "learn_predicates",
+    "csparql_engine", "spark_master",
+    "remote", "remote_interval",
+)  # fmt: skip
+"""Settings of the server that a reload does not change."""
+_Kind = TypeVar("_Kind", Settings, DatasetSettings)
+
+
+def describe() -> str:
+    """The text of ``--help-settings``."""
+    lines = []
+    for heading, kind in (("Server", Settings), ("[datasets.NAME]", DatasetSettings)):
+        lines.append(f"{heading}:")
+        for row in table(kind):
+            default = "" if row.default in (None, "", ()) else f" (default {_show(row.default)})"
+            lines.append(f"  {row.name:<16} {row.help}{default}")
+    lines.append("A TOML file < environment TPF_SERVER_NAME < flag --name.")
+    return "\n".join(lines)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "all"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Configuration(NamedTuple):
+    """The settings of a server and of its datasets."""
+
+    server: Settings
+    datasets: tuple[DatasetSettings, ...]
+
+    def with_port(self, port: int) -> "Configuration":
+        """The same, listening on this port."""
+        return self._replace(server=dataclasses.replace(self.server, port=port))
+
+    def reloaded_by(self, started: Settings) -> "Configuration":
+        """The same for a server that runs: without what counts when it starts only."""
+        kept = {name: getattr(started, name) for name in AT_START}
+        return self._replace(server=dataclasses.replace(self.server, **kept))
+
+    def to_json(self) -> str:
+        """A text that `from_json` reads."""
+        return json.dumps(
+            [dataclasses.asdict(self.server), *map(dataclasses.asdict, self.datasets)]
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "Configuration":
+        """The configuration that `to_json` wrote.
+
+        Raises:
+            SettingsError: a value without sense.
+        """
+        server, *datasets = json.loads(text)
+        return cls(
+            _build(Settings, server, "setting"),
+            tuple(_build(DatasetSettings, entry, "setting") for entry in datasets),
+        )
+
+
+def read_configuration(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
+) -> Configuration:
+    """Put the sources together: file < environment < flags.
+
+    Args:
+        file: a TOML file with the server's settings and one table ``[datasets.NAME]`` per dataset.
+        environment: variables; those that start with ``TPF_SERVER_`` count.
+        flags: settings of the command line; ``None`` where a flag was not given.
+
+    Raises:
+        SettingsError: an unknown setting, or a value of the wrong type or without sense.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"{file}: {error}") from error
+    datasets = values.pop("datasets", {})
+    rows = {row.name: row for row in table(Settings)}
+    for name, text in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX):
+            setting = name.removeprefix(ENVIRONMENT_PREFIX).lower()
+            if setting not in rows:
+                raise SettingsError(f"environment variable {name}: there is no such setting")
+            values[setting] = _parse(rows[setting], text)
+    values |= {name: value for name, value in flags.items() if value is not None}
+    if not isinstance(datasets, dict) or not all(isinstance(t, dict) for t in datasets.values()):
+        raise SettingsError("datasets is not a table of tables: write [datasets.NAME]")
+    return Configuration(
+        _build(Settings, values, "setting"),
+        tuple(
+            _build(DatasetSettings, {"name": name, **entry}, f"setting of dataset {name}")
+            for name, entry in datasets.items()
+        ),
+    )
+
+
+def _build(kind: type[_Kind], values: Mapping[str, Any], what: str) -> _Kind:
+    known = {row.name: row for row in table(kind)}
+    for name in values:
+        if name not in known:
+            raise SettingsError(f"there is no {what} {name!r}; see --help-settings")
+    fields: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in values.items()
+    }
+    for secret in ("publish_token", "token"):
+        # Workers get the token; nobody reads the file again before the settings are reloaded.
+        if file := fields.pop(f"{secret}_file", ""):
+            if fields.get(secret):
+                raise SettingsError(f"give {secret} or {secret}_file, not both")
+            fields[secret] = _secret(f"{secret}_file", file)
+    return kind(**fields)
+
+
+def _secret(setting: str, file: Any) -> str:
+    """What a file holds, without the blanks at its ends."""
+    try:
+        secret = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise SettingsError(f"{setting}: {error}") from error
+    if not secret:
+        raise SettingsError(f"{setting}: {file} is empty")
+    return secret
+
+
+def _parse(row: SettingRow, text: str) -> Any:
+    """Read the text of an environment variable."""
+    if row.type is bool:
+        if text.lower() not in ("true", "false", "1", "0", "on", "off"):
+            raise SettingsError(f"{row.name} is true or false, not {text!r}")
+        return text.lower() in ("true", "1", "on")
+    if row.type is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise SettingsError(f"{row.name} is a number, not {text!r}") from None
+    if row.type is str:
+        return text
+    raise SettingsError(f"{row.name} can only be set in the file")
