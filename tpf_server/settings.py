@@ -193,6 +193,11 @@ class Settings:
         "native", "what executes C-SPARQL where a registration does not say: native or spark"
     )
     spark_master: str = _setting("local[*]", "master URL of Spark, for queries that run there")
+    widen_steps: str = _setting(
+        "unstated",
+        "whose steps grow while evaluations of C-SPARQL take too long: unstated (of queries that "
+        "do not say COMPUTED EVERY), all or never",
+    )
     learn_predicates: bool = _setting(
         True,
         "take what streams carried so far for all that they carry, until something else comes: "
@@ -238,6 +243,8 @@ class Settings:
             raise SettingsError("a limit per address cannot be negative; 0: there is none")
         if self.csparql_engine not in ("native", "spark"):
             raise SettingsError(f"csparql_engine is native or spark, not {self.csparql_engine!r}")
+        if self.widen_steps not in ("never", "unstated", "all"):
+            raise SettingsError(f"widen_steps is never, unstated or all, not {self.widen_steps!r}")
         if self.remote_interval <= 0:
             raise SettingsError("remote_interval must be above 0")
         for graph, url in self.remote.items():

@@ -1,6 +1,7 @@
 """The service of a server: both engines, with its datasets and settings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
@@ -15,6 +16,7 @@ from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Deferred, Executor
+from tpf_server.continuous.csparql.pace import Pace, Widen
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.policies import Policies
@@ -30,7 +32,10 @@ EXECUTORS: Final = {"spark": "tpf_server.continuous.csparql.spark.executor:Spark
 
 
 def continuous_service(
-    settings: Settings, datasets: Iterable[OpenDataset], clock: Clock
+    settings: Settings,
+    datasets: Iterable[OpenDataset],
+    clock: Clock,
+    stopwatch: Callable[[], float] = time.thread_time,
 ) -> ContinuousService:
     """Both engines, over the same terms and the static data of the datasets.
 
@@ -38,6 +43,7 @@ def continuous_service(
         settings: the server's settings.
         datasets: whose quads queries may use (see `static_graphs` and `live_stores`).
         clock: what the time is.
+        stopwatch: tells the seconds that the thread has worked.
 
     Raises:
         RegistrationsError: by setting, queries of an earlier run are to be begun again, and cannot.
@@ -58,6 +64,8 @@ def continuous_service(
         # The clock lets queries answer for empty windows, but no replay through years of nothing.
         eager=by_clock,
         skip_idle=not by_clock,
+        # By CPU: what else the machine does makes no answers rarer.
+        pace=Pace(stopwatch, Widen(settings.widen_steps)),
         learn=settings.learn_predicates,
         beside=engine,
     )

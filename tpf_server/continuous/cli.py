@@ -3,6 +3,7 @@
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql import command as csparql
 from tpf_server.continuous.csparql.command import Drawing, EngineName
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.pace import Pace, Widen
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import merged_files
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
@@ -70,6 +72,10 @@ def run(
     engine: Annotated[
         EngineName, typer.Option(help="spark: for C-SPARQL only")
     ] = EngineName.NATIVE,
+    widen_steps: Annotated[
+        Widen,
+        typer.Option(help="whose steps grow while evaluations take longer than they, in C-SPARQL"),
+    ] = Widen.NEVER,
     lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
     skip_malformed: Annotated[bool, typer.Option(help="leave malformed lines out")] = False,
@@ -101,6 +107,8 @@ def run(
             raise typer.BadParameter(f"{policy!r} is none of {', '.join(_POLICIES)}")
         if engine is EngineName.SPARK and policy != CSPARQL:
             raise typer.BadParameter("only C-SPARQL runs on Spark")
+        if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is EngineName.SPARK):
+            raise typer.BadParameter("steps are widened in C-SPARQL on the native engine only")
         if policy != CSPARQL:
             _run_cqels(task, policy, out, explain=explain)
         elif explain:
@@ -111,7 +119,8 @@ def run(
             for text in task.queries:
                 out.write(csparql.explain(made, text, drawing))
         else:
-            _run_csparql(task, engine, master, work, out)
+            pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
+            _run_csparql(task, engine, master, work, out, pace)
 
 
 @contextmanager
@@ -171,7 +180,12 @@ def _told(queries: Sequence[str]) -> str:
 
 
 def _run_csparql(
-    task: _Task, engine: EngineName, master: str, work: Path | None, output: TextIO
+    task: _Task,
+    engine: EngineName,
+    master: str,
+    work: Path | None,
+    output: TextIO,
+    pace: Pace | None,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
         played = csparql.run(
@@ -186,7 +200,10 @@ def _run_csparql(
             skip_malformed=task.skip_malformed,
             master=master,
             work=work or Path(temporary),
+            pace=pace,
         )
+    for each in played.widened:
+        typer.echo(each, err=True)
     _report(played.elements, played.malformed, played.late, "came after the evaluation")
 
 

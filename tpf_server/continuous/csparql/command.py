@@ -9,6 +9,7 @@ from tpf_server.continuous.csparql.denotation import denotational_graph
 from tpf_server.continuous.csparql.drawing import as_graphviz, as_mermaid, as_text
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.files import Played, play, play_on_spark
+from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.engine.static.static_files import load
 
 
@@ -69,6 +70,7 @@ def run(
     skip_malformed: bool = False,
     master: str = "local[*]",
     work: Path | None = None,
+    pace: Pace | None = None,
 ) -> Played:
     """Play streams through C-SPARQL queries; lines of answers go to `output`.
 
@@ -84,11 +86,12 @@ def run(
         skip_malformed: whether malformed lines are left out.
         master: of Spark.
         work: for Spark: where results and checkpoints are kept; needed there.
+        pace: widens steps of queries under load, natively.
 
     Raises:
         ContinuousError: a query or a line is wrong.
     """
-    made = CsparqlEngine(lateness=lateness, strict=not skip_malformed)
+    made = CsparqlEngine(lateness=lateness, strict=not skip_malformed, pace=pace)
     load(made, static, graphs)
     for stream, predicates in (declared or {}).items():
         made.declare(stream, predicates)

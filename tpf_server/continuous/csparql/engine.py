@@ -22,6 +22,7 @@ from tpf_server.continuous.csparql.native.leaves import has_static
 from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import BASE, parse
 from tpf_server.continuous.csparql.periodic_query import Callback, PeriodicQuery
 from tpf_server.continuous.csparql.planner import Planner
@@ -58,6 +59,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         require_graphs: whether a query may only name static graphs that are there.
         strict: whether a malformed element is an error; otherwise it is counted in `refused`.
         rules: that rewrite the operators of a query.
+        pace: widens steps of queries under load; ``None``: nothing does.
         learn: whether streams that declare no predicates are taken to have only those that came.
         now: what NOW() gives in queries.
         beside: another engine of this process, whose terms and static graphs it uses.
@@ -79,6 +81,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         require_graphs: bool = False,
         strict: bool = True,
         rules: tuple[Rule, ...] = RULES,
+        pace: Pace | None = None,
         learn: bool = True,
         now: datetime = EPOCH,
         beside: QueryEngine[Any] | None = None,
@@ -88,6 +91,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._lateness = lateness
         self._skip_idle = skip_idle
         self._eager = eager
+        self._pace = pace
         self._strict = strict
         self._windows = SharedWindows()
         self._evaluations = EvaluationRegistry()
@@ -211,6 +215,8 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             raise
         self.queries[name] = registered
         self._readers.add(registered)
+        if self._pace is not None:
+            self._pace.add(registered)
         self.forgetting.opened()
         return registered
 
@@ -257,6 +263,8 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
     def _let_go(self, registered: PeriodicQuery) -> None:
         self._timetable.remove(registered)
         self._readers.remove(registered)
+        if self._pace is not None:
+            self._pace.remove(registered)
 
     # ----------------------------------------------------------------------------- streams
 
@@ -358,11 +366,19 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             self._evaluate_at(at, registered)
 
     def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
-        self._timetable.plan(registered, registered.query.instants.after(at))
-        self._answer(registered, at)
+        self._timetable.plan(registered, registered.instants.after(at))
+        pace = self._pace
+        if pace is None:
+            self._answer(registered, at)
+        else:
+            begun = pace.seconds()
+            self._answer(registered, at)
+            pace.evaluated(registered, pace.seconds() - begun)
         idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
         if idle and registered.state == "running":
             self._timetable.rest(registered)
+            if pace is not None:
+                pace.rest(registered)
 
     def _answer(self, registered: PeriodicQuery, at: int) -> None:
         answer = registered.evaluation.at(at, registered.name)

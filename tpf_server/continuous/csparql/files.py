@@ -32,12 +32,14 @@ class Played:
         malformed: how many lines were left out.
         late: how many elements came too late for an evaluation.
         answers: how many there were.
+        widened: which queries ended with steps that had grown under load, and why.
     """
 
     elements: int
     malformed: int
     late: int
     answers: int
+    widened: tuple[str, ...] = ()
 
 
 def answer_lines(number: int, answer: Answer) -> Iterator[str]:
@@ -85,7 +87,13 @@ def play(
         engine.push(iri, item.triples, item.at)
         played += 1
     engine.finish()
-    return Played(played, malformed + engine.refused, engine.late, count[0])
+    widened = tuple(
+        f"{each.name} was evaluated every {', '.join(map(str, each.instants.periods))} ms in the "
+        f"end: {each.every}"
+        for each in engine.queries.values()
+        if each.instants != each.query.instants
+    )
+    return Played(played, malformed + engine.refused, engine.late, count[0], widened)
 
 
 def play_on_spark(

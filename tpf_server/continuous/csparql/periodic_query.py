@@ -22,6 +22,7 @@ class PeriodicQuery(RunningQuery[Answer]):
 
     Attributes:
         query: what was parsed.
+        instants: at which it is evaluated, for now.
         evaluation: what answers.
         stream: the IRI of the stream that it makes, if it makes one.
         late: how many elements came after an evaluation that should have seen them.
@@ -44,6 +45,7 @@ class PeriodicQuery(RunningQuery[Answer]):
     ) -> None:
         super().__init__(name, callback, backlog, close)
         self.query = query
+        self.instants = query.instants
         self.evaluation = evaluation
         self.late = 0
         self.number = number
@@ -51,12 +53,33 @@ class PeriodicQuery(RunningQuery[Answer]):
         self.last: int | None = None
         self.rank = 0
         self._arrived = 0
+        self._widened = ("", "")
         registration = query.registration
         self.stream = None if registration is None else registration.stream
         self.counts = bool(query.streams) and not query.instants.periods
         self.ranges = any(
             is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
         )
+
+    @property
+    def states_period(self) -> bool:
+        """Whether its text says COMPUTED EVERY."""
+        registration = self.query.registration
+        return registration is not None and registration.every is not None
+
+    def widen(self, factor: int, because: str) -> None:
+        """From the next instant on it is evaluated every so many steps, and why."""
+        self.instants = self.query.instants.wider(factor)
+        self._widened = ("", "") if factor == 1 else (f"{factor} times ", f": {because}")
+
+    @property
+    def every(self) -> str:
+        """What says when it is evaluated, for people."""
+        if not self.instants.periods:
+            return "counted windows"
+        times, because = self._widened
+        written = "COMPUTED EVERY" if self.states_period else "the step of its windows"
+        return f"{times}{written}{because}"
 
     @property
     def graph(self) -> OperatorGraph:
@@ -74,7 +97,8 @@ class PeriodicQuery(RunningQuery[Answer]):
             **super().explain(),
             "engine": "native",
             "late": self.late,
-            "every_ms": list(self.query.instants.periods),
+            "every_ms": list(self.instants.periods),
+            "every": self.every,
             "windows": [
                 {
                     "stream": clause.stream[1:-1],

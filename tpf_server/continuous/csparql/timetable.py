@@ -92,7 +92,7 @@ class Timetable:
         except UnsupportedContinuousQueryError:
             self._feeding.remove(registered)
             raise
-        if registered.query.instants.periods:
+        if registered.instants.periods:
             self.rest(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
@@ -142,7 +142,7 @@ class Timetable:
             registered.rank = rank
 
     def _join(self, registered: PeriodicQuery) -> None:
-        if not registered.query.instants.periods:
+        if not registered.instants.periods:
             return
         streams = self._feeding.streams_of(registered)
         timeline = self._timelines.get(streams)
@@ -164,7 +164,7 @@ class Timetable:
 
         So an element that is much too late does not make a query count from its time on.
         """
-        instants, last = registered.query.instants, registered.last
+        instants, last = registered.instants, registered.last
         first = instants.first(max(at, self._of[registered].done + 1))
         self._wake(registered)
         self.plan(registered, first if last is None or first > last else instants.after(last))
@@ -245,12 +245,12 @@ class Timetable:
         """Those that are due until each was evaluated once at or after an instant, the last one."""
         timelines = tuple(self._timelines.values())
         passed = [each.passed for each in timelines]
-        until = [each.query.instants.first(end) for each in self._of]
+        until = [each.instants.first(end) for each in self._of]
         for timeline in timelines:
             self._reach(timeline, max(until))
         ended = []
         for at, registered in self._in_order(-NEVER):
-            if at > registered.query.instants.first(end):
+            if at > registered.instants.first(end):
                 ended.append(registered)
             else:
                 yield at, registered

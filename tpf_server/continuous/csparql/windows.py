@@ -88,6 +88,10 @@ class Instants:
         """All instants are multiples of this one."""
         return gcd(*self.periods)
 
+    def wider(self, factor: int) -> "Instants":
+        """Every so many steps."""
+        return Instants(tuple(factor * period for period in self.periods))
+
     def first(self, at: int) -> int:
         """The first instant that is not before `at`."""
         return min(-(-at // period) * period for period in self.periods)

@@ -17,6 +17,7 @@ from tests.support.random_continuous_queries import (
 from tpf_server.continuous.csparql.answers import Answer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native import leaves
+from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 
 SECOND = "FROM STREAM <urn:s> [RANGE 1s STEP 1s]"
@@ -26,8 +27,8 @@ PAIRS = (
 )
 
 
-def engine(*, learn: bool) -> CsparqlEngine:
-    made = CsparqlEngine(learn=learn)
+def engine(*, learn: bool, pace: Pace | None = None) -> CsparqlEngine:
+    made = CsparqlEngine(learn=learn, pace=pace)
     for line in STATIC.strip().splitlines():
         terms = line.split(" ")[:-1]
         made.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
