@@ -117,7 +117,7 @@ class Hosting:
         registered = engine.register(
             text, deliver, name=self._free_name(name), semantics=policy, into=into
         )
-        reads = {clause.stream for clause in windows}
+        reads = {Term(clause.stream) for clause in windows if not clause.varies}
         if into is not None:
             target.append(engine.stream(into).name)
             try:

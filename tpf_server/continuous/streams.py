@@ -13,7 +13,7 @@ from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
-from tpf_server.continuous.engine.errors import ContinuousError, UnknownStreamError
+from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
@@ -92,7 +92,7 @@ class SharedStreams:
                 self._periodic.declare(made, predicates)
             except ContinuousError:
                 if new:
-                    del self._engine.streams[made]
+                    self._engine.delete_stream(made)
                 raise
         return new
 
@@ -108,9 +108,7 @@ class SharedStreams:
             UnknownStreamError: there is none.
         """
         term = self._engine.name(name)
-        if term not in self._engine.streams:
-            raise UnknownStreamError(f"there is no stream {term}")
-        del self._engine.streams[term]
+        self._engine.delete_stream(term)
         self._counts.pop(term, None)
         self._periodic.learning.declared.pop(term, None)
 

@@ -145,3 +145,15 @@ def test_steps_that_grow_under_load(files):
     assert 0 < len(some.stdout.splitlines()) < len(every.stdout.splitlines())
     assert run(files, "--widen-steps", "all").exit_code == 2
     assert run(files, "--widen-steps", "seldom", query=PERIODIC).exit_code == 2
+
+
+def test_a_stream_that_is_a_variable(files):
+    """All streams are read; static data say which count."""
+    (files / "more.tsv").write_text("2\t<urn:a9>\t<urn:p>\t<urn:b1>\n")
+    (files / "names.ttl").write_text("<http://t/> <urn:in> <urn:hall> .")
+    text = "SELECT ?s ?a { STREAM ?s [NOW] { ?a <urn:p> ?b } ?s <urn:in> <urn:hall> }"
+    more = ["--stream", f"http://t/={files / 'more.tsv'}", "--static", str(files / "names.ttl")]
+    result = run(files, *more, query=text)
+    assert (result.exit_code, result.output) == (0, "2\t0\t<http://t/> <urn:a9>\n")
+    explained = run(files, "--explain", query=text)
+    assert json.loads(explained.output)["reason"] == "?s: there is no stream"

@@ -27,6 +27,7 @@ NEW_YEAR = datetime(2020, 1, 1, tzinfo=UTC)
 TOKEN = {"Authorization": "Bearer secret"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 QUERY = "SELECT ?a ?b { STREAM <http://localhost/s> [RANGE 10ms] { ?a <urn:p> ?b } }"
+ROOT_OF_STREAMS = "<http://localhost/"
 PERIODIC_TEXT = (
     "REGISTER QUERY NAME COMPUTED EVERY 5ms AS"
     " SELECT ?a ?b FROM STREAM <http://localhost/s> [RANGE 10ms STEP 5ms] { ?a <urn:p> ?b }"
@@ -807,3 +808,30 @@ def test_a_query_is_planned_by_what_its_stream_carries(site: Site) -> None:
     lines = site.results("NAME", params={"follow": "false"}).text.splitlines()
     rows = [json.loads(line)["result"] for line in lines]
     assert [[row["b"] for row in each] for each in rows] == [["<urn:b>", "<urn:b>"]]
+
+
+def test_a_stream_that_is_a_variable(site: Site) -> None:
+    """It waits, with a reason, until there is a stream; it reads those that come later."""
+    text = "SELECT ?s ?a { STREAM ?s [RANGE 10ms] { ?a <urn:p> ?b } }"
+    assert site.register(text, name="every").status_code == 201
+    state = site.session.get(f"{ROOT}/queries/every").json()
+    assert (state["state"], state["reason"]) == ("waiting", "?s: there is no stream")
+    site.push(element(1))
+    site.push(element(2), name="t")
+    lines = site.results("every", params={"follow": "false"}).text.splitlines()
+    assert [json.loads(line)["added"] for line in lines] == [
+        [{"s": f"{ROOT_OF_STREAMS}{name}>", "a": "<urn:a>"}] for name in ("s", "t")
+    ]
+    state = site.session.get(f"{ROOT}/queries/every").json()
+    assert state["state"] == "running"
+    assert [each["reads"] for each in state["streams"]] == [
+        [f"{ROOT_OF_STREAMS[1:]}{name}" for name in ("s", "t")]
+    ]
+    assert site.session.delete(f"{ROOT}/streams/s", headers=TOKEN).status_code == 204
+    assert site.session.get(f"{ROOT}/queries/every").json()["streams"][0]["reads"] == [
+        f"{ROOT_OF_STREAMS[1:]}t"
+    ]
+    made = "CONSTRUCT { ?a <urn:p> ?s } WHERE { STREAM ?s [NOW] { ?a <urn:p> ?b } }"
+    refused = site.register(made, into="made")
+    assert refused.status_code == 422
+    assert "the one that it makes" in refused.json()["detail"]

@@ -90,11 +90,16 @@ class Engine(TickEngine):
         query = parse(text, self.base)
         name = self._free_name(name)
         for clause in query.windows:
-            self.stream(clause.stream)
+            if not clause.varies:
+                self.stream(clause.stream)
         self._check_graphs(query.query.dataset)
         registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._drop)
         policy = semantics or self.semantics
         if into is not None:
+            if query.varies:
+                raise UnsupportedContinuousQueryError(
+                    "a query over every stream would read the one that it makes"
+                )
             if policy.relation == "rstream":
                 # Each element that it makes would be an arrival at which it emits everything.
                 raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")

@@ -2,7 +2,8 @@
 
 ``STREAM <iri> [window] { … }`` stands where ``GRAPH`` may stand; the papers write the window also
 before the IRI. What is inside sees the content of the window as its graph: the quad patterns get a
-reserved graph name, and `ContinuousQuery.windows` says which window it stands for.
+reserved graph name, and `ContinuousQuery.windows` says which window it stands for. ``STREAM ?s`` is
+to streams what ``GRAPH ?g`` is to named graphs: the union over all of them, with ``?s`` as the IRI.
 
 Beside that the language of the papers differs from SPARQL 1.1 in this, and so does this parser:
 
@@ -21,19 +22,26 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NoReturn
 
-from annotations.terms import Term, Variable
+from annotations.terms import Term, TermOrVariable, Variable, is_variable
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.algebra import (
+    BGP,
     Aggregate,
     Call,
     Expression,
+    Extend,
+    Filter,
+    Path,
     Pattern,
     Project,
     VariableRef,
 )
 from tpf_client.sparql.expression_parser import AGGREGATES
 from tpf_client.sparql.parser import QueryParser
+from tpf_client.sparql.rewrite.graph import grounded, same_if_joined_before
 from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.rewrite.rename import renamed
+from tpf_client.sparql.rewrite.visitor import everything, transformed
 from tpf_client.sparql.tokens import Token
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import (
@@ -42,8 +50,10 @@ from tpf_server.continuous.engine.errors import (
 )
 from tpf_server.continuous.engine.windows.continuous_query import (
     MARK,
+    VARYING_MARK,
     ContinuousQuery,
     WindowClause,
+    name_of_stream,
 )
 from tpf_server.continuous.engine.windows.specification import (
     Window,
@@ -107,20 +117,37 @@ class CqelsParser(QueryParser):
             if not self.at("["):
                 self.expected("a window in square brackets")
             window = self._window()
-        graph = Term(f"<{MARK}{len(self.windows)}>")
+        number = len(self.windows)
+        varies = is_variable(stream)
+        graph = Variable(f"{VARYING_MARK}{number}") if varies else Term(f"<{MARK}{number}>")
         self.windows.append(WindowClause(stream, window, graph))
         if not self.at("{"):
             self.expected("'{'")
         self._in_stream = True
         with self._inside(graph):
-            pattern = join(before, self.group_graph_pattern())
+            pattern = self.group_graph_pattern()
         self._in_stream = False
-        return pattern
+        if varies:
+            pattern = self._of_streams(pattern, Variable(graph), Variable(stream))
+        return join(before, pattern)
 
-    def _stream(self) -> Term:
-        if self.token.kind == "variable":
-            self.fail("a stream must be named by an IRI")
-        return self.iri()
+    def _of_streams(self, pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
+        """A pattern over every stream, with the stream as the value of a variable.
+
+        As for GRAPH (see `tpf_client.sparql.pattern_parser`): inside, the variable is one like any
+        other.
+        """
+        pattern = grounded(pattern, graph, self.fresh)
+        if same_if_joined_before(pattern, name):
+            return _naming(pattern, graph, name)
+        inside = self.fresh("g")
+        pattern = _naming(renamed(pattern, name, inside), graph, name)
+        either = Call("!", (Call("BOUND", (VariableRef(inside),)),))
+        equal = Call("SAMETERM", (VariableRef(inside), VariableRef(name)))
+        return Filter(pattern, Call("||", (either, equal)))
+
+    def _stream(self) -> TermOrVariable:
+        return self._variable_or_iri()
 
     def _window(self) -> Window:
         opening = self.expect("[")
@@ -174,6 +201,22 @@ class CqelsParser(QueryParser):
             if expression is not None and _aggregated(expression)
         }
         return [_replaced(condition, named) for condition in super()._having()]
+
+
+def _naming(pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
+    """A pattern over every stream: what has the value of `graph` has that of `name`."""
+    if any(isinstance(each, Path) for each in everything(pattern)):
+        # What a path is made of is not seen here.
+        return Extend(pattern, name, VariableRef(graph))
+    window = Term(f"<{MARK}{graph.removeprefix(VARYING_MARK)}>")
+
+    def change(part: Pattern) -> Pattern:
+        if not isinstance(part, BGP) or all(each.graph != graph for each in part.patterns):
+            return part
+        there = [p._replace(graph=window) if p.graph == graph else p for p in part.patterns]
+        return BGP((*there, name_of_stream(window, name)))
+
+    return renamed(transformed(pattern, change), graph, name)
 
 
 def _aggregated(expression: Expression) -> bool:

@@ -86,7 +86,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             lateness
         )
         watermark = Watermark()
-        self._windows = WindowRegistry(self.stream, watermark)
+        self._windows = WindowRegistry(self.stream, watermark, self.streams)
         self._timed = self._windows.timed
         self._plans = PlanRegistry(
             self._windows,
@@ -169,7 +169,23 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             found = self.streams[term] = ElementStream(term)
             if self._told is not None:
                 found.tell(self._told, self.front)
+            with self.dictionary.keeping():
+                for plan in self._plans.stream_came(term):
+                    self._housekeeping.added(plan)
         return found
+
+    def delete_stream(self, name: str) -> None:
+        """Forget a stream that no query names; what queries over every stream saw of it goes.
+
+        Raises:
+            UnknownStreamError: there is none.
+        """
+        term = self.name(name)
+        if term not in self.streams:
+            raise UnknownStreamError(f"there is no stream {term}")
+        del self.streams[term]
+        self._plans.stream_gone(term)
+        self._emitter.emit(self.arrivals, self.time or 0)
 
     # ------------------------------------------------------------------------- what arrives
 

@@ -135,7 +135,7 @@ def test_median_is_an_aggregate():
         ("SELECT * {\n STREAM <urn:s> [RANGE 3 parsecs] { ?a ?b ?c } }", 2, 26),
         ("SELECT * {\n STREAM <urn:s> { ?a ?b ?c } }", 2, 17),
         ("SELECT * {\n STREAM <urn:s> [NOW { ?a ?b ?c } }", 2, 17),
-        ("SELECT * {\n STREAM ?s [NOW] { ?a ?b ?c } }", 2, 9),
+        ("SELECT * {\n STREAM 3 [NOW] { ?a ?b ?c } }", 2, 9),
         ("SELECT * {\n STREAM <urn:s> [NOW] ?a ?b ?c }", 2, 23),
         ("SELECT * {\n\t?a ?b }", 2, 8),
         ("SELECT * { STREAM <urn:s> [NOW] { ?a u:b ?c } }", 1, 38),

@@ -60,4 +60,4 @@ class Feeds:
 
 
 def _reads(registered: RegisteredQuery) -> set[Term]:
-    return {clause.stream for clause in registered.query.windows}
+    return {Term(clause.stream) for clause in registered.query.windows}

@@ -51,6 +51,11 @@ class HoldingPlans:
         if self.early or plan.flushes_early:
             self.early[:] = [_Early(self)]
 
+    def grown(self, plan: Plan) -> None:
+        """A plan has one more window."""
+        if self._many and plan in self._plans:
+            plan.wait_for_rows()
+
     def remove(self, plan: Plan) -> None:
         """A plan is gone."""
         if self._plans.pop(plan, self) is not self and not (self._many and self._plans):

@@ -1,10 +1,10 @@
 """The leaves of a continuous query: joins of windows and static caches."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from annotations.terms import QuadPattern, Variable, is_variable
+from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.changes import Schema
 from tpf_client.dataflow.dictionary import TermDictionary
@@ -24,10 +24,15 @@ from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, StaticCache
 from tpf_server.continuous.engine.static.static_caches import StaticCaches, numbered
 from tpf_server.continuous.engine.static.static_data import Dataset
-from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery, WindowClause
+from tpf_server.continuous.engine.windows.continuous_query import (
+    ContinuousQuery,
+    WindowClause,
+    named_stream,
+)
 from tpf_server.continuous.engine.windows.matchers import PatternKey, is_star, number_variables
 from tpf_server.continuous.engine.windows.specification import Triples
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
+from tpf_server.continuous.engine.windows.stream_union import StreamBranch, StreamUnion
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
 STAMP: Final = "?.stamp"
@@ -37,6 +42,10 @@ _INPUTS: Final = 64
 
 class Windows(Protocol):
     """Who has the windows."""
+
+    @property
+    def streams(self) -> Iterable[Term]:
+        """The names of all streams."""
 
     def window_input(
         self, clause: WindowClause, key: PatternKey, taken: Sequence[WindowInput], *, opens: bool
@@ -75,6 +84,7 @@ class ContinuousLeaves:
         nets: whether what comes is set against what goes at the same time.
         alone: those of them that no window is joined with.
         subscriptions: the windows that were taken, and what listens to them.
+        unions: the inputs that have the windows of every stream.
     """
 
     def __init__(
@@ -93,7 +103,8 @@ class ContinuousLeaves:
     ) -> None:
         self.joins: list[MultiwayJoin] = []
         self.caches: list[tuple[StaticCache, JoinInput]] = []
-        self.subscriptions: list[tuple[WindowInput, JoinInput]] = []
+        self.subscriptions: list[tuple[WindowInput, JoinInput | StreamBranch]] = []
+        self.unions: list[StreamUnion] = []
         self.instance_bags: list[tuple[RowBag, Schema, JoinInput]] = []
         self._query = query
         self._windows = windows
@@ -140,8 +151,11 @@ class ContinuousLeaves:
         )
         clauses: dict[str, list[QuadPattern]] = {}
         static: list[QuadPattern] = []
+        streams: dict[str, Variable] = {}
         for pattern in patterns:
-            if self._query.window_of(pattern.graph) is not None:
+            if (stream := named_stream(pattern)) is not None:
+                streams[pattern.graph] = stream
+            elif self._query.window_of(pattern.graph) is not None:
                 clauses.setdefault(pattern.graph, []).append(pattern)
             else:
                 static.append(pattern)
@@ -159,6 +173,10 @@ class ContinuousLeaves:
         inputs: list[JoinInput] = []
         checks = [self._condition(each) for each in rest]
         for graph, members in clauses.items():
+            if graph in streams or is_variable(graph):
+                stream = streams.get(graph, Variable(graph))
+                inputs += self._union_inputs(graph, members, stream)
+                continue
             for window, entry in self._window_inputs(graph, members):
                 inputs.append(entry)
                 if window.watermark is not None and not self._dispatches:
@@ -241,21 +259,76 @@ class ContinuousLeaves:
     def _window_inputs(
         self, graph: str, members: list[QuadPattern]
     ) -> list[tuple[WindowInput, JoinInput]]:
-        clause = self._query.window_of(graph)
-        assert clause is not None
         result = []
-        for group in _stars(members, self.dictionary, whole=not isinstance(clause.window, Triples)):
-            key, names = number_variables(group, self.dictionary)
+        for clause, key, names, label in self._keyed(graph, members):
             taken = [window for window, _ in self.subscriptions]
             window = self._windows.window_input(clause, key, taken, opens=self._opens)
             if window.watermark is not None:
                 names = (*names, Variable(f"{STAMP}{len(taken)}"))
-            text = " . ".join(" ".join(pattern[:3]) for pattern in group)
-            label = f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
             entry = window_join_input(label, names, window)
             self.subscriptions.append((window, entry))
             result.append((window, entry))
         return result
+
+    def _union_inputs(
+        self, graph: str, members: list[QuadPattern], stream: Variable
+    ) -> Iterator[JoinInput]:
+        """Inputs that have the windows of every stream, and say which it is."""
+        for clause, key, names, label in self._keyed(graph, members):
+            union = StreamUnion(clause, key, label, names, stream, self._since)
+            self.unions.append(union)
+            for name in self._windows.streams:
+                self._branch(union, name)
+            yield union.entry
+
+    def _branch(self, union: StreamUnion, name: Term) -> tuple[WindowInput, StreamBranch]:
+        taken = [window for window, _ in self.subscriptions]
+        window = self._windows.window_input(union.of(name), union.key, taken, opens=False)
+        branch = union.add(name, self.dictionary.encode(name), window)
+        self.subscriptions.append((window, branch))
+        return window, branch
+
+    def stream_came(self, name: Term) -> list[tuple[WindowInput, StreamBranch]]:
+        """There is one more stream; the windows over it, and what is to listen to them."""
+        return [self._branch(union, name) for union in self.unions]
+
+    def stream_gone(self, name: Term) -> list[tuple[WindowInput, StreamBranch]]:
+        """A stream is gone; the windows over it, and what listens to them no more."""
+        gone: list[tuple[WindowInput, StreamBranch]] = []
+        for union in self.unions:
+            branch = union.branches[name]
+            gone.append((branch.window, branch))
+            self.subscriptions.remove(gone[-1])
+            union.drop(name)
+        return gone
+
+    def reason(self, union: StreamUnion) -> str | None:
+        """Why windows over every stream have nothing for a query; ``None``: they have."""
+        name = union.clause.stream
+        if not union.branches:
+            return f"{name}: there is no stream"
+        for join in self.joins:
+            if union.entry in join.inputs:
+                for entry in join.inputs:
+                    if entry.seldom and name in entry.variables:
+                        column = entry.variables.index(Variable(name))
+                        named = {row[column] for row, _ in entry.bag.rows()}
+                        if named.isdisjoint(each.number for each in union.branches.values()):
+                            return f"{name}: none of the streams is named by {{ {entry.label} }}"
+        if not union.size:
+            return f"{name}: no stream has anything for {union.entry.label}"
+        return None
+
+    def _keyed(
+        self, graph: str, members: list[QuadPattern]
+    ) -> Iterator[tuple[WindowClause, PatternKey, Schema, str]]:
+        """The patterns of a window by inputs: the clause, the key, its variables and a label."""
+        clause = self._query.window_of(graph)
+        assert clause is not None
+        for group in _stars(members, self.dictionary, whole=not isinstance(clause.window, Triples)):
+            key, names = number_variables(group, self.dictionary)
+            text = " . ".join(" ".join(pattern[:3]) for pattern in group)
+            yield clause, key, names, f"STREAM {clause.stream} [{clause.window}] {{ {text} }}"
 
     def _instance_input(self, inputs: Sequence[JoinInput]) -> JoinInput | None:
         """The table of instances, where windows have constants that differ between them."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container
 from typing import Any
 
-from annotations.terms import Variable
+from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Node
@@ -131,16 +131,15 @@ class Plan:
         for _, entry in self.leaves.subscriptions:
             entry.takes_expired = not self.stateless
 
+        self._windows = windows
         self.slides = windows.slides(query.windows)
-        self.passing = [
-            window for window, _ in self.leaves.subscriptions if window.moves and not window.slides
-        ]
+        self.passing = [each for each, _ in self.leaves.subscriptions if _passes(each)]
         self.nets = self.leaves.nets
         self.waits = False
 
         self._position = windows.position
         self._began = self._positions()
-        self.follows = bool(self._began) and _follows(query.query)
+        self.follows = bool(self._began) and not query.varies and _follows(query.query)
 
         # The nodes stand in their order; only paths of any length feed back.
         self.cyclic = any(isinstance(each, Closure) for each in self.flow.nodes)
@@ -163,6 +162,25 @@ class Plan:
         self.flush()
         for join in self.leaves.joins:
             join.adapt()
+
+    def stream_came(self, name: Term) -> None:
+        """There is one more stream, which a query over every stream reads."""
+        for window, branch in self.leaves.stream_came(name):
+            branch.takes_expired = not self.stateless
+            window.connect(branch)
+            if _passes(window):
+                self.passing.append(window)
+        self.slides = self._windows.slides(self.query.windows)
+
+    def stream_gone(self, name: Term) -> None:
+        """A stream is gone, and what a query over every stream saw of it."""
+        for window, branch in self.leaves.stream_gone(name):
+            window.disconnect(branch)
+            window.release(self)
+            if window in self.passing:
+                self.passing.remove(window)
+        self.slides = self._windows.slides(self.query.windows)
+        self.flush()
 
     def wait_for_rows(self) -> None:
         """Be flushed after rows came into or left its windows, and only then."""
@@ -301,8 +319,22 @@ class Plan:
         return sum(join.adapt() for join in self.leaves.joins) > 0
 
     def explain(self) -> dict[str, Any]:
-        """The joins with their routes and cardinalities, the windows and the caches."""
-        return {
+        """The joins with their routes and cardinalities, the windows and the caches.
+
+        Of windows over every stream also which streams they read, and why there is nothing.
+        """
+        unions = [
+            {"input": each.entry.label, "reads": [name[1:-1] for name in each.branches]}
+            for each in self.leaves.unions
+        ]
+        reasons = filter(None, map(self.leaves.reason, self.leaves.unions))
+        found: dict[str, Any] = {}
+        if unions:
+            found = {"streams": unions}
+        for reason in reasons:
+            found |= {"state": "waiting", "reason": reason}
+            break
+        return found | {
             "operators": [type(node).__name__ for node in self.flow.nodes],
             "joins": [
                 {"rerouted": join.rerouted, "inputs": join.explain()} for join in self.leaves.joins
@@ -320,6 +352,10 @@ class Plan:
         if order is not None:
             solutions.sort(key=lambda each: order(each[0]))
         return solutions
+
+
+def _passes(window: WindowInput) -> bool:
+    return window.moves and not window.slides
 
 
 def _volatile(query: algebra.Query) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.expressions.environment import Environment
@@ -290,6 +291,25 @@ class PlanRegistry:
         self._owners[few.plan] = {}
         self._end(few.plan)
         return many
+
+    def stream_came(self, name: Term) -> list[Plan]:
+        """There is one more stream; the plans that read every stream."""
+        plans = [plan for plan in self.plans if plan.leaves.unions]
+        for plan in plans:
+            self.sliding.remove(plan)
+            plan.stream_came(name)
+            self.sliding.add(plan)
+            self._holders.grown(plan)
+        return plans
+
+    def stream_gone(self, name: Term) -> None:
+        """A stream is gone."""
+        for plan in self.plans:
+            if plan.leaves.unions:
+                self.sliding.remove(plan)
+                plan.stream_gone(name)
+                self.sliding.add(plan)
+        self._windows.drop_idle()
 
     def drop_idle(self) -> None:
         """Drop windows and static caches that nobody listens to."""

@@ -108,7 +108,7 @@ def template_of(query: ContinuousQuery, policy: Semantics) -> Template:
         sliced = replace(pattern, offset=0, limit=None)
         pattern = pattern.input
     bgp = _only_bgp(pattern)
-    if bgp is None or query.query.form == "ASK":
+    if bgp is None or query.query.form == "ASK" or query.varies:
         common = query.query if sliced is None else replace(query.query, pattern=sliced)
         return Template((common, query.windows), (), 0, True, part)
     constants: list[Term] = []

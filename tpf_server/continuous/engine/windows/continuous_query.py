@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from annotations.terms import Term
+from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_variable
 from tpf_client.sparql.algebra import (
     BGP,
     Distinct,
@@ -24,15 +24,38 @@ from tpf_server.continuous.engine.windows.specification import Window
 
 MARK = "urn:x-cqels:window:"
 """What the graph names begin with that stand for windows."""
+VARYING_MARK = "?.window:"
+"""What variables begin with that stand for windows over every stream, and have its name."""
+_NAMED = Term("<urn:x-cqels:named>")
 
 
 @dataclass(frozen=True, slots=True)
 class WindowClause:
-    """A STREAM clause: the stream, its window, and the graph name that stands for it."""
+    """A STREAM clause: the stream, its window, and the graph name that stands for it.
 
-    stream: Term
+    Where the stream is a variable, each stream has a window of its own. Then the graph name is a
+    variable, too, that has the stream as its value; or a name with `name_of_stream` beside it.
+    """
+
+    stream: TermOrVariable
     window: Window
-    graph: Term
+    graph: TermOrVariable
+
+    @property
+    def varies(self) -> bool:
+        """Whether it reads every stream."""
+        return is_variable(self.stream)
+
+
+def name_of_stream(graph: Term, name: Variable) -> QuadPattern:
+    """Says, among the patterns of a window over every stream, that `name` is the stream."""
+    return QuadPattern(name, _NAMED, name, graph)
+
+
+def named_stream(pattern: QuadPattern) -> Variable | None:
+    """The variable that a pattern says is the stream; ``None``: it is a pattern like others."""
+    named = pattern.predicate == _NAMED and pattern.graph.startswith("<" + MARK)
+    return Variable(pattern.subject) if named else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +74,16 @@ class ContinuousQuery:
 
     def window_of(self, graph: str) -> WindowClause | None:
         """The STREAM clause that a graph name stands for; ``None`` for every other graph."""
-        if not graph.startswith("<" + MARK):
-            return None
-        return self.windows[int(graph[len(MARK) + 1 : -1])]
+        if graph.startswith("<" + MARK):
+            return self.windows[int(graph[len(MARK) + 1 : -1])]
+        if graph.startswith(VARYING_MARK):
+            return self.windows[int(graph[len(VARYING_MARK) :])]
+        return None
+
+    @property
+    def varies(self) -> bool:
+        """Whether it reads every stream that there is, and those that come later."""
+        return any(clause.varies for clause in self.windows)
 
     def waits_for_elements(self, pattern: Pattern) -> bool:
         """Whether a part of the query surely has no solution before there is something in a window.

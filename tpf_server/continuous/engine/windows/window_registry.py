@@ -1,8 +1,9 @@
 """The windows of an engine: shared by queries, moved by time."""
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
+from annotations.terms import Term
 from tpf_server.continuous.engine.windows.continuous_query import WindowClause
 from tpf_server.continuous.engine.windows.expiries import Expiries
 from tpf_server.continuous.engine.windows.matchers import PatternKey
@@ -25,10 +26,12 @@ class WindowRegistry:
     Args:
         stream: gives the stream of a name.
         watermark: counts registrations.
+        streams: all that there are.
         numbers: of which each window takes one, so that there is an order of all.
 
     Attributes:
         touched: windows in which rows came or went, and whose plans hold something back.
+        streams: see above.
         timed: what to look at when time passes (see `Expiries`).
         sliding: windows whose elements wait for a boundary.
     """
@@ -37,8 +40,10 @@ class WindowRegistry:
         self,
         stream: Callable[[str], ElementStream],
         watermark: Watermark,
+        streams: Mapping[Term, ElementStream],
         numbers: Iterator[int] | None = None,
     ) -> None:
+        self.streams = streams
         self.touched: list[WindowInput] = []
         self.sliding: list[WindowInput] = []
         self._stream = stream
@@ -107,7 +112,8 @@ class WindowRegistry:
         found: dict[tuple[StreamTime, int], None] = {}
         for clause in clauses:
             if isinstance(clause.window, Range) and clause.window.slide is not None:
-                found[self._stream(clause.stream), clause.window.slide] = None
+                every = self.streams.values() if clause.varies else (self._stream(clause.stream),)
+                found.update({(each, clause.window.slide): None for each in every})
         return list(found)
 
     def drop_idle(self) -> None:
