@@ -22,7 +22,9 @@ from tpf_server.fragments.negotiation import Negotiator
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.reloading import MadeApplication, Reloading
 from tpf_server.settings import Settings
+from tpf_server.stopping import Followed, close_on_signals
 from tpf_server.web.bodies import BodyReader
+from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.page_middleware import PageMiddleware
@@ -50,6 +52,7 @@ def create_app(
     metrics: Metrics | None = None,
     service: "ContinuousService | None" = None,
     connections: Connections | None = None,
+    changes: ChangeFeeds | None = None,
 ) -> Flask:
     """The fragment server as a Flask application.
 
@@ -60,11 +63,12 @@ def create_app(
         metrics: counts the requests; counts of its own by default.
         service: the continuous queries, where they are on; new ones by default.
         connections: ends those whose body does not come; nobody does by default.
+        changes: tells what changes; a new one by default.
     """
     app = Flask("tpf_server", static_folder=None)
     app.url_rule_class = AnyMethod
     metrics = metrics or Metrics()
-    site = _site(settings, datasets, clock, connections)
+    site = _site(settings, datasets, clock, connections, changes)
     negotiator = _negotiator(settings)
     app.extensions["tpf_server"] = site
     others: Mapping[str, Resource] = {}
@@ -108,9 +112,10 @@ def _site(
     datasets: Iterable[OpenDataset],
     clock: Clock,
     connections: Connections | None = None,
+    changes: ChangeFeeds | None = None,
 ) -> Site:
-    bodies = BodyReader(settings.max_body, connections.body_of if connections else None)
-    return Site(settings, datasets, clock, bodies)
+    bodies = BodyReader(settings.max_body, connections.exchange_with if connections else None)
+    return Site(settings, datasets, clock, bodies, changes)
 
 
 def _negotiator(settings: Settings) -> Negotiator:
@@ -141,6 +146,7 @@ class _Worker:
         self._service: ContinuousService | None = None
         self._datasets: list[OpenDataset] = []
         self._connections: Connections | None = None
+        self._changes: ChangeFeeds | None = None
 
     def make(self, configuration: Configuration) -> MadeApplication:
         """The application of some settings, with stores of its own."""
@@ -150,6 +156,12 @@ class _Worker:
                 settings.port, settings.max_connections_per_address, settings.body_timeout, _say
             )
             self._connections.follow()
+            self._changes = ChangeFeeds(
+                self._clock,
+                settings.change_followers,
+                settings.followers_per_address,
+                self._connections.exchange_with,
+            )
         datasets = self._opener.open(configuration)
         app = create_app(
             settings,
@@ -158,6 +170,7 @@ class _Worker:
             metrics=self._metrics,
             service=self._service,
             connections=self._connections,
+            changes=self._changes,
         )
         if settings.continuous:
             from tpf_server.continuous.assembly import live_stores, static_graphs
@@ -202,13 +215,21 @@ class _Worker:
                         _say(f"dataset {name}: {error}")
 
     def _start(self, service: "ContinuousService") -> None:
-        from tpf_server.continuous.stopping import close_on_signals
         from tpf_server.continuous.ticker import Ticker
 
         Ticker(service, self._clock).start()
         service.start()
-        close_on_signals(service)
         self._service = service
+
+    def end_with_signals(self) -> None:
+        """See to it that who follows something does not keep the process from stopping."""
+        followed: list[Followed] = []
+        if self._changes is not None and self._changes.slots.limit:
+            followed.append(self._changes)
+        if self._service is not None:
+            followed.append(self._service)
+        if followed:
+            close_on_signals(*followed)
 
 
 def _say(line: str) -> None:
@@ -235,6 +256,7 @@ def factory() -> Reloading:
         raise SystemExit(1) from None
     app.follow()
     worker.retire()
+    worker.end_with_signals()
     return app
 
 

@@ -190,7 +190,9 @@ def _watch_over_workers(
         address=settings.host,
         port=settings.port,
         workers=settings.workers,
-        blocking_threads=THREADS + settings.followers * settings.continuous,
+        blocking_threads=THREADS
+        + settings.followers * settings.continuous
+        + settings.change_followers,
         log_level=LogLevels.warning,
         log_access=settings.access_log,
         log_dictconfig=_LOGGING,

@@ -33,7 +33,8 @@ class Connections:
     Args:
         port: where the server listens.
         most: how many an address may have; 0: any number.
-        body_seconds: how long the body of a request may take to arrive.
+        body_seconds: how long the body of a request may take to arrive, and what is sent to a
+            follower to be taken.
         say: called with a line that the operator should read.
     """
 
@@ -51,8 +52,8 @@ class Connections:
         self._warned = False
 
     @contextmanager
-    def body_of(self, address: str) -> Iterator[None]:
-        """While the body of a request is read that comes from an address."""
+    def exchange_with(self, address: str) -> Iterator[None]:
+        """While a body is read that comes from an address, or something is sent to it."""
         with self._lock:
             number = next(self._numbers)
             self._bodies[number] = address, time.monotonic()

@@ -153,7 +153,12 @@ class Settings:
         256, "most connections that follow results of continuous queries; each holds a thread"
     )
     followers_per_address: int = _setting(
-        32, "most of these that one address may have; 0: any number"
+        32, "most connections that one address may have to follow either; 0: any number"
+    )
+    change_followers: int = _setting(
+        0,
+        "most connections that follow the changes of datasets (/{dataset}/changes), of each "
+        "worker; each holds a thread; 0: none",
     )
     stream_time: str = _setting(
         "clock", "what moves the time of streams: the clock (and elements), or elements only"
@@ -241,6 +246,8 @@ class Settings:
                 raise SettingsError(f"{name} must be at least 1")
         if min(self.max_connections_per_address, self.followers_per_address) < 0:
             raise SettingsError("a limit per address cannot be negative; 0: there is none")
+        if self.change_followers < 0:
+            raise SettingsError("change_followers cannot be negative; 0: there are none")
         if self.csparql_engine not in ("native", "spark"):
             raise SettingsError(f"csparql_engine is native or spark, not {self.csparql_engine!r}")
         if self.widen_steps not in ("never", "unstated", "all"):

@@ -50,6 +50,9 @@ class Endpoint:
             self.form += ("values",)
         if dataset.live is not None:
             self.form += ("at",)
+        self.changes_url = ""
+        if dataset.live is not None and settings.change_followers:
+            self.changes_url = f"{base}{own.name}/changes"
         self.template = f"{self.url}{{?{','.join(self.form)}}}"
         self.title = (own.title or own.name) + ("" if view is None else f" ({view})")
         self.license = Term(f"<{own.license}>") if own.license else None

@@ -207,6 +207,9 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
         # Clients know the default one.
         namespace = Term(f"<{endpoint.vocabulary.temporal}>")
         yield Triple(dataset, Term(f"<{VOID}vocabulary>"), namespace)
+    if endpoint.changes_url:
+        said = endpoint.vocabulary["changes"]
+        yield Triple(dataset, said, Term(f"<{endpoint.changes_url}>"))
     yield Triple(dataset, _hydra("search"), form)
     yield Triple(form, RDF_TYPE, _hydra("IriTemplate"))
     yield Triple(form, _hydra("template"), literal(endpoint.template))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from annotations.labels import Fact
 from annotations.methods.base import FactPattern
@@ -93,6 +93,11 @@ class Follower(Protocol):
         """Versions stand no more, by their rows, and others do."""
 
 
+Told: TypeAlias = Callable[[int, frozenset[Term] | None], object]
+"""Gets the number of a batch, and the predicates of the facts that came or went with it, if any;
+``None``: of what came before, anything may have changed."""
+
+
 class LiveStore(Protocol):
     """Labelled facts. Thread-safe; what one process publishes every process sees at once.
 
@@ -171,6 +176,16 @@ class LiveStore(Protocol):
 
     def follow(self, follower: Follower) -> Callable[[], None]:
         """Tell somebody of the versions that stand, and of every change of that.
+
+        Returns:
+            what to call when it is to be told no more.
+        """
+
+    def listen(self, told: "Told") -> Callable[[], None]:
+        """Tell of every batch, whichever process published it.
+
+        A batch of another process is noticed when this store is asked next. `told` is called from
+        any thread, and must not call the store.
 
         Returns:
             what to call when it is to be told no more.

@@ -90,6 +90,11 @@ RESOURCES: Final = {
         "The same, with labelled facts as a method annotates them.",
         {"GET": _PAGE},
     ),
+    "changes": Resource(
+        "/<name>/changes",
+        "The predicates of what changes in a dataset, as server-sent events.",
+        {"GET": Operation("Follow what changes", None, None, (400, 404, 406, 503))},
+    ),
     "timemap": Resource(
         "/<name>/timemap",
         "At which instants a fragment changed.",

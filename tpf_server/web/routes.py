@@ -17,6 +17,7 @@ from tpf_server.store.failures import store_failures
 from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
 from tpf_server.web.authorization import authorize
+from tpf_server.web.changes import changes
 from tpf_server.web.dereference import described_annotation, described_blank_node
 from tpf_server.web.health import alive, ready
 from tpf_server.web.index import index
@@ -167,6 +168,12 @@ class Views:
     def view(self, name: str, view: str) -> Response:
         """A page of a view of a dataset."""
         return self.fragment(f"{name}/{view}")
+
+    def changes(self, name: str) -> Response:
+        """What changes in a dataset, as it comes."""
+        self._site.dataset(name)
+        endpoint = self._site.endpoints(self._base())[name]
+        return _read(lambda: changes(self._site, endpoint, request))
 
     def timemap(self, name: str) -> Response:
         """The changes of a fragment of a dataset."""

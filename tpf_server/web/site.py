@@ -8,6 +8,7 @@ from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.settings import Settings
 from tpf_server.web.bodies import BodyReader
+from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.page_bodies import PageBodies
 
 _MAX_BASES = 16
@@ -21,6 +22,7 @@ class Site:
         datasets: the datasets, open.
         clock: tells the time of every answer.
         bodies: reads the bodies of requests.
+        changes: tells what changes, and to whom.
     """
 
     def __init__(
@@ -29,10 +31,14 @@ class Site:
         datasets: Iterable[OpenDataset],
         clock: Clock,
         bodies: BodyReader | None = None,
+        changes: ChangeFeeds | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
         self.bodies = bodies or BodyReader(settings.max_body)
+        self.changes = changes or ChangeFeeds(
+            clock, settings.change_followers, settings.followers_per_address
+        )
         self.pages = PageBodies()
         self._datasets: dict[str, OpenDataset] = {}
         self._endpoints: dict[str, dict[str, Endpoint]] = {}

@@ -55,6 +55,7 @@ TEMPORAL_TERMS: Final = (
     VocabularyTerm("plainView", "The same pattern where labelled facts stand for themselves."),
     VocabularyTerm("mapping", "A variable of the form that is no position of a pattern."),
     VocabularyTerm("maximum", "The largest value, or the most rows, of a variable.", _NUMBER),
+    VocabularyTerm("changes", "Where server-sent events tell what changes in the dataset."),
     VocabularyTerm("at", "The instant whose facts are asked for.", _INSTANT),
 )
 SINGLETON_TERMS: Final = (

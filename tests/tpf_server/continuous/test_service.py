@@ -215,7 +215,7 @@ def test_a_signal_closes_the_service():
 import os, signal
 from annotations.clock import SystemClock
 from tpf_server.continuous.service import ContinuousService
-from tpf_server.continuous.stopping import close_on_signals
+from tpf_server.stopping import close_on_signals
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.errors import EngineClosedError
 from tpf_server.continuous.csparql.engine import CsparqlEngine

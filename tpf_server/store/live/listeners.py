@@ -9,7 +9,7 @@ import numpy as np
 from annotations.terms import Quad, Term
 from tpf_server.store.live.index import FactIndex
 from tpf_server.store.live.log import FOREVER, Record
-from tpf_server.store.protocols import Follower, Standing
+from tpf_server.store.protocols import Follower, Standing, Told
 
 Predicates: TypeAlias = Callable[[Term], bool]
 Seen: TypeAlias = Callable[[Sequence[Quad]], None]
@@ -22,6 +22,7 @@ class Listeners:
     def __init__(self) -> None:
         self._watchers: list[tuple[Predicates, Seen]] = []
         self._followers: list[Follower] = []
+        self._told: list[Told] = []
 
     def watch(self, index: FactIndex, predicates: Predicates, seen: Seen) -> Callable[[], None]:
         """Tell of the quads with these predicates, first those that are there; what ends it."""
@@ -48,14 +49,32 @@ class Listeners:
         self._followers.append(follower)
         return end
 
+    def listen(self, told: Told) -> Callable[[], None]:
+        """Tell of batches and their predicates; what ends it."""
+
+        def end() -> None:
+            if told in self._told:
+                self._told.remove(told)
+
+        self._told.append(told)
+        return end
+
     def begin_again(self, index: FactIndex) -> None:
         """The index was read anew."""
         versions = standing(index) if self._followers else []
         for follower in self._followers:
             follower.begin(versions)
+        for told in self._told:
+            told(index.last, None)
 
-    def tell(self, record: Record) -> None:
-        """A batch has come."""
+    def tell(self, index: FactIndex, record: Record) -> None:
+        """A batch has come, and was applied."""
+        if self._told:
+            changed = {Term(version.predicate) for version in record.added}
+            gone = [row for row in record.removed if index.rows.row_in_use(row)]
+            changed.update(quad.predicate for quad in index.quads(gone))
+            for told in self._told:
+                told(record.sequence, frozenset(changed))
         if self._followers:
             added = [
                 Standing(each.row, Quad(*map(Term, each[2:6])), each.start, each.end)

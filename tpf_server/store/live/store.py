@@ -25,7 +25,7 @@ from tpf_server.store.live.reader import Reader
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.states import batch_of, check_retained, past_state
 from tpf_server.store.live.withdrawal import Withdrawals, spans
-from tpf_server.store.protocols import BatchReceipt, Follower, Snapshot
+from tpf_server.store.protocols import BatchReceipt, Follower, Snapshot, Told
 
 _CHECK_SECONDS = 1.0
 """For how long it is believed that a batch could be published: to find out takes a small one."""
@@ -108,7 +108,7 @@ class IndexedLiveStore:
         first_read = self._index.last == 0
         for record in chain((first,), records):
             self._reader.apply(record)
-            self._listeners.tell(record)
+            self._listeners.tell(self._index, record)
         if first_read:
             self._index.settle()
         self._unwatched.grown(self._index.rows.live_rows)
@@ -124,6 +124,11 @@ class IndexedLiveStore:
         """See `LiveStore`."""
         with self._reading():
             return self._locked(self._listeners.follow(self._index, follower))
+
+    def listen(self, told: Told) -> Callable[[], None]:
+        """See `LiveStore`."""
+        with self._reading():
+            return self._locked(self._listeners.listen(told))
 
     def _locked(self, action: Callable[[], None]) -> Callable[[], None]:
         def locked() -> None:
@@ -312,7 +317,7 @@ class IndexedLiveStore:
             # A reader may have seen the commit and read the record before us.
             if self._index.last == record.sequence - 1:
                 self._reader.apply(record)
-                self._listeners.tell(record)
+                self._listeners.tell(self._index, record)
                 self._unwatched.grown(self._index.rows.live_rows)
         return receipt
 

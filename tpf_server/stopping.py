@@ -1,6 +1,6 @@
-"""Ends a service when its process is told to stop.
+"""Ends what is followed when its process is told to stop.
 
-Who follows results keeps a request under way for ever, and a server that stops gracefully waits for
+Who follows keeps a request under way for ever, and a server that stops gracefully waits for
 requests under way. The server has signal handlers of its own; what Python writes to the wakeup file
 descriptor it writes whoever handles the signal.
 """
@@ -10,9 +10,9 @@ import signal
 import socket
 import threading
 import time
-from typing import Final
+from typing import Final, Protocol
 
-from tpf_server.continuous.service import ContinuousService
+from annotations.follower_slots import FollowerSlots
 
 _STOPPING = frozenset({signal.SIGTERM, signal.SIGINT})
 
@@ -21,9 +21,23 @@ _PATIENCE: Final = 5.0
 _SETTLING: Final = 0.1
 
 
-def close_on_signals(service: ContinuousService) -> None:
-    """Close a service at SIGTERM or SIGINT, from a thread; called in the main thread."""
-    atexit.register(_wait_for_followers, service)
+class Followed(Protocol):
+    """Something that requests follow for as long as it goes on.
+
+    Attributes:
+        slots: of those that follow.
+    """
+
+    slots: FollowerSlots
+
+    def close(self) -> None:
+        """Let all who follow come to their end."""
+
+
+def close_on_signals(*services: Followed) -> None:
+    """Close services at SIGTERM or SIGINT, from a thread; called in the main thread, once."""
+    for service in services:
+        atexit.register(_wait_for_followers, service)
     here, there = socket.socketpair()
     there.setblocking(False)
     signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
@@ -32,12 +46,13 @@ def close_on_signals(service: ContinuousService) -> None:
         with here, there:
             while received := here.recv(64):
                 if _STOPPING.intersection(received):
-                    service.close()
+                    for service in services:
+                        service.close()
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
 
 
-def _wait_for_followers(service: ContinuousService) -> None:
+def _wait_for_followers(service: Followed) -> None:
     """Let the threads of followers end: they must not wake up in an interpreter that is gone."""
     service.close()
     if service.slots.wait_until_empty(_PATIENCE):

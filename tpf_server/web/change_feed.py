@@ -1,0 +1,200 @@
+"""What changed in a live store, batch by batch, for those who follow it.
+
+The numbers of batches are those of the log, the same in every process, and a follower says by
+itself what it saw last: nothing is remembered of it.
+"""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from annotations.clock import Clock
+from annotations.follower_slots import FollowerSlots
+from annotations.terms import Term
+from tpf_server.errors import StoreClosedError, StoreError
+from tpf_server.store.protocols import LiveStore
+
+HEARTBEAT: Final = 10.0
+"""Seconds of silence after which a follower is told that the connection lives."""
+_LOOK: Final = 0.1
+"""Seconds between looks for batches of other processes, while somebody follows."""
+_KEPT: Final = 1_000
+"""Batches that a follower may have missed and still hear one by one."""
+_MOST_TEXT: Final = 2**14
+"""Characters of the predicates of an event; where there are more, it says that anything changed."""
+
+
+class ChangeFeed:
+    """The latest batches of a live store. Thread-safe.
+
+    Args:
+        store: the store.
+        clock: tells the time.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+
+    def __init__(self, store: LiveStore, clock: Clock) -> None:
+        self._clock = clock
+        self._store = store
+        self._changed = threading.Condition()
+        self._kept: deque[tuple[int, frozenset[Term]]] = deque()
+        self._closed = False
+        self._followers = 0
+        # Whatever comes between these two is heard.
+        self._end = store.listen(self._take)
+        self._from = self._last = store.snapshot(clock.now()).sequence
+        """All batches after this one are kept, until the last."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will come."""
+        return self._closed
+
+    def close(self) -> None:
+        """Let all who follow come to their end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _take(self, sequence: int, predicates: frozenset[Term] | None) -> None:
+        with self._changed:
+            self._last = sequence
+            if predicates is None:
+                self._kept.clear()
+                self._from = sequence
+            elif predicates:
+                self._kept.append((sequence, predicates))
+                if len(self._kept) > _KEPT:
+                    self._from, _ = self._kept.popleft()
+            else:
+                return
+            self._changed.notify_all()
+
+    def events(self, after: int | None) -> Iterator[str]:
+        """Server-sent events of what changed after a batch, as it comes; comments in between.
+
+        Args:
+            after: number of the last batch that was heard of; ``None``: begin with now.
+        """
+        self._enter()
+        try:
+            self._store.snapshot(self._clock.now())  # others may be ahead
+            if after is None:
+                after = self._last
+                yield _event(after, frozenset())
+            while not self._closed:
+                heard = self._after(after, HEARTBEAT)
+                if heard is None:
+                    yield ": still here\n\n"
+                else:
+                    after, predicates = heard
+                    yield _event(after, predicates)
+        finally:
+            with self._changed:
+                self._followers -= 1
+
+    def _after(self, after: int, seconds: float) -> tuple[int, frozenset[Term] | None] | None:
+        """What changed since a batch, taken together; ``None``: nothing in so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._is_behind(after), seconds)
+            if not self._is_behind(after):
+                return None
+            if not self._from <= after <= self._last:
+                # It was away for too long, or the log is not the one that it was.
+                return self._last, None
+            missed = [each for sequence, each in self._kept if sequence > after]
+            return self._last, frozenset().union(*missed)
+
+    def _is_behind(self, after: int) -> bool:
+        if not self._from <= after <= self._last:
+            return True
+        return bool(self._kept) and self._kept[-1][0] > after
+
+    def _enter(self) -> None:
+        """Somebody follows: batches of other processes are of interest from now on."""
+        with self._changed:
+            self._followers += 1
+            first = self._followers == 1
+        if first:
+            threading.Thread(target=self._look, name="changes", daemon=True).start()
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        while self._followers and not self._closed:
+            try:
+                self._store.snapshot(self._clock.now())
+            except StoreClosedError:
+                self.close()
+            except StoreError:
+                pass  # whoever publishes or reads is told
+            pause.wait(_LOOK)
+
+
+def _event(sequence: int, predicates: frozenset[Term] | None) -> str:
+    iris = None if predicates is None else sorted(each[1:-1] for each in predicates)
+    if iris is not None and sum(map(len, iris)) > _MOST_TEXT:
+        iris = None
+    text = json.dumps({"sequence": sequence, "predicates": iris}, ensure_ascii=False)
+    return f"id: {sequence}\ndata: {text}\n\n"
+
+
+class ChangeFeeds:
+    """The feeds of the datasets of a worker, and those who follow them.
+
+    Args:
+        clock: tells the time.
+        limit: how many may follow; 0: there are no feeds.
+        per_address: how many of these one address may have; 0: all.
+        watched: a context while an address takes what is sent to it, which ends who takes nothing.
+
+    Attributes:
+        slots: of those that follow.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        limit: int,
+        per_address: int = 0,
+        watched: Callable[[str], AbstractContextManager[None]] | None = None,
+    ) -> None:
+        self.slots = FollowerSlots(limit, per_address)
+        self._clock = clock
+        self._watched = watched or nullcontext
+        self._lock = threading.Lock()
+        self._feeds: WeakKeyDictionary[LiveStore, ChangeFeed] = WeakKeyDictionary()
+        self._closed = False
+
+    def close(self) -> None:
+        """Let all who follow come to their end."""
+        with self._lock:
+            self._closed = True
+            feeds = list(self._feeds.values())
+        for feed in feeds:
+            feed.close()
+
+    def of(self, store: LiveStore) -> ChangeFeed:
+        """The feed of a store.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._lock:
+            feed = self._feeds.get(store)
+            if feed is None or (feed.closed and not self._closed):
+                feed = self._feeds[store] = ChangeFeed(store, self._clock)
+                if self._closed:
+                    feed.close()
+            return feed
+
+    def sent(self, feed: ChangeFeed, after: int | None, address: str) -> Iterator[str]:
+        """The events of a feed, as they are sent to an address."""
+        for text in feed.events(after):
+            with self._watched(address):
+                yield text
