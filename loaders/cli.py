@@ -4,7 +4,16 @@ from collections.abc import Callable
 
 import typer
 
-from loaders.commands import load_gtfs_rt, load_json, load_rdf, load_sources, publish, stream
+from loaders.commands import (
+    load_gtfs_rt,
+    load_json,
+    load_ngsi_ld,
+    load_rdf,
+    load_siri,
+    load_sources,
+    publish,
+    stream,
+)
 from loaders.commands import replay as replay_commands
 
 load_app = typer.Typer(
@@ -23,7 +32,9 @@ LOADS: dict[str, Callable[..., None]] = {
     "flights": load_sources.flights,
     "gtfs": load_sources.gtfs,
     "gtfs-rt": load_gtfs_rt.gtfs_rt,
+    "siri": load_siri.siri,
     "json": load_json.json,
+    "ngsi-ld": load_ngsi_ld.ngsi_ld,
     "citybench": load_sources.citybench,
     "taxi": load_sources.taxi,
     "csv": load_sources.csv,
@@ -34,6 +45,7 @@ REPLAYS: dict[str, Callable[..., None]] = {
     "irail": replay_commands.irail,
     "flights": replay_commands.flights,
     "gtfs-rt": replay_commands.gtfs_rt,
+    "siri": replay_commands.siri,
     "citybench": replay_commands.citybench,
     "taxi": replay_commands.taxi,
 }

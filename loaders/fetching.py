@@ -1,8 +1,11 @@
 """Fetches what a feed says, within bounds of time and size."""
 
 import threading
+from collections.abc import Iterator
 from http.client import HTTPException
 from queue import SimpleQueue
+from typing import NamedTuple
+from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
@@ -13,10 +16,52 @@ MAX_MESSAGE = 1 << 26
 """Bytes of a message, after decompression."""
 _SECONDS = 30.0
 _CHUNK = 1 << 16
+_PAGES = 10_000
+"""More than anything has that is asked for as a whole."""
+
+
+class Fetched(NamedTuple):
+    """A successful answer.
+
+    Args:
+        content: its body.
+        following: the URL of the next page, where it links to one.
+    """
+
+    content: bytes
+    following: str | None
+
+
+def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
+    """The bodies of an answer and of the pages that it links to as the next ones.
+
+    Raises:
+        InputError: as `fetched`; or the pages lead elsewhere, or have no end.
+    """
+    page: str | None = url
+    met: set[str] = set()
+    while page is not None:
+        if page in met or len(met) == _PAGES:
+            raise InputError("its pages have no end", url)
+        met.add(page)
+        answer = answered(session, page)
+        yield answer.content
+        page = answer.following
+        if page is not None and urlsplit(page)[:2] != urlsplit(url)[:2]:
+            raise InputError(f"its next page is elsewhere: {page}", url)
 
 
 def fetched(session: requests.Session, url: str) -> bytes:
     """The body of a successful answer.
+
+    Raises:
+        InputError: as `answered`.
+    """
+    return answered(session, url).content
+
+
+def answered(session: requests.Session, url: str) -> Fetched:
+    """A successful answer.
 
     Another thread asks: one that is told a byte from time to time, and no timeout of a socket ends,
     is left alone after `_SECONDS`.
@@ -24,7 +69,7 @@ def fetched(session: requests.Session, url: str) -> bytes:
     Raises:
         InputError: no answer in time, an error, or more than `MAX_MESSAGE` bytes.
     """
-    answers: SimpleQueue[bytes | InputError] = SimpleQueue()
+    answers: SimpleQueue[Fetched | InputError] = SimpleQueue()
     late = threading.Event()
     asking = threading.Thread(target=_ask, args=(session, url, answers, late), daemon=True)
     asking.start()
@@ -41,7 +86,7 @@ def fetched(session: requests.Session, url: str) -> bytes:
 def _ask(
     session: requests.Session,
     url: str,
-    answers: "SimpleQueue[bytes | InputError]",
+    answers: "SimpleQueue[Fetched | InputError]",
     late: threading.Event,
 ) -> None:
     try:
@@ -57,7 +102,9 @@ def _ask(
                 if len(content) > MAX_MESSAGE:
                     answers.put(InputError(f"more than {MAX_MESSAGE >> 20} MB", url))
                     return
-            answers.put(bytes(content))
+            following = answer.links.get("next", {}).get("url")
+            page = None if following is None else urljoin(answer.url or url, following)
+            answers.put(Fetched(bytes(content), page))
     except (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError) as e:
         answers.put(InputError(reason_of(e), url))
 

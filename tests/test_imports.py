@@ -50,8 +50,10 @@ LIBRARIES: dict[str, set[str]] = {
     "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
     "loaders.jobs": {"py4j", "pyspark"},
     "loaders.rdf": {"numpy", "pyarrow", "pyoxigraph", "pyspark"},
-    "loaders.stream": {"paho", "pyarrow", "pyoxigraph", "pyspark"},
-    "loaders.sources": {"csvw", "google", "pyoxigraph", "re2", "requests", "uritemplate"},
+    "loaders.stream": {"paho", "pyarrow", "pyoxigraph", "pyspark", "requests", "urllib3"},
+    "loaders.sources": {
+        "csvw", "google", "pyoxigraph", "re2", "requests", "uritemplate", "waitress",
+    },
     "tpf_spark": {"py4j", "pyspark"},
     "experiments": {"rich", "typer"},
     "experiments.workloads": {"pyarrow", "pyoxigraph"},

@@ -1,6 +1,8 @@
 """``tpf-load gtfs-rt``: GTFS Realtime messages to files, or to a server as they are told."""
 
-from datetime import timedelta
+from typing import Annotated
+
+import typer
 
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DynamicOutputs
@@ -19,16 +21,16 @@ def gtfs_rt(
     server: Push,
     base: options.Base = options.DEFAULT_BASE,
     period: options.Period = 30.0,
+    language: Annotated[
+        str | None, typer.Option("--language", metavar="TAG", help="In which alerts are told.")
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """GTFS Realtime: delay, platform, status, vehicles; files, or a URL that is polled."""
+    """GTFS Realtime: delays, vehicles, alerts; files, or a URL that is polled."""
 
     def make_feed(asking: Asking) -> Feed:
-        from loaders.sources.gtfs_rt_feeds import GtfsRecording, reader_of_messages
+        from loaders.sources.gtfs_rt import Realtime
 
-        timetable = Gtfs(schedule, base=base)
-        if not options.is_url(path):
-            return GtfsRecording(path, timetable, timedelta(seconds=period))
-        return asking.poll("gtfs-rt", path, reader_of_messages(timetable), period)
+        return asking.messages(Realtime(Gtfs(schedule, base=base), language), path, period)
 
     tell(make_feed, path, dynamic, server, span, quiet)

@@ -82,6 +82,12 @@ Trips = Annotated[Path, typer.Argument(metavar="INPUT", help="CSV of trips, or .
 Messages = Annotated[
     str, typer.Argument(metavar="INPUT", help="File, directory of .pb files, or URL to poll.")
 ]
+SiriMessages = Annotated[
+    str, typer.Argument(metavar="INPUT", help="File, directory of .xml files, or URL to poll.")
+]
+SiriBase = Annotated[
+    str, typer.Option("--base", metavar="IRI", help="What names begin with that are no IRIs.")
+]
 Schedule = Annotated[
     Path, typer.Option("--schedule", metavar="FEED", help="The GTFS feed that is spoken of.")
 ]
@@ -169,6 +175,11 @@ class LoadJob:
 def is_url(text: str) -> bool:
     """Whether an input is to be fetched."""
     return text.startswith(("http://", "https://"))
+
+
+def is_listener(text: str) -> bool:
+    """Whether an input is what others send here."""
+    return text.startswith("listen://")
 
 
 def told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 
 from annotations.clock import Clock, SystemClock
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.options import InputSpan, is_url
+from loaders.commands.options import InputSpan, is_listener, is_url
 from loaders.commands.publishing import (
     Label,
     LabelOption,
@@ -24,7 +24,9 @@ from loaders.commands.publishing import (
 from loaders.replay import ReplaySettings, describe
 from loaders.replay import replay as play
 from loaders.sources.base import Feed
+from loaders.sources.listening import Listener
 from loaders.sources.polling import Poller, Read
+from loaders.sources.recording import MessageFormat, RecordedMessages
 
 ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
 
@@ -44,7 +46,9 @@ class Push:
     label: Label = LabelOption.EXPIRATION
     polls: Annotated[
         int | None,
-        typer.Option("--polls", min=1, metavar="N", help="End after N polls of a URL."),
+        typer.Option(
+            "--polls", min=1, metavar="N", help="End after N polls of a URL, or N documents."
+        ),
     ] = None
 
 
@@ -56,11 +60,34 @@ class Asking(NamedTuple):
     stopped: Event
     polls: int | None
 
-    def poll(self, name: str, url: str, read: Read, period: float) -> Poller:
+    def poll(self, name: str, url: str, read: Read, period: float, paged: bool = False) -> Poller:
         """The feed at a URL; a poll that fails is told to the user."""
         return Poller(
             name, url, read, self.clock, timedelta(seconds=period), self.session, self.stopped,
-            failed=_failed, polls=self.polls,
+            failed=_failed, polls=self.polls, paged=paged,
+        )  # fmt: skip
+
+    def messages(
+        self, messages: MessageFormat, path: str, period: float, paged: bool = False
+    ) -> Feed:
+        """The feed of a URL that is polled, or of recorded messages."""
+        if is_url(path):
+            return self.poll(messages.name, path, messages.read, period, paged)
+        return RecordedMessages(path, messages, timedelta(seconds=period))
+
+    def listen(
+        self, messages: MessageFormat, url: str, holds: timedelta, token: str | None, quiet: bool
+    ) -> Feed:
+        """The feed of what others send here; what is refused is told to the user."""
+
+        def ready(address: str) -> None:
+            if not quiet:
+                typer.echo(f"tpf-load: listening at {address}", err=True)
+
+        return Listener(
+            messages.name, url, messages.read, self.clock, holds, token, self.stopped, ready,
+            refused=lambda reason: typer.echo(f"tpf-load: refused: {reason}", err=True),
+            documents=self.polls,
         )  # fmt: skip
 
 
@@ -76,7 +103,7 @@ def tell(
 
     Args:
         make_feed: makes it, to be read once.
-        path: where it comes from.
+        path: where it comes from; what is told now is told for one output.
         dynamic: the files to write.
         server: the server to tell.
         span: the part that is wanted.
@@ -85,8 +112,9 @@ def tell(
     outputs = dynamic.wanted + (server.push is not None)
     if not outputs:
         raise typer.BadParameter("say what to write: --facts, --streams or --push")
-    if is_url(path) and outputs > 1:
-        raise typer.BadParameter("a URL is polled for one output: --facts, --streams or --push")
+    if outputs > 1 and (is_url(path) or is_listener(path)):
+        done = "polled" if is_url(path) else "listened at"
+        raise typer.BadParameter(f"a URL is {done} for one output: --facts, --streams or --push")
     with ExitStack() as stack:
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(requests.Session())

@@ -30,6 +30,8 @@ from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.irail import Irail
+from loaders.sources.recording import MessageFormat, RecordedMessages
+from loaders.sources.siri import SIRI_BASE, Siri
 from loaders.sources.taxi import Taxi
 
 Speed = Annotated[
@@ -61,6 +63,14 @@ class Replay:
     original: Original = False
     lead: Lead = 0.2
     quiet: options.Quiet = False
+
+    def recorded(
+        self, make: Callable[[], MessageFormat], path: str, url: str, period: float
+    ) -> None:
+        """Play recorded messages to the dataset at a URL."""
+        if options.is_url(path):
+            raise SettingError(f"{path} is no recording: tpf-load polls it, with --push")
+        self.run(lambda: RecordedMessages(path, make(), timedelta(seconds=period)), url)
 
     def run(self, make_feed: Callable[[], MeasurableFeed], url: str) -> None:
         """Play a feed to the dataset at a URL."""
@@ -139,10 +149,19 @@ def gtfs_rt(
     base: options.Base = options.DEFAULT_BASE,
     period: options.Period = 30.0,
 ) -> None:
-    """Recorded GTFS Realtime messages: delay, platform and status."""
-    from loaders.sources.gtfs_rt_feeds import GtfsRecording
+    """Recorded GTFS Realtime messages: delays, vehicles, alerts."""
+    from loaders.sources.gtfs_rt import Realtime
 
-    if options.is_url(path):
-        raise SettingError(f"{path} is no recording: tpf-load gtfs-rt --push polls it")
-    messages = timedelta(seconds=period)
-    replay.run(lambda: GtfsRecording(path, Gtfs(schedule, base=base), messages), url)
+    replay.recorded(lambda: Realtime(Gtfs(schedule, base=base)), path, url, period)
+
+
+@grouped
+def siri(
+    path: options.SiriMessages,
+    url: Url,
+    replay: Replay,
+    base: options.SiriBase = SIRI_BASE,
+    period: options.Period = 30.0,
+) -> None:
+    """Recorded SIRI messages: estimated timetables and vehicles."""
+    replay.recorded(lambda: Siri(base), path, url, period)

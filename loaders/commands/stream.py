@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,15 +27,22 @@ from loaders.errors import InputError, LoaderError, SettingError
 from loaders.publisher import Publisher, is_stream
 from tpf_spark.session import SparkSettings, spark_session
 
+if TYPE_CHECKING:
+    from loaders.stream.event_source import EventFollower
+    from loaders.stream.mqtt import Subscriber
+    from loaders.stream.spool import Spool
+
 _MQTT = "mqtt://"
 _KAFKA = "kafka://"
+_EVENTS = "sse+"
 
 
 def stream(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="INPUT", help="Directory of arriving files, mqtt://HOST, or kafka://HOST:PORT."
+            metavar="INPUT",
+            help="Directory of arriving files, mqtt://HOST, kafka://HOST:PORT, or sse+http://….",
         ),
     ],
     url: Url,
@@ -43,7 +50,8 @@ def stream(
         Path, typer.Option("--checkpoint", metavar="DIR", help="Remembers what was sent.")
     ],
     topic: Annotated[
-        str | None, typer.Option("--topic", help="The topic of MQTT or Kafka.")
+        str | None,
+        typer.Option("--topic", help="The topic of MQTT or Kafka; of events: only of this name."),
     ] = None,
     suffix: Annotated[
         str, typer.Option("--suffix", help="Format of messages: nq, nt, ttl, trig, csv ….")
@@ -80,7 +88,7 @@ def stream(
     memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Files, MQTT or Kafka to a server, as they arrive, with Spark Structured Streaming."""
+    """Files, MQTT, Kafka or events to a server, as they arrive, with Spark Structured Streaming."""
     from loaders.stream.job import StreamSettings, files_of, messages_of, run_stream
     from loaders.stream.records import CsvRecords, RdfRecords, RecordMapping
 
@@ -104,7 +112,7 @@ def stream(
         records = CsvRecords(metadata, str(mapping), dataset, span, at, label.labelling, base)
     if source.startswith((_MQTT, _KAFKA)) and topic is None:
         raise SettingError("give the --topic")
-    if not source.startswith((_MQTT, _KAFKA)) and not Path(source).is_dir():
+    if not source.startswith((_MQTT, _KAFKA, _EVENTS)) and not Path(source).is_dir():
         raise InputError("no such directory", source)
     clock = SystemClock()
     spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
@@ -120,24 +128,20 @@ def stream(
         if source.startswith(_KAFKA):
             assert topic is not None
             frame = messages_of(session, source.removeprefix(_KAFKA), topic, settings)
-        elif source.startswith(_MQTT):
-            assert topic is not None
-            from loaders.stream.mqtt import Spool, Subscriber
+        elif source.startswith((_MQTT, _EVENTS)):
+            from loaders.stream.spool import Spool
 
             spool = Spool(settings.checkpoint, "csv" if mapping else suffix, clock)
-            client = f"tpf-load-{settings.checkpoint.name}"
-            subscriber = Subscriber(
-                source, topic, spool, client, lambda what: typer.echo(f"tpf-load: {what}", err=True)
-            )
-            stack.enter_context(subscriber)
-            check = subscriber.check
+            receiver = _receiver(source, topic, spool, settings.checkpoint)
+            stack.enter_context(receiver)
+            check = receiver.check
             frame = files_of(session, spool.directory, settings)
             started = spool.batch_starts
         else:
             frame = files_of(session, Path(source).resolve(), settings)
         summary = run_stream(
             frame, records, publisher, settings, stopped,
-            lambda problem: typer.echo(f"tpf-load: left out: {problem}", err=True), started, check,
+            lambda problem: _tell(f"left out: {problem}"), started, check,
         )  # fmt: skip
     if not quiet:
         left_out = f", {summary.left_out} left out" if summary.left_out else ""
@@ -145,6 +149,24 @@ def stream(
         typer.echo(told, err=True)
     if summary.left_out and not summary.records:
         raise InputError("nothing but malformed or refused records", source)
+
+
+def _receiver(
+    source: str, topic: str | None, spool: "Spool", home: Path
+) -> "Subscriber | EventFollower":
+    """Who lands in the spool what comes; as a block."""
+    if source.startswith(_EVENTS):
+        from loaders.stream.event_source import EventFollower
+
+        return EventFollower(source, topic, spool, home, _tell)
+    from loaders.stream.mqtt import Subscriber
+
+    assert topic is not None
+    return Subscriber(source, topic, spool, f"tpf-load-{home.name}", _tell)
+
+
+def _tell(what: str) -> None:
+    typer.echo(f"tpf-load: {what}", err=True)
 
 
 def _nothing() -> None:

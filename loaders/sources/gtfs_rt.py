@@ -1,4 +1,4 @@
-"""What GTFS Realtime messages say: delays, cancellations, platforms and vehicle positions.
+"""What GTFS Realtime messages say: delays, cancellations, platforms, positions and alerts.
 
 Source: GTFS Realtime reference 2.0. What matters here:
 
@@ -24,6 +24,7 @@ from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
 from loaders.sources.gtfs import GEO, GTFS, Gtfs
+from loaders.sources.gtfs_rt_alerts import alert_quads
 from loaders.sources.gtfs_schedule import StopTime, date_of, seconds
 
 CANCELLED = literal("cancelled")
@@ -44,17 +45,30 @@ class Realtime:
 
     Args:
         schedule: the GTFS feed that the messages speak of.
+        language: in which alerts are told, where they are; else the first.
 
     Raises:
         InputError: the schedule is malformed.
     """
 
-    def __init__(self, schedule: Gtfs) -> None:
+    name = "gtfs-rt"
+    suffix = ".pb"
+
+    def __init__(self, schedule: Gtfs, language: str | None = None) -> None:
         self._names = schedule
+        self._language = language
         self._schedule = schedule.schedule
         self._timetable = self._schedule.timetable()
         self._templates = self._schedule.templates()
         self._platforms = self._schedule.platforms()
+
+    def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
+        """What a message says."""
+        return self.quads(self.parse(content, place))
+
+    def instant(self, content: bytes, place: str) -> datetime:
+        """When a message was made."""
+        return timestamp(self.parse(content, place))
 
     def parse(self, content: bytes, place: str) -> Any:
         """The message in a file or an answer.
@@ -89,6 +103,9 @@ class Realtime:
                 found.extend(self._trip(entity.trip_update, at))
             if entity.HasField("vehicle") and entity.vehicle.HasField("position"):
                 found.extend(self._vehicle(entity.id, entity.vehicle))
+            if entity.HasField("alert"):
+                names, language = self._names, self._language
+                found.extend(alert_quads(names, entity.id, entity.alert, at, language))
             for quad in found:
                 quads[quad.subject, quad.predicate] = quad
         return tuple(quads.values())

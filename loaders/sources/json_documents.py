@@ -29,26 +29,50 @@ def reader_of_json(context: Path | None) -> Callable[[bytes, str], list[Quad]]:
     Raises:
         InputError: the file cannot be read, or holds no context.
     """
-    given = None if context is None else _context(context)
+    given = None if context is None else context_of(context)
 
     def read(content: bytes, place: str) -> list[Quad]:
         try:
             check_nesting((content,), _TYPE)
             if given is not None:
                 content = _with_context(content, given, place)
-            parsed = ox.parse(content, ox.RdfFormat.JSON_LD, base_iri=place)
-            return [_quad(quad, place) for quad in parsed]
         except NestingError as error:
             raise InputError(error.reason, place, error.line) from None
-        except SyntaxError as error:
-            raise InputError(f"no JSON-LD ({error.msg})", place) from None
         except ValueError as error:
             raise InputError(f"no JSON-LD ({error})", place) from None
+        return quads_of_json(content, place, place)
 
     return read
 
 
-def _context(file: Path) -> Any:
+def quads_of_json(content: bytes, place: str, base: str | None) -> list[Quad]:
+    """What a document of JSON-LD says that is not nested too deep.
+
+    Args:
+        content: the document.
+        place: where it is from, for messages.
+        base: what relative IRIs are resolved against.
+
+    Raises:
+        InputError: it is none, or has a remote context, or things without names.
+    """
+    try:
+        parsed = ox.parse(content, ox.RdfFormat.JSON_LD, base_iri=base)
+        return [_quad(quad, place) for quad in parsed]
+    except SyntaxError as error:
+        raise InputError(f"no JSON-LD ({error.msg})", place) from None
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"no JSON-LD ({error})", place) from None
+
+
+def context_of(file: Path) -> Any:
+    """The context in a file, or that of the document in it.
+
+    Raises:
+        InputError: the file cannot be read, or holds no context.
+    """
     try:
         document = json.loads(file.read_bytes())
     except OSError as error:

@@ -11,7 +11,7 @@ import requests
 from annotations.clock import Clock
 from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
-from loaders.fetching import fetched
+from loaders.fetching import fetched, fetched_pages
 from loaders.sources.base import FeedBatch
 
 Read: TypeAlias = Callable[[bytes, str], Iterable[Quad]]
@@ -34,6 +34,7 @@ class Poller:
         grace: how long a poll holds beyond the next one, which takes some time to arrive.
         failed: told of every poll that fails.
         polls: how often to ask; ``None``: until it is cancelled.
+        paged: whether the pages that an answer links to belong to it.
 
     Raises:
         SettingError: the period is not positive.
@@ -51,6 +52,7 @@ class Poller:
         grace: timedelta = timedelta(seconds=5),
         failed: Callable[[str], None] | None = None,
         polls: int | None = None,
+        paged: bool = False,
     ) -> None:
         if period <= timedelta(0):
             raise SettingError("the period of a feed must be positive")
@@ -64,6 +66,7 @@ class Poller:
         self._grace = grace
         self._failed = failed
         self._polls = polls
+        self._paged = paged
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """One batch per successful poll; for ever, or to `until`, or so many.
@@ -82,9 +85,8 @@ class Poller:
                 break
             following = max(following + self._period, now)
             try:
-                content = fetched(self._session, self._url)
                 # What is said twice is one fact.
-                quads = tuple(dict.fromkeys(self._read(content, self._url)))
+                quads = tuple(dict.fromkeys(self._said()))
             except InputError as error:
                 reason = str(error)
                 if self._failed is not None:
@@ -94,3 +96,10 @@ class Poller:
             yield FeedBatch(now, following + self._grace, quads)
         if reason is not None and not succeeded:
             raise InputError("every poll failed", self._url)
+
+    def _said(self) -> Iterator[Quad]:
+        if self._paged:
+            for content in fetched_pages(self._session, self._url):
+                yield from self._read(content, self._url)
+        else:
+            yield from self._read(fetched(self._session, self._url), self._url)

@@ -24,14 +24,18 @@ from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
-from loaders.sources.gtfs_rt_feeds import GtfsRecording
 from loaders.sources.irail import Irail
+from loaders.sources.ngsi_ld import NgsiLd
+from loaders.sources.recording import RecordedMessages
+from loaders.sources.siri import Siri
 from loaders.sources.tabular import Tabular
 from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_flights, write_zip
 from tests.loaders.sources.test_citybench import FILES, REPOSITORY
 from tests.loaders.sources.test_gtfs import FEED, write
-from tests.loaders.sources.test_gtfs_rt import add_trip, new_message
+from tests.loaders.sources.test_gtfs_rt import add_alert, add_trip, new_message
+from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification
+from tests.loaders.sources.test_siri import ET, VM
 from tests.loaders.sources.test_taxi import EXAMPLE
 
 COUNT = int(os.environ.get("TPF_FUZZ_FILES", "80"))
@@ -156,7 +160,9 @@ def test_messages_of_no_instant_and_places_nowhere(tmp_path: Path) -> None:
         message.header.timestamp = timestamp
         place = tmp_path / "rt.pb"
         place.write_bytes(message.SerializeToString())
-        assert "of no instant" in fails(lambda: GtfsRecording(tmp_path / "rt.pb", schedule))
+        assert "of no instant" in fails(
+            lambda: RecordedMessages(tmp_path / "rt.pb", Realtime(schedule))
+        )
     message = new_message(datetime(2026, 1, 5, 8, tzinfo=UTC))
     for date in ("99991231", "00010101", "20260105"):
         update = add_trip(message, start_date=date)
@@ -284,9 +290,17 @@ def targets(folder: Path) -> Iterator[tuple[Path, Callable[[], object]]]:
     schedule = Gtfs(write(folder / "schedule"))
     message = new_message(datetime(2026, 1, 5, 8, tzinfo=UTC))
     add_trip(message, start_date="20260105").delay = 60
+    add_alert(message, en="Works").active_period.add(start=1, end=2**33)
     recorded = folder / "rt.pb"
     recorded.write_bytes(message.SerializeToString())
-    yield recorded, lambda: list(GtfsRecording(recorded, schedule).batches(None, None))
+    yield recorded, lambda: list(RecordedMessages(recorded, Realtime(schedule)).batches(None, None))
+    for name, content in (("et", ET), ("vm", VM)):
+        siri = folder / f"{name}.xml"
+        siri.write_bytes(content)
+        yield siri, lambda siri=siri: list(RecordedMessages(siri, Siri()).batches(None, None))  # type: ignore[misc]
+    entities = folder / "notification.json"
+    entities.write_text(json.dumps(notification(NORMALISED)))
+    yield entities, lambda: list(RecordedMessages(entities, NgsiLd()).batches(None, None))
     city = folder / "city"
     (city / "static").mkdir(parents=True)
     (city / "streams").mkdir()

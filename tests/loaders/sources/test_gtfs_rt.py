@@ -13,8 +13,8 @@ from loaders.publisher import Publisher
 from loaders.replay import ReplaySettings, replay
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
-from loaders.sources.gtfs_rt_feeds import GtfsRecording, reader_of_messages
 from loaders.sources.polling import Poller
+from loaders.sources.recording import RecordedMessages
 from tests.loaders.facts_server import FactsServer
 from tests.loaders.sources.test_gtfs import departures, write
 from tests.support.wsgi_adapter import WsgiAdapter
@@ -134,6 +134,79 @@ def test_vehicles(schedule: Gtfs) -> None:
     }  # fmt: skip
 
 
+def add_alert(message: Any, name: str = "works", **texts: str) -> Any:
+    entity = message.entity.add(id=name)
+    entity.alert.SetInParent()
+    for language, text in texts.items():
+        entity.alert.header_text.translation.add(text=text, language=language)
+    return entity.alert
+
+
+def alerts(schedule: Gtfs, message: Any, language: str | None = None) -> dict[str, dict[str, str]]:
+    """What is said of each alert and of what it is about, by the ends of the names."""
+    found: dict[str, dict[str, str]] = {}
+    for quad in Realtime(schedule, language).quads(message):
+        subject = quad.subject.partition("/alerts/")[2][:-1]
+        name = quad.predicate[1:-1].replace("#", "/").rpartition("/")[2]
+        value = quad.object.removeprefix("<http://example.org/").partition("^")[0]
+        found.setdefault(subject, {})[name] = value
+    return found
+
+
+def test_alerts_and_what_they_are_about(schedule: Gtfs) -> None:
+    message = new_message()
+    alert = add_alert(message, en="Works", nl="Werken")
+    alert.description_text.translation.add(text="No trains")
+    alert.url.translation.add(text="http://agency.example/works")
+    alert.cause = rt.Alert.CONSTRUCTION
+    alert.effect = rt.Alert.NO_SERVICE
+    alert.informed_entity.add(route_id="IC 1")
+    about = alert.informed_entity.add(stop_id="A")
+    about.trip.trip_id = "day"
+    assert alerts(schedule, message) == {
+        "works": {
+            "type": "train#Alert>", "label": '"Works"@en', "comment": '"No trains"',
+            "url": '"http://agency.example/works"', "cause": '"construction"',
+            "effect": '"no_service"',
+        },
+        "works/0": {
+            "type": "train#Affected>", "alert": "gtfs/alerts/works>",
+            "route": "gtfs/routes/IC%201>",
+        },
+        "works/1": {
+            "type": "train#Affected>", "alert": "gtfs/alerts/works>", "trip": "gtfs/trips/day>",
+            "stop": "gtfs/stops/A>",
+        },
+    }  # fmt: skip
+    labels = [alerts(schedule, message, tag)["works"]["label"] for tag in ("nl-BE", "NL", "fr")]
+    assert labels == ['"Werken"@nl', '"Werken"@nl', '"Works"@en']
+    odd = new_message()
+    add_alert(odd).header_text.translation.add(text="?", language="no tag")
+    assert alerts(schedule, odd)["works"]["label"] == '"?"'
+
+
+def test_alerts_are_told_until_their_last_period_is_over(schedule: Gtfs) -> None:
+    now = int(AT.timestamp())
+    for periods, wanted in (
+        ([], {}),
+        ([(now - 20, now - 10)], None),
+        ([(now - 20, now)], None),
+        ([(now + 60, 0), (now - 60, now)], {"startDate": '"2026-01-05T07:01:00Z"'}),
+        ([(0, now + 1)], {"endDate": '"2026-01-05T07:00:01Z"'}),
+        ([(2**64 - 2, 2**64 - 1)], {}),
+    ):
+        message = new_message()
+        alert = add_alert(message)
+        for start, end in periods:
+            alert.active_period.add(start=start, end=end)
+        told = alerts(schedule, message)
+        if wanted is None:
+            assert told == {}
+        else:
+            said = told["works"]
+            assert {k: v for k, v in said.items() if k.endswith("Date")} == wanted
+
+
 def test_what_nobody_can_place_is_left_out(schedule: Gtfs) -> None:
     message = new_message()
     for trip in (
@@ -173,7 +246,7 @@ def record(directory: Path, delays: dict[int, int]) -> Path:
 
 
 def test_recorded_messages_hold_until_the_next(schedule: Gtfs, tmp_path: Path) -> None:
-    feed = GtfsRecording(record(tmp_path / "rt", {0: 0, 1: 60, 5: 120}), schedule)
+    feed = RecordedMessages(record(tmp_path / "rt", {0: 0, 1: 60, 5: 120}), Realtime(schedule))
     batches = list(feed.batches(None, None))
     minutes = [0, 1, 5]
     assert [batch.at for batch in batches] == [AT + timedelta(minutes=m) for m in minutes]
@@ -216,7 +289,7 @@ def test_a_url_is_polled_and_pushed(schedule: Gtfs) -> None:
         session.mount("http://agency.test/", WsgiAdapter(agency))
         session.mount("http://server.test/", WsgiAdapter(server))
         poller = Poller(
-            "gtfs-rt", "http://agency.test/rt", reader_of_messages(schedule), clock, period,
+            "gtfs-rt", "http://agency.test/rt", Realtime(schedule).read, clock, period,
             session, cancelled, failed=failures.append,
         )  # fmt: skip
         publisher = Publisher("http://server.test/bus", clock, "secret", session)
@@ -233,16 +306,16 @@ def test_a_url_is_polled_and_pushed(schedule: Gtfs) -> None:
 def test_inputs_that_are_no_messages(schedule: Gtfs, tmp_path: Path) -> None:
     (tmp_path / "bad.pb").write_bytes(b"hello")
     with pytest.raises(InputError, match=r"bad\.pb: not a GTFS Realtime message"):
-        GtfsRecording(tmp_path / "bad.pb", schedule)
+        RecordedMessages(tmp_path / "bad.pb", Realtime(schedule))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no messages"):
-        GtfsRecording(tmp_path / "empty", schedule)
+        RecordedMessages(tmp_path / "empty", Realtime(schedule))
     with pytest.raises(InputError, match="No such file"):
-        GtfsRecording(tmp_path / "absent.pb", schedule)
+        RecordedMessages(tmp_path / "absent.pb", Realtime(schedule))
     message = new_message()
     message.header.ClearField("timestamp")
     (tmp_path / "timeless.pb").write_bytes(message.SerializeToString())
     with pytest.raises(InputError, match="without a timestamp"):
-        GtfsRecording(tmp_path / "timeless.pb", schedule)
+        RecordedMessages(tmp_path / "timeless.pb", Realtime(schedule))
     with pytest.raises(SettingError):
-        GtfsRecording(tmp_path / "bad.pb", schedule, timedelta(0))
+        RecordedMessages(tmp_path / "bad.pb", Realtime(schedule), timedelta(0))

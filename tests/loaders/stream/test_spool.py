@@ -10,7 +10,8 @@ import pytest
 
 from annotations.clock import ManualClock
 from loaders.errors import InputError, SettingError
-from loaders.stream.mqtt import Spool, Subscriber
+from loaders.stream.mqtt import Subscriber
+from loaders.stream.spool import Spool
 from tests.support.running_server import free_port
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -94,7 +95,7 @@ class FullDisk(Spool):
 
 
 def test_a_full_disk_makes_nobody_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loaders.stream.mqtt._PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("loaders.stream.spool._PAUSE_SECONDS", 0.001)
     spool, said = FullDisk(tmp_path, "nt", ManualClock(NOON)), list[str]()
     subscriber = Subscriber("mqtt://127.0.0.1", "a", spool, "me", said.append)
     client = MagicMock()

@@ -18,6 +18,8 @@ import requests
 from loaders.stream.job import StreamSettings, messages_of
 from tests.loaders.facts_server import Endpoint
 from tests.loaders.stream.arriving import write_csv
+from tests.loaders.stream.test_event_source import Events, sse
+from tests.loaders.stream.test_event_source import serve as serve
 from tests.loaders.stream.test_records import METADATA
 from tests.support.running_server import TOKEN, RunningServer, free_port
 from tpf_spark.errors import SparkError
@@ -184,6 +186,25 @@ def test_messages_of_mosquitto(
     finally:
         broker.terminate()
         broker.wait()
+
+
+def test_server_sent_events(
+    tmp_path: Path, endpoint: Endpoint, start: Callable[..., "subprocess.Popen[bytes]"],
+    serve: Callable[[list[tuple[int, str, bytes]]], str],
+) -> None:  # fmt: skip
+    lines = [f'<http://e/{n}> <http://e/value> "{n}" .' for n in range(3)]
+    first = f"retry: 1\nid: 0\ndata: {lines[0]}\n\nid: x\ndata: no fact\n\nid: 1\ndata: cut"
+    # The server repeats what it was not asked for, too.
+    again = "".join(f"id: {n}\ndata: {line}\n\n" for n, line in enumerate(lines))
+    source = serve([sse(first), sse(again)])
+    job = start(source, endpoint.url, "--holds", "3600", "--suffix", "nt")
+    endpoint.wait_for(3, job)
+    job.send_signal(signal.SIGINT)
+    log = tmp_path / "job.log"
+    assert job.wait(120) == 0, log.read_text()
+    assert sorted(line for posted in endpoint.facts.accepted for line in posted.lines) == lines
+    assert Events.resumed == [None, "x"]
+    assert log.read_text().count("left out: ") == 1
 
 
 def test_a_missing_source_of_kafka_is_named(spark: Any, tmp_path: Path) -> None:

@@ -1,23 +1,44 @@
-"""GTFS Realtime as feeds: recorded messages, and those of a URL."""
+"""Recorded messages as a feed: each is what one poll said, and holds until the next one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
+from annotations.terms import Quad
 from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE
 from loaders.sources.base import FeedBatch, FeedSpan
-from loaders.sources.gtfs import Gtfs
-from loaders.sources.gtfs_rt import Realtime, timestamp
-from loaders.sources.polling import Read
 
 
-class GtfsRecording:
-    """Recorded messages: a file, or a directory of ``.pb`` files.
+class MessageFormat(Protocol):
+    """How messages are read, be they recorded or fetched."""
+
+    name: str
+    suffix: str
+    """Ends the names of recorded messages."""
+
+    def read(self, content: bytes, place: str) -> Iterable[Quad]:
+        """What a message says.
+
+        Raises:
+            InputError: it is no such message.
+        """
+
+    def instant(self, content: bytes, place: str) -> datetime:
+        """When a message was made.
+
+        Raises:
+            InputError: it is no such message, or does not say.
+        """
+
+
+class RecordedMessages:
+    """Recorded messages: a file, or a directory.
 
     Args:
         path: the file or directory.
-        schedule: the GTFS feed that they speak of.
+        messages: how they are read.
         period: how long the last message holds.
 
     Raises:
@@ -25,22 +46,24 @@ class GtfsRecording:
         SettingError: the period is not positive.
     """
 
-    name = "gtfs-rt"
-
     def __init__(
-        self, path: str | Path, schedule: Gtfs, period: timedelta = timedelta(seconds=30)
+        self,
+        path: str | Path,
+        messages: MessageFormat,
+        period: timedelta = timedelta(seconds=30),
     ) -> None:
         if period <= timedelta(0):
             raise SettingError("the period of a feed must be positive")
-        self._realtime = Realtime(schedule)
+        self.name = messages.name
+        self._messages = messages
         path = Path(path)
-        files = sorted(path.rglob("*.pb")) if path.is_dir() else [path]
+        files = sorted(path.rglob(f"*{messages.suffix}")) if path.is_dir() else [path]
         polls: dict[datetime, Path] = {}
         for file in files:
             # Two polls with one timestamp are the same message.
-            polls[timestamp(self._realtime.parse(_content(file), str(file)))] = file
+            polls[messages.instant(_content(file), str(file))] = file
         if not polls:
-            raise InputError("holds no messages (*.pb)", str(path))
+            raise InputError(f"holds no messages (*{messages.suffix})", str(path))
         instants = sorted(polls)
         ends = [*instants[1:], instants[-1] + period]
         self._polls = [(at, end, polls[at]) for at, end in zip(instants, ends, strict=True)]
@@ -62,14 +85,8 @@ class GtfsRecording:
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """One batch per message."""
         for at, end, file in self._selected(start, until):
-            message = self._realtime.parse(_content(file), str(file))
-            yield FeedBatch(at, end, self._realtime.quads(message))
-
-
-def reader_of_messages(schedule: Gtfs) -> Read:
-    """A reader of messages that speak of a GTFS feed, for a `Poller`."""
-    realtime = Realtime(schedule)
-    return lambda content, place: realtime.quads(realtime.parse(content, place))
+            quads = self._messages.read(_content(file), str(file))
+            yield FeedBatch(at, end, tuple(dict.fromkeys(quads)))
 
 
 def _content(file: Path) -> bytes:

@@ -1,0 +1,204 @@
+"""A feed that others bring: documents that are posted to a port here."""
+
+import hmac
+import ipaddress
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from waitress.server import create_server
+
+from annotations.clock import Clock
+from annotations.terms import Quad
+from loaders.errors import InputError, SettingError
+from loaders.sources.base import FeedBatch
+from loaders.sources.polling import Read
+
+_THREADS = 8
+"""So many documents may wait until they are told; others wait in their connections."""
+_LOOK_SECONDS = 0.2
+_LAST_SECONDS = 5.0
+"""How long the last answers may take to leave."""
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Listener:
+    """Takes documents by ``POST`` and tells each when it comes.
+
+    A document is acknowledged when whoever reads the feed asks for the next one, so when it is
+    published; a malformed one is refused with the reason. It holds from the instant of its arrival.
+
+    Args:
+        name: of the feed.
+        url: ``listen://HOST:PORT``; port 0 is any that is free.
+        read: reads a document.
+        clock: tells when they arrive.
+        holds: for how long a document holds.
+        token: what senders must show as a bearer token; ``None``: nothing.
+        cancelled: ends the feed.
+        ready: told the URL at which it listens.
+        refused: told of every document that is refused.
+        documents: end after so many; ``None``: when it is cancelled.
+        most: bytes of a document.
+
+    Raises:
+        SettingError: not such a URL, or an address of a network without a token.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        read: Read,
+        clock: Clock,
+        holds: timedelta,
+        token: str | None,
+        cancelled: threading.Event,
+        ready: Callable[[str], None] = lambda _: None,
+        refused: Callable[[str], None] = lambda _: None,
+        documents: int | None = None,
+        most: int = 1 << 24,
+    ) -> None:
+        if holds <= timedelta(0):
+            raise SettingError("how long facts hold must be positive")
+        self.name = name
+        self._host, self._port = _address(url)
+        if token is None and not _is_loopback(self._host):
+            raise SettingError(f"{url}: whoever is on the network could send facts: give a token")
+        self._read = read
+        self._clock = clock
+        self._holds = holds
+        self._token = token
+        self._cancelled = cancelled
+        self._ready = ready
+        self._refused = refused
+        self._documents = documents
+        self._most = most
+        self._arrived: SimpleQueue[_Document] = SimpleQueue()
+        self._ended = threading.Event()
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        """One batch per document that comes from `start` to `until`.
+
+        Raises:
+            InputError: nobody can listen there.
+        """
+        told = 0
+        last = self._clock.now() if start is None else max(start, self._clock.now())
+        self._ended.clear()
+        with _Server(self._host, self._port, self._answer, self._most) as server:
+            self._ready(server.url)
+            try:
+                while not self._cancelled.is_set() and told != self._documents:
+                    if until is not None and self._clock.now() >= until:
+                        return
+                    try:
+                        document = self._arrived.get(timeout=_LOOK_SECONDS)
+                    except Empty:
+                        continue
+                    now = self._clock.now()
+                    if start is None or now >= start:
+                        last = max(now, last + _MICROSECOND)
+                        yield FeedBatch(last, last + self._holds, document.quads)
+                        told += 1
+                    document.told.set()
+            finally:
+                self._ended.set()
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def answer(status: str, text: str = "") -> Iterable[bytes]:
+            body = text.encode()
+            headers = [("Content-Type", "text/plain; charset=utf-8")]
+            start_response(status, [*headers, ("Content-Length", str(len(body)))])
+            return [body]
+
+        if environ["REQUEST_METHOD"] != "POST":
+            return answer("405 Method Not Allowed", "documents are posted here\n")
+        if self._token is not None:
+            given = environ.get("HTTP_AUTHORIZATION", "")
+            wanted = f"Bearer {self._token}"
+            if not hmac.compare_digest(given.encode("latin-1"), wanted.encode()):
+                return answer("401 Unauthorized", "not the token of this listener\n")
+        try:
+            quads = tuple(dict.fromkeys(self._read(environ["wsgi.input"].read(), "a document")))
+        except InputError as error:
+            self._refused(str(error))
+            return answer("400 Bad Request", f"{error}\n")
+        document = _Document(quads, threading.Event())
+        if quads:
+            self._arrived.put(document)
+            while not document.told.wait(_LOOK_SECONDS):
+                if self._ended.is_set():
+                    return answer("503 Service Unavailable", "nobody listens any more\n")
+        return answer("204 No Content")
+
+
+class _Document(NamedTuple):
+    """What a document says, and whether it was told."""
+
+    quads: tuple[Quad, ...]
+    told: threading.Event
+
+
+class _Server:
+    """Listens while the block runs."""
+
+    def __init__(self, host: str, port: int, application: Any, most: int) -> None:
+        logging.getLogger("waitress").setLevel(logging.ERROR)
+        try:
+            self._server: Any = create_server(
+                application, host=host, port=port, threads=_THREADS, max_request_body_size=most,
+                clear_untrusted_proxy_headers=True, ident=None,
+            )  # fmt: skip
+        except OSError as error:
+            raise InputError(
+                f"nobody can listen there ({error.strerror or error})", f"listen://{host}:{port}"
+            ) from None
+        self.url = f"http://{host}:{self._server.effective_port}/"
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end = time.monotonic() + _LAST_SECONDS
+        while self._answers() and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS / 10)
+        self._server.trigger.pull_trigger(self._close)
+        self._thread.join(_LAST_SECONDS)
+        self._server.task_dispatcher.shutdown()
+
+    def _answers(self) -> bool:
+        """Whether an answer is being made, or on its way."""
+        channels = list(self._server.active_channels.values())
+        return any(channel.requests or channel.total_outbufs_len for channel in channels)
+
+    def _close(self) -> None:
+        """Close everything, in the thread that serves: then it has nothing left to do."""
+        for channel in list(self._server.active_channels.values()):
+            channel.handle_close()
+        self._server.close()
+
+
+def _address(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or port is None or parts.scheme != "listen" or parts.path not in ("", "/"):
+        raise SettingError(f"not an address to listen at (listen://HOST:PORT): {url!r}")
+    return host, port
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,209 @@
+"""NGSI-LD entities: what a context broker answers, and the notifications that it sends.
+
+Source: ETSI GS CIM 009 (NGSI-LD API 1.8), in the normalised, the concise and the simplified form.
+
+- A property is told by its value, a relationship by its object, a text in several languages by
+  each of them. What is said about a property (its unit, since when it is so) is left out.
+- The position of a thing (`location`, a point) is told as latitude and longitude; other geometries
+  are literals of GeoJSON, and other structures are literals of JSON.
+- Names are resolved by the context, without one in the default context of NGSI-LD. Remote contexts
+  are not fetched: what has one needs the same as a file.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from annotations.errors import InstantError, NestingError
+from annotations.instants import parse_instant
+from annotations.namespaces import RDF, XSD
+from annotations.nesting import check_nesting
+from annotations.terms import Quad
+from loaders.errors import InputError
+from loaders.sources.gtfs import GEO
+from loaders.sources.json_documents import context_of, quads_of_json
+
+DEFAULT_CONTEXT = "https://uri.etsi.org/ngsi-ld/default-context/"
+_CORE = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context"
+_CORE_TERMS = {
+    name: f"https://uri.etsi.org/ngsi-ld/{name}"
+    for name in ("location", "observationSpace", "operationSpace")
+}
+_GEOJSON = "http://www.opengis.net/ont/geosparql#geoJSONLiteral"
+_GEOMETRIES = frozenset(
+    {"Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon"}
+)
+_OF_THE_SYSTEM = frozenset(
+    {"@context", "id", "type", "scope", "createdAt", "modifiedAt", "deletedAt", "expiresAt"}
+)
+_NOTHING = "urn:ngsi-ld:null"
+
+
+class NgsiLd:
+    """Reads entities, lists of them, and notifications.
+
+    Args:
+        context: a file with the JSON-LD context that names what the entities say.
+
+    Raises:
+        InputError: the file cannot be read, or holds no context.
+    """
+
+    name = "ngsi-ld"
+    suffix = ".json"
+
+    def __init__(self, context: Path | None = None) -> None:
+        self._context = None if context is None else context_of(context)
+
+    def read(self, content: bytes, place: str) -> list[Quad]:
+        """What the entities of an answer or a notification say."""
+        document = _parsed(content, place)
+        # An entity's own context, else that of the document.
+        around = document.get("@context") if isinstance(document, dict) else None
+        nodes = []
+        for entity in _entities(document, place):
+            if "deletedAt" in entity:
+                continue
+            context = self._known(entity.get("@context", around), place)
+            nodes.append({"@context": context, **_node(entity, place)})
+        return quads_of_json(json.dumps(nodes).encode(), place, None)
+
+    def instant(self, content: bytes, place: str) -> datetime:
+        """When a notification was made."""
+        document = _parsed(content, place)
+        said = document.get("notifiedAt") if isinstance(document, dict) else None
+        try:
+            return parse_instant(said if isinstance(said, str) else "")
+        except InstantError:
+            raise InputError(f"a notification of no instant: {said!r}", place) from None
+
+    def _known(self, context: Any, place: str) -> list[Any]:
+        """What says what names mean: the default, what is given, and what is not remote."""
+        found: list[Any] = [{"@vocab": DEFAULT_CONTEXT, **_CORE_TERMS}]
+        if self._context is not None:
+            found.append(self._context)
+        for each in context if isinstance(context, list) else [context]:
+            if isinstance(each, dict):
+                found.append(each)
+            elif isinstance(each, str) and self._context is None and not each.startswith(_CORE):
+                raise InputError(
+                    f"a context at {each!r}, which is not fetched: give it with --context", place
+                )
+        return found
+
+
+def _parsed(content: bytes, place: str) -> Any:
+    try:
+        check_nesting((content,), "application/ld+json")
+        return json.loads(content, parse_constant=_no_number)
+    except NestingError as error:
+        raise InputError(error.reason, place, error.line) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON ({error})", place) from None
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _entities(document: Any, place: str) -> list[dict[str, Any]]:
+    if isinstance(document, dict) and document.get("type") == "Notification":
+        document = document.get("data")
+    entities = document if isinstance(document, list) else [document]
+    for entity in entities:
+        named = isinstance(entity, dict) and isinstance(entity.get("id"), str)
+        if not named or ":" not in entity["id"] or "type" not in entity:
+            told = json.dumps(entity)[:60]
+            raise InputError(f"no entity of NGSI-LD (an id that is a URI, a type): {told}", place)
+    return entities
+
+
+def _node(entity: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """An entity as a node of JSON-LD."""
+    node: dict[str, Any] = {"@id": entity["id"], "@type": entity["type"]}
+    for name, said in entity.items():
+        if name in _OF_THE_SYSTEM or name.startswith("@"):
+            continue
+        instances = said if isinstance(said, list) and _are_attributes(said) else [said]
+        values: list[Any] = []
+        for each in instances:
+            point = _point(each) if name == "location" else None
+            if point is None:
+                values.extend(_values(each, place))
+            else:
+                for axis, number in zip(("long", "lat"), point, strict=True):
+                    value = {"@value": f"{number:.7f}", "@type": XSD + "decimal"}
+                    node[GEO + axis] = [value]
+        if values:
+            node[name] = values
+    return node
+
+
+def _are_attributes(said: list[Any]) -> bool:
+    """Whether these are instances of an attribute, and not a list that is its value."""
+    return bool(said) and all(
+        isinstance(each, dict) and _content(each) is not each for each in said
+    )
+
+
+def _content(said: Any) -> Any:
+    """The value of an attribute; in the simplified form it is its own."""
+    if isinstance(said, dict) and said.get("type") not in _GEOMETRIES:
+        for name in ("value", "object", "languageMap", "json", "vocab", "valueList", "objectList"):
+            if name in said:
+                return said[name]
+    return said
+
+
+def _point(said: Any) -> tuple[float, float] | None:
+    value = _content(said)
+    if not (isinstance(value, dict) and value.get("type") == "Point"):
+        return None
+    match value.get("coordinates"):
+        case [int() | float() as longitude, int() | float() as latitude, *_]:
+            return longitude, latitude
+    return None
+
+
+def _values(said: Any, place: str) -> Iterator[dict[str, Any]]:
+    """The values of an attribute, as JSON-LD tells them."""
+    value = _content(said)
+    if isinstance(said, dict) and value is not said:
+        if "object" in said or "objectList" in said:
+            for each in value if isinstance(value, list) else [value]:
+                target = each.get("object") if isinstance(each, dict) else each
+                if not isinstance(target, str) or ":" not in target:
+                    raise InputError(f"a relationship without an object: {said!r:.60}", place)
+                if target != _NOTHING:
+                    yield {"@id": target}
+            return
+        if "languageMap" in said:
+            if not isinstance(value, dict):
+                raise InputError(f"a text without languages: {said!r:.60}", place)
+            for language, text in value.items():
+                tag = {} if language in ("@none", "@null") else {"@language": language}
+                yield {"@value": text, **tag}
+            return
+        if "json" in said:
+            yield _json(value, RDF + "JSON")
+            return
+    for each in value if isinstance(value, list) else [value]:
+        match each:
+            case None | "urn:ngsi-ld:null":
+                continue
+            case {"@value": stated, "@type": str() as kind}:
+                typed = XSD + {"DateTime": "dateTime", "Date": "date", "Time": "time"}.get(kind, "")
+                yield {"@value": stated, "@type": kind if typed == XSD else typed}
+            case {"type": str() as kind} if kind in _GEOMETRIES:
+                yield _json(each, _GEOJSON)
+            case dict() | list():
+                yield _json(each, RDF + "JSON")
+            case _:
+                yield {"@value": each}
+
+
+def _json(value: Any, datatype: str) -> dict[str, Any]:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return {"@value": text, "@type": datatype}

@@ -1,0 +1,210 @@
+"""SIRI 2: estimated timetables (ET) and monitored vehicles (VM), in XML.
+
+Source: CEN/TS 15531 (SIRI 2.0 and 2.1). What matters here:
+
+- A call of an estimated journey with a time of departure is a departure; the expected time (of a
+  recorded call: the actual one) against the aimed one is its delay.
+- A journey is named by its day and its reference in the timetable, as departures of GTFS are.
+- A vehicle is where it was last, and speaks of the journey that it makes.
+- Elements are known by their local names, whatever the namespace; an identifier that is an IRI is
+  one, and else it is a name below the base.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from urllib.parse import quote
+from xml.etree.ElementTree import Element
+
+from annotations.errors import InstantError, TermError
+from annotations.instants import parse_instant
+from annotations.terms import Quad, Term, iri, literal
+from loaders import vocabulary as v
+from loaders.errors import InputError
+from loaders.sources.gtfs import GEO, GTFS
+from loaders.sources.xml_reading import read_xml
+
+SIRI_BASE = "http://example.org/siri/"
+_TRIP = iri(GTFS + "trip")
+_ROUTE = iri(GTFS + "route")
+_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_DURATION = re.compile(
+    r"(-?)P(?:([0-9]{1,6})D)?(?:T(?:([0-9]{1,6})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,9})(?:\.[0-9]*)?S)?)?"
+)
+_WEB = re.compile(r"https?://[^\x00-\x20<>\"{}|\\^`]+")
+_TRUE = frozenset({"true", "1"})
+
+
+class Siri:
+    """Reads messages of SIRI.
+
+    Args:
+        base: what the names begin with that are no IRIs.
+    """
+
+    name = "siri"
+    suffix = ".xml"
+
+    def __init__(self, base: str = SIRI_BASE) -> None:
+        self._base = base
+
+    def read(self, content: bytes, place: str) -> tuple[Quad, ...]:
+        """What a message says; where it says two things of one fact, the later one counts."""
+        quads: dict[tuple[Term, Term], Quad] = {}
+        try:
+            for quad in self._quads(_delivery(content, place)):
+                quads[quad.subject, quad.predicate] = quad
+        except (ValueError, TermError) as error:
+            raise InputError(f"a malformed SIRI message ({error})", place) from None
+        return tuple(quads.values())
+
+    def instant(self, content: bytes, place: str) -> datetime:
+        """When a message was made."""
+        delivery = _delivery(content, place)
+        # Of the service delivery, else of the first delivery in it.
+        said = _text(delivery, "ResponseTimestamp") or next(
+            (text for each in delivery if (text := _text(each, "ResponseTimestamp"))), ""
+        )
+        try:
+            return parse_instant(said)
+        except InstantError:
+            raise InputError(f"a SIRI message of no instant: {said!r}", place) from None
+
+    def _quads(self, delivery: Element) -> Iterator[Quad]:
+        for each in delivery:
+            match _name(each):
+                case "EstimatedTimetableDelivery":
+                    for journey in each.iter():
+                        if _name(journey) == "EstimatedVehicleJourney":
+                            yield from self._journey(journey)
+                case "VehicleMonitoringDelivery":
+                    for activity in _children(each, "VehicleActivity"):
+                        for journey in _children(activity, "MonitoredVehicleJourney"):
+                            yield from self._vehicle(journey)
+
+    def _journey(self, journey: Element) -> Iterator[Quad]:
+        named = self._reference(journey)
+        if named is None:
+            return
+        cancelled = _text(journey, "Cancellation") in _TRUE
+        label = _text(journey, "PublishedLineName") or _text(journey, "LineRef")
+        destination = _text(journey, "DestinationName") or _text(journey, "DestinationDisplay")
+        for kind in ("RecordedCall", "EstimatedCall"):
+            for calls in _children(journey, f"{kind}s"):
+                for call in _children(calls, kind):
+                    yield from self._call(call, named, cancelled, label, destination)
+
+    def _call(
+        self, call: Element, journey: tuple[str, ...], cancelled: bool, label: str, destination: str
+    ) -> Iterator[Quad]:
+        aimed = _text(call, "AimedDepartureTime")
+        stop = _text(call, "StopPointRef")
+        if not aimed or not stop:
+            return  # the journey ends here, or passes through
+        position = _text(call, "Order") or _text(call, "VisitNumber") or stop
+        subject = self._iri("departures", *journey, position)
+        yield Quad(subject, v.A, v.DEPARTURE)
+        yield Quad(subject, v.DEPARTURE_TIME, v.date_time(aimed))
+        yield Quad(subject, v.STOP, self._named("stops", stop))
+        yield Quad(subject, _TRIP, self._iri("trips", journey[-1]))
+        if label:
+            yield Quad(subject, v.ROUTE_LABEL, literal(label))
+        if head_sign := _text(call, "DestinationDisplay") or destination:
+            yield Quad(subject, v.HEAD_SIGN, literal(head_sign))
+        if platform := _text(call, "DeparturePlatformName"):
+            yield Quad(subject, v.PLATFORM, literal(platform))
+        said = _text(call, "DepartureStatus").lower()
+        if cancelled or _text(call, "Cancellation") in _TRUE or said == "cancelled":
+            yield Quad(subject, v.STATUS, literal("cancelled"))
+            return
+        actual = _text(call, "ActualDepartureTime")
+        if actual or said == "departed":
+            yield Quad(subject, v.STATUS, literal("departed"))
+        told = actual or _text(call, "ExpectedDepartureTime")
+        planned = aimed
+        if not told and (arrives := _text(call, "AimedArrivalTime")):
+            told, planned = _text(call, "ExpectedArrivalTime"), arrives
+        if told:
+            late = parse_instant(told) - parse_instant(planned)
+            yield Quad(subject, v.DELAY, v.integer(math.floor(late.total_seconds())))
+
+    def _vehicle(self, journey: Element) -> Iterator[Quad]:
+        vehicle = _text(journey, "VehicleRef")
+        location = next(_children(journey, "VehicleLocation"), None)
+        if not vehicle or location is None:
+            return
+        subject = self._named("vehicles", vehicle)
+        latitude, longitude = _text(location, "Latitude"), _text(location, "Longitude")
+        if latitude and longitude:
+            yield Quad(subject, iri(GEO + "lat"), v.decimal(latitude))
+            yield Quad(subject, iri(GEO + "long"), v.decimal(longitude))
+        if label := _text(journey, "PublishedLineName") or _text(journey, "LineRef"):
+            yield Quad(subject, v.ROUTE_LABEL, literal(label))
+        if line := _text(journey, "LineRef"):
+            yield Quad(subject, _ROUTE, self._named("routes", line))
+        if destination := _text(journey, "DestinationName"):
+            yield Quad(subject, v.HEAD_SIGN, literal(destination))
+        if (named := self._reference(journey)) is not None:
+            yield Quad(subject, _TRIP, self._iri("trips", named[-1]))
+        if late := _text(journey, "Delay"):
+            yield Quad(subject, v.DELAY, v.integer(_seconds(late)))
+        for call in _children(journey, "MonitoredCall"):
+            if stop := _text(call, "StopPointRef"):
+                yield Quad(subject, v.STOP, self._named("stops", stop))
+
+    def _reference(self, journey: Element) -> tuple[str, ...] | None:
+        """The day, where it is told, and the reference of a journey."""
+        for framed in _children(journey, "FramedVehicleJourneyRef"):
+            day = _text(framed, "DataFrameRef")
+            reference = _text(framed, "DatedVehicleJourneyRef")
+            if day and reference:
+                date = _DAY.fullmatch(day)
+                return ("".join(date.groups()) if date else day, reference)
+        for name in ("DatedVehicleJourneyRef", "EstimatedVehicleJourneyCode", "VehicleJourneyRef"):
+            if reference := _text(journey, name):
+                return (reference,)
+        return None
+
+    def _named(self, kind: str, identifier: str) -> Term:
+        return iri(identifier) if _WEB.fullmatch(identifier) else self._iri(kind, identifier)
+
+    def _iri(self, kind: str, *parts: str) -> Term:
+        return iri(f"{self._base}{kind}/{'/'.join(quote(part, safe='') for part in parts)}")
+
+
+def _delivery(content: bytes, place: str) -> Element:
+    """The service delivery of a message.
+
+    Raises:
+        InputError: it is no SIRI, or an error.
+    """
+    root = read_xml(content, place)
+    for each in root.iter():
+        if _name(each) == "ServiceDelivery":
+            return each
+    raise InputError(f"no ServiceDelivery of SIRI in <{_name(root)}>", place)
+
+
+def _name(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _children(element: Element, name: str) -> Iterator[Element]:
+    return (child for child in element if _name(child) == name)
+
+
+def _text(element: Element, name: str) -> str:
+    """The text of the first child of a name; empty where there is none."""
+    return next(((child.text or "").strip() for child in _children(element, name)), "")
+
+
+def _seconds(duration: str) -> int:
+    """The seconds of an ``xsd:duration`` of days and less."""
+    found = _DURATION.fullmatch(duration)
+    if found is None or duration[-1] in "PT":
+        raise ValueError(f"not a duration: {duration[:40]!r}")
+    sign, *parts = found.groups()
+    days, hours, minutes, seconds = (int(part or 0) for part in parts)
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return -whole if sign else whole

@@ -1,0 +1,235 @@
+"""Server-sent events into a spool.
+
+Source: the HTML standard, section "Server-sent events": what an event is, when a client connects
+again, and that it then names the last event that it has (``Last-Event-ID``).
+
+That identifier is written down when the event is on the disk. What the server sends once more after
+a crash has the same identifier and content, and is left out.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+
+from loaders.errors import InputError, SettingError
+from loaders.fetching import MAX_MESSAGE, reason_of
+from loaders.stream.spool import Spool
+
+PREFIX = "sse+"
+_CHUNK = 1 << 16
+_TIMEOUT = (10.0, 120.0)
+"""Seconds until a connection stands, and between two bytes."""
+_RETRY = 3.0
+_LONGEST_RETRY = 60.0
+_START_SECONDS = 30.0
+_MAY_PASS = frozenset({408, 425, 429})
+
+
+class ServerEvent(NamedTuple):
+    """An event that a server sent.
+
+    Args:
+        name: what kind it is; ``message`` where the server does not say.
+        id: its own identifier, if it has one.
+        data: its lines.
+    """
+
+    name: str
+    id: str | None
+    data: str
+
+
+class EventReader:
+    """Makes events of the bytes of a stream, however they are cut.
+
+    Args:
+        most: characters of an event.
+
+    Raises:
+        InputError: an event is longer.
+    """
+
+    def __init__(self, most: int = MAX_MESSAGE) -> None:
+        self.retry: float | None = None
+        """Seconds until the next connection, where the server said."""
+        self._most = most
+        self._left = b""
+        self._started = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._name = ""
+        self._id: str | None = None
+        self._data: list[str] = []
+        self._size = 0
+
+    def feed(self, content: bytes) -> Iterator[ServerEvent]:
+        """The events that end in these bytes."""
+        text = self._left + content
+        if not self._started:
+            if len(text) < 3 and b"\xef\xbb\xbf".startswith(text):
+                self._left = text
+                return
+            self._started = True
+            text = text.removeprefix(b"\xef\xbb\xbf")
+        lines = text.splitlines(keepends=True)
+        self._left = b""
+        # A carriage return may be the first half of a line's end.
+        if lines and not lines[-1].endswith(b"\n"):
+            self._left = lines.pop()
+        if self._size + len(self._left) > self._most:
+            raise InputError(f"an event of more than {self._most} characters")
+        for line in lines:
+            event = self._line(line.rstrip(b"\r\n").decode("utf-8", "replace"))
+            if event is not None:
+                yield event
+
+    def _line(self, line: str) -> ServerEvent | None:
+        if not line:
+            event = ServerEvent(self._name or "message", self._id, "\n".join(self._data))
+            told = bool(self._data)
+            self._clear()
+            return event if told else None
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        self._size += len(line)
+        if self._size > self._most:
+            raise InputError(f"an event of more than {self._most} characters")
+        match field:
+            case "event":
+                self._name = value
+            case "data":
+                self._data.append(value)
+            case "id" if "\0" not in value:
+                self._id = value
+            case "retry" if value.isascii() and value.isdigit() and len(value) < 10:
+                self.retry = min(int(value) / 1000, _LONGEST_RETRY)
+        return None
+
+
+class EventFollower:
+    """Lands the events of a URL while the block runs; connects again, where it left off.
+
+    Args:
+        url: ``sse+http://…`` or ``sse+https://…``; a user and a password may be in it.
+        kind: the name of the events that are wanted; ``None``: all.
+        spool: where they go.
+        home: where the identifier of the last one is kept.
+        troubled: told what goes wrong and is tried again.
+
+    Raises:
+        SettingError: not such a URL.
+        InputError: nobody answers there, or not with events.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        kind: str | None,
+        spool: Spool,
+        home: Path,
+        troubled: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._url = url.removeprefix(PREFIX)
+        try:
+            parts = urlsplit(self._url)
+            known = bool(parts.hostname) and parts.scheme in ("http", "https")
+            self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        except ValueError:
+            known = False
+        if not known or not url.startswith(PREFIX):
+            raise SettingError(f"not the URL of events (sse+http://HOST/…): {url!r}")
+        self._kind = kind
+        self._spool = spool
+        self._memory = home / "last-event-id"
+        self._troubled = troubled
+        self._leaving = threading.Event()
+        self._settled = threading.Event()
+        self._failure: Exception | None = None
+        self._connected_once = False
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def check(self) -> None:
+        """See to it that events are still being received.
+
+        Raises:
+            InputError: they are not, and will not be.
+        """
+        if self._failure is not None:
+            raise InputError(f"events are no longer received ({self._failure})", self._shown)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._settled.wait(_START_SECONDS)
+        if self._failure is not None:
+            raise InputError(str(self._failure), self._shown)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving.set()
+
+    def _follow(self) -> None:
+        retry = _RETRY
+        told = False
+        try:
+            with requests.Session() as session:
+                while not self._leaving.is_set():
+                    reader = EventReader()
+                    try:
+                        for event in self._events(session, reader):
+                            self._take(event)
+                            told = False
+                    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as e:
+                        if not self._connected_once:
+                            raise InputError(reason_of(e)) from None
+                        if not told:
+                            self._troubled(f"{self._shown}: {reason_of(e)}; connecting again")
+                            told = True
+                    retry = reader.retry if reader.retry is not None else retry
+                    self._leaving.wait(max(retry, 0.01))
+        except Exception as error:
+            # A thread that ends is noticed by `check`.
+            self._failure = error
+            if not isinstance(error, InputError):
+                raise
+        finally:
+            self._settled.set()
+
+    def _events(self, session: requests.Session, reader: EventReader) -> Iterator[ServerEvent]:
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if self._memory.exists():
+            headers["Last-Event-ID"] = self._memory.read_text(encoding="utf-8")
+        with session.get(self._url, headers=headers, stream=True, timeout=_TIMEOUT) as answer:
+            if answer.status_code >= 500 or answer.status_code in _MAY_PASS:
+                raise requests.ConnectionError(f"HTTP {answer.status_code}")
+            if answer.status_code == 204:
+                raise InputError("the server says that there are no more events")
+            if not answer.ok:
+                raise InputError(f"HTTP {answer.status_code} {answer.reason}")
+            kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            if kind != "text/event-stream":
+                raise InputError(f"no server-sent events, but {kind or 'nothing that has a type'}")
+            self._connected_once = True
+            self._settled.set()
+            while not self._leaving.is_set() and (
+                content := answer.raw.read1(_CHUNK, decode_content=True)
+            ):
+                yield from reader.feed(content)
+
+    def _take(self, event: ServerEvent) -> None:
+        if self._kind in (None, event.name):
+            again = event.id is not None
+            landed = self._spool.land_surely(
+                event.id or "", event.data.encode(), again, self._leaving, self._troubled
+            )
+            if not landed:
+                return
+        if event.id is not None:
+            aside = self._memory.with_name(".last-event-id")
+            aside.write_text(event.id, encoding="utf-8")
+            aside.replace(self._memory)

@@ -1,0 +1,190 @@
+"""``tpf-load ngsi-ld`` as a user runs it: a broker that is polled, and one that notifies."""
+
+import json
+import re
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from annotations.clock import SystemClock
+from loaders.sources.listening import Listener
+from loaders.sources.ngsi_ld import NgsiLd
+from tests.loaders.facts_server import FactsServer, listening
+from tests.loaders.sources.test_ngsi_ld import NORMALISED, notification
+from tests.loaders.test_cli import run
+
+SPEED = "https://uri.etsi.org/ngsi-ld/default-context/speed"
+
+
+def vehicle(number: int) -> Any:
+    return {**NORMALISED, "id": f"urn:ngsi-ld:Vehicle:{number}"}
+
+
+class Broker:
+    """Answers with entities, page by page, and takes what is published of them."""
+
+    def __init__(self, following: Any) -> None:
+        self.facts = FactsServer(SystemClock())
+        self.asked: list[str] = []
+        self._following = following
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["REQUEST_METHOD"] == "POST":
+            return self.facts(environ, start_response)
+        query = environ["QUERY_STRING"]
+        self.asked.append(query)
+        offset = int(query.rpartition("offset=")[2]) if "offset=" in query else 0
+        headers = [("Content-Type", "application/ld+json")]
+        if link := self._following(offset):
+            headers.append(("Link", f'<{link}>; rel="next"; type="application/ld+json"'))
+        start_response("200 OK", headers)
+        return [json.dumps([vehicle(offset), vehicle(offset + 1)]).encode()]
+
+
+def test_entities_are_polled_page_by_page(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = Broker(lambda offset: f"?type=Vehicle&offset={offset + 2}" if offset < 4 else None)
+    with listening(broker) as origin:
+        url = f"{origin}ngsi-ld/v1/entities?type=Vehicle"
+        arguments = [url, "--push", f"{origin}fleet", "--token", "secret", "--polls", "1"]
+        assert run("load", "ngsi-ld", *arguments) == 0, capsys.readouterr().err
+    assert broker.asked == ["type=Vehicle", "type=Vehicle&offset=2", "type=Vehicle&offset=4"]
+    (posted,) = broker.facts.accepted
+    assert {line.split()[0] for line in posted.lines if SPEED in line} == {
+        f"<urn:ngsi-ld:Vehicle:{number}>" for number in range(6)
+    }
+
+
+@pytest.mark.parametrize(
+    ("following", "reason"),
+    [
+        (lambda _: "?type=Vehicle", "its pages have no end"),
+        (lambda _: "http://elsewhere.example/", "its next page is elsewhere"),
+    ],
+)
+def test_pages_that_lead_nowhere(
+    capsys: pytest.CaptureFixture[str], following: Any, reason: str
+) -> None:
+    broker = Broker(following)
+    with listening(broker) as origin:
+        url = f"{origin}entities?type=Vehicle"
+        arguments = [url, "--push", f"{origin}fleet", "--token", "secret", "--polls", "1"]
+        assert run("load", "ngsi-ld", *arguments) == 1
+    assert reason in capsys.readouterr().err
+    assert broker.facts.accepted == []
+
+
+def test_recorded_notifications(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    for minute in (0, 1):
+        told = notification(vehicle(minute), at=f"2026-01-05T07:0{minute}:00Z")
+        (recorded / f"{minute}.json").write_text(json.dumps(told))
+    facts = tmp_path / "facts.nq"
+    assert run("load", "ngsi-ld", recorded, "--facts", facts) == 0, capsys.readouterr().err
+    for instant in ("T07:00:00Z", "T07:01:00Z", "T07:01:30Z"):
+        assert f'"2026-01-05{instant}"' in facts.read_text()
+
+
+def test_a_broker_notifies() -> None:
+    statuses: list[int] = []
+
+    def notify(origin: str) -> None:
+        for body, token in (
+            ("{", "t"), (json.dumps(notification(vehicle(1))), "wrong"),
+            (json.dumps(notification(vehicle(1))), "t"), (json.dumps(notification()), "t"),
+            (json.dumps(notification(vehicle(1))), "t"),
+        ):  # fmt: skip
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            statuses.append(requests.post(origin, body, headers=headers, timeout=60).status_code)
+
+    clock, stopped = SystemClock(), threading.Event()
+    senders = []
+
+    def ready(origin: str) -> None:
+        statuses.append(requests.get(origin, timeout=60).status_code)
+        senders.append(threading.Thread(target=notify, args=(origin,)))
+        senders[0].start()
+
+    refused: list[str] = []
+    listener = Listener(
+        "ngsi-ld", "listen://127.0.0.1:0", NgsiLd().read, clock, timedelta(seconds=60), "t",
+        stopped, ready, refused.append, documents=2,
+    )  # fmt: skip
+    batches = list(listener.batches(None, None))
+    senders[0].join(60)
+    assert statuses == [405, 400, 401, 204, 204, 204]
+    assert len(refused) == 1
+    # What is said twice is told twice, at an instant of its own.
+    first, second = batches
+    assert first.quads == second.quads
+    assert first.at < second.at
+    assert first.end - first.at == timedelta(seconds=60)
+
+
+def test_the_command_listens(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = FactsServer(SystemClock())
+    sent: list[int] = []
+    senders: list[threading.Thread] = []
+
+    def told(text: str, err: bool) -> None:
+        if found := re.search(r"listening at (\S+)", text):
+            body = json.dumps(notification(vehicle(1)))
+            post = lambda: sent.append(requests.post(found[1], body, timeout=60).status_code)  # noqa: E731
+            senders.append(threading.Thread(target=post))
+            senders[0].start()
+
+    monkeypatch.setattr("loaders.commands.polling.typer.echo", told)
+    with listening(facts) as origin:
+        arguments = ["listen://127.0.0.1:0", "--push", f"{origin}fleet", "--token", "secret"]
+        assert run("load", "ngsi-ld", *arguments, "--polls", "1", "--holds", "60") == 0
+        senders[0].join(60)
+    # Acknowledged when the server had it.
+    assert sent == [204]
+    assert len(facts.accepted) == 1
+
+
+def test_who_is_not_told_is_told_so() -> None:
+    stopped = threading.Event()
+    statuses: list[int] = []
+    senders: list[threading.Thread] = []
+    body = json.dumps(notification(vehicle(1)))
+
+    def ready(origin: str) -> None:
+        post = lambda: statuses.append(requests.post(origin, body, timeout=60).status_code)  # noqa: E731
+        senders.append(threading.Thread(target=post))
+        senders[0].start()
+
+    listener = Listener(
+        "n", "listen://localhost:0", NgsiLd().read, SystemClock(), timedelta(seconds=60), None,
+        stopped, ready,
+    )  # fmt: skip
+    batches = iter(listener.batches(None, None))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    senders[0].join(60)
+    assert statuses == [503]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["listen://0.0.0.0:0", "--push", "http://h/d"], 2, "give a token"),
+        (["listen://nowhere", "--push", "http://h/d"], 2, "not an address to listen at"),
+        (["listen://127.0.0.1:0", "--push", "http://h/d", "--facts", "f"], 2, "one output"),
+        (["listen://127.0.0.1:0", "--push", "http://h/d", "--holds", "0"], 2, "positive"),
+        (["absent.json", "--facts", "f"], 1, "No such file"),
+    ],
+)
+def test_wrong_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    arguments: list[str], status: int, message: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run("load", "ngsi-ld", *arguments) == status
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())

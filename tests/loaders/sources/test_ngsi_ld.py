@@ -1,0 +1,143 @@
+"""NGSI-LD entities in their three forms, and notifications of them."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaders.errors import InputError
+from loaders.sources.ngsi_ld import DEFAULT_CONTEXT, NgsiLd
+
+CORE = "https://uri.etsi.org/ngsi-ld/v1/ngsi-ld-core-context-v1.8.jsonld"
+BUS = "urn:ngsi-ld:Vehicle:bus7"
+NORMALISED = {
+    "id": BUS, "type": "Vehicle",
+    "speed": {
+        "type": "Property", "value": 55, "unitCode": "KMH", "observedAt": "2026-01-05T07:00:00Z",
+    },
+    "location": {"type": "GeoProperty", "value": {"type": "Point", "coordinates": [3.725, 51.05]}},
+    "driver": {"type": "Relationship", "object": "urn:ngsi-ld:Person:ann"},
+    "label": {"type": "LanguageProperty", "languageMap": {"nl": "bus", "en": "coach"}},
+    "seen": {"type": "Property", "value": {"@type": "DateTime", "@value": "2026-01-05T07:00:00Z"}},
+    "address": {"type": "Property", "value": {"b": 1, "a": "x"}},
+    "@context": [CORE],
+}  # fmt: skip
+SAID = {
+    "rdf:type <Vehicle>",
+    'speed "55"^^integer',
+    'lat "51.0500000"^^decimal',
+    'long "3.7250000"^^decimal',
+    "driver <urn:ngsi-ld:Person:ann>",
+    'label "bus"@nl',
+    'label "coach"@en',
+    'seen "2026-01-05T07:00:00Z"^^dateTime',
+    'address "{\\"a\\":\\"x\\",\\"b\\":1}"^^JSON',
+}
+
+
+def said(document: Any, context: Path | None = None) -> set[str]:
+    """What is said of the bus, in short."""
+    found = set()
+    for subject, predicate, value, _ in NgsiLd(context).read(json.dumps(document).encode(), "d"):
+        assert subject == f"<{BUS}>"
+        text = f"{predicate} {value}"
+        for long, short in (
+            ("<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>", "rdf:type"),
+            (f"<{DEFAULT_CONTEXT}", "<"),
+        ):
+            text = text.replace(long, short)
+        name, rest = text.split(" ", 1)
+        stated, _, datatype = rest.partition("^^<")
+        kind = f"^^{datatype[:-1].rpartition('#')[2]}" if datatype else ""
+        short = name if name == "rdf:type" else name[1:-1].rpartition("#")[2]
+        found.add(f"{short} {stated}{kind}")
+    return found
+
+
+def concise(attribute: Any) -> Any:
+    """An attribute without its type."""
+    return {k: v for k, v in attribute.items() if k != "type"} if "type" in attribute else attribute
+
+
+def test_the_normalised_and_the_concise_form() -> None:
+    assert said(NORMALISED) == SAID
+    short = {k: concise(v) if isinstance(v, dict) else v for k, v in NORMALISED.items()}
+    assert said([short]) == SAID
+
+
+def test_the_simplified_form() -> None:
+    simple = {
+        "id": BUS, "type": "Vehicle", "speed": 55, "address": {"b": 1, "a": "x"},
+        "location": {"type": "Point", "coordinates": [3.725, 51.05]}, "free": True, "none": None,
+    }  # fmt: skip
+    gone = ("driver", "label", "seen")
+    assert said(simple) == {line for line in SAID if not line.startswith(gone)} | {
+        'free "true"^^boolean'
+    }
+
+
+def test_several_instances_and_several_values() -> None:
+    both = {
+        "id": BUS, "type": ["Vehicle", "Bus"],
+        "speed": [{"type": "Property", "value": 1}, {"type": "Property", "value": 2,
+                                                     "datasetId": "urn:x:gps"}],
+        "lines": {"type": "Property", "value": ["a", "b"]},
+        "stops": {"type": "Relationship", "object": ["urn:s:1", "urn:s:2"]},
+        "gone": {"type": "Property", "value": "urn:ngsi-ld:null"},
+        "modifiedAt": "2026-01-05T07:00:00Z",
+    }  # fmt: skip
+    assert said(both) == {
+        "rdf:type <Vehicle>", "rdf:type <Bus>", 'speed "1"^^integer', 'speed "2"^^integer',
+        'lines "a"', 'lines "b"', "stops <urn:s:1>", "stops <urn:s:2>",
+    }  # fmt: skip
+
+
+def test_names_of_a_context(tmp_path: Path) -> None:
+    file = tmp_path / "context.json"
+    file.write_text(json.dumps({"@context": {"speed": "http://e/#v", "Vehicle": "http://e/Bus"}}))
+    entity = {"id": BUS, "type": "Vehicle", "speed": 5, "@context": "http://elsewhere/c.jsonld"}
+    assert said(entity, file) == {"rdf:type <http://e/Bus>", 'v "5"^^integer'}
+    with pytest.raises(InputError, match=r"a context at 'http://elsewhere/c\.jsonld'"):
+        said(entity)
+    own = {**entity, "@context": [CORE, {"speed": "http://e/#w"}]}
+    assert said(own) == {"rdf:type <Vehicle>", 'w "5"^^integer'}
+
+
+def notification(*entities: Any, at: str = "2026-01-05T07:00:00Z") -> Any:
+    return {
+        "id": "urn:ngsi-ld:Notification:1", "type": "Notification", "notifiedAt": at,
+        "subscriptionId": "urn:ngsi-ld:Subscription:1", "data": list(entities),
+    }  # fmt: skip
+
+
+def test_notifications() -> None:
+    gone = {"id": "urn:ngsi-ld:Vehicle:old", "type": "Vehicle", "deletedAt": "2026-01-05T07:00:00Z"}
+    told = {**notification(NORMALISED, gone), "@context": CORE}
+    assert said(told) == SAID
+    assert said(notification()) == set()
+    at = NgsiLd().instant(json.dumps(told).encode(), "d")
+    assert at == datetime(2026, 1, 5, 7, tzinfo=UTC)
+    with pytest.raises(InputError, match="of no instant: 'soon'"):
+        NgsiLd().instant(json.dumps(notification(at="soon")).encode(), "d")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ("[NaN]", "NaN is no number"),
+        ("1", "no entity of NGSI-LD"),
+        ('{"id": "bus7", "type": "Vehicle"}', "an id that is a URI"),
+        ('{"id": "urn:a:b"}', "no entity of NGSI-LD"),
+        ('{"type": "Notification", "data": 7}', "no entity of NGSI-LD"),
+        ('{"id":"urn:a:b","type":"A","p":{"type":"Relationship","object":7}}', "without an object"),
+        ('{"id":"urn:a:b","type":"A","p":{"languageMap":7}}', "without languages"),
+        ("[" * 1000 + "]" * 1000, "nested more than 100"),
+    ],
+)
+def test_what_is_no_entity(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=r"^d") as caught:
+        NgsiLd().read(text.encode(), "d")
+    assert reason in str(caught.value)
