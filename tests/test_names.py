@@ -10,8 +10,6 @@ from tests.__main__ import PACKAGES, ROOT
 SAID_AND_DONE = ("tpf_client.sparql.algebra", "tpf_client.dataflow.operators.")
 # Each study has its own, under the name that the configuration of a run knows.
 OF_EACH_STUDY = {"Sizes"}
-# The engine of periodic queries has names of its own for what others have, too.
-PERIODIC = "tpf_server.continuous.csparql."
 
 
 def public_classes() -> Iterator[tuple[str, str]]:
@@ -32,7 +30,6 @@ def test_a_name_means_one_thing() -> None:
     for name, places in modules.items():
         if name in OF_EACH_STUDY:
             places = [each for each in places if not each.startswith("experiments.studies.")]
-        places = [each for each in places if not each.startswith(PERIODIC)]
         operation = all(each.startswith(SAID_AND_DONE) for each in places) and len(places) == 2
         if len(places) > 1 and not operation:
             twice[name] = places

@@ -13,7 +13,7 @@ from experiments.harness.measurement import Measurement, MeasurementGroup, Row, 
 from experiments.harness.results import Results
 from experiments.workloads.conference import FLOORPLAN, STREAM, Conference, quads, query
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.engine.static.store_graph import StoreGraph
 
 # Microseconds per event of the original engine (paced at 100 events per second, 10^5 triples), and
 # with 1,000 queries.

@@ -27,10 +27,10 @@ from experiments.studies.csparql_report import (
     spark_report,
 )
 from experiments.workloads.conference import STREAM, Conference
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.engine.static.store_graph import StoreGraph
 
 _FROM = f"FROM STREAM <{STREAM}> [RANGE 3s STEP 1s]"
 _PREFIXES = """PREFIX lv: <http://example.org/floorplan#>
@@ -225,7 +225,7 @@ class _Stopwatch:
         self.rows = 0
         self._last: float | None = None
 
-    def __call__(self, answer: Answer) -> None:
+    def __call__(self, answer: PeriodicAnswer) -> None:
         # Of the processor: what else the machine does is not counted.
         now = time.process_time()
         if self._last is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.csparql_reference import Clause, Reference, solutions
 from tests.support.csparql_spark import settings
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.csparql.rules import RULES
@@ -42,14 +42,14 @@ class EngineBesideSpark(CsparqlEngine):
         super().__init__(**options)
         self.rules = options.get("rules", RULES)
         self.elements: Timeline = []
-        self.answered: list[tuple[PeriodicQuery, list[Answer]]] = []
+        self.answered: list[tuple[PeriodicQuery, list[PeriodicAnswer]]] = []
 
     def register(self, *args: Any, **options: Any) -> PeriodicQuery:
         registered = super().register(*args, **options)
-        answers: list[Answer] = []
+        answers: list[PeriodicAnswer] = []
         take = registered.take
 
-        def remember(answer: Answer) -> None:
+        def remember(answer: PeriodicAnswer) -> None:
             answers.append(answer)
             if registered.stream is not None and answer.form != "SELECT":
                 for row in answer.rows:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.csparql.spark.session import continuous_session
@@ -29,7 +29,7 @@ def engine() -> CsparqlEngine:
 def main(master: str, directory: Path, lives: int) -> None:
     seen = 0
 
-    def count(_answer: Answer) -> None:
+    def count(_answer: PeriodicAnswer) -> None:
         nonlocal seen
         seen += 1
         if seen == lives:

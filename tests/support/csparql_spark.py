@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.csparql_reference import Solutions, solutions
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution, punctuate
 
@@ -43,7 +43,7 @@ def write(directory: Path, streams: Sequence[str], elements: Sequence[Element]) 
 
 def native(
     engine: CsparqlEngine, text: str, elements: Sequence[Element], until: int
-) -> list[Answer]:
+) -> list[PeriodicAnswer]:
     """The answers of the native engine."""
     registered = engine.register(text)
     for stream, at, triple in elements:
@@ -59,7 +59,7 @@ def on_spark(
     elements: Sequence[Element],
     until: int,
     directory: Path,
-) -> list[Answer]:
+) -> list[PeriodicAnswer]:
     """The answers of Spark."""
     settings(session)
     streams = sorted({clause.stream[1:-1] for clause in _clauses(text)})
@@ -71,7 +71,7 @@ def on_spark(
     return list(execution.results.read())
 
 
-def by_instant(answers: Sequence[Answer]) -> dict[int, Solutions]:
+def by_instant(answers: Sequence[PeriodicAnswer]) -> dict[int, Solutions]:
     """What was answered, whatever the order of rows."""
     return {answer.at: solutions(answer.variables, answer.rows) for answer in answers}
 

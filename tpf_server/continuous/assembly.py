@@ -18,7 +18,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Deferred, Executor
 from tpf_server.continuous.csparql.pace import Pace, Widen
 from tpf_server.continuous.engine.limits import EngineLimits
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs

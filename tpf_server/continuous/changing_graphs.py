@@ -10,7 +10,8 @@ from typing import Protocol, TypeAlias
 
 from annotations.instants import to_micros
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
-from tpf_server.continuous.engine.static.static_data import MemoryGraph, StaticData
+from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
+from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.continuous.live_facts import LiveFacts
 from tpf_server.errors import StoreClosedError
 from tpf_server.store.protocols import LiveStore

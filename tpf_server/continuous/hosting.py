@@ -9,7 +9,7 @@ from typing import Final
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import ExecutedQuery, Executor
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
@@ -144,7 +144,7 @@ class Hosting:
         called = self._free_name(name if said is None else _last_segment(said))
         numbers = itertools.count(1)
 
-        def deliver(answer: Answer) -> None:
+        def deliver(answer: PeriodicAnswer) -> None:
             log.append(Emission(next(numbers), answer.at, answer.rows))
             if registered.stream is not None and answer.form != "SELECT" and answer.rows:
                 rows = [tuple(str(term) for term in row) for row in answer.rows]

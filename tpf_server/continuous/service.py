@@ -24,7 +24,7 @@ from tpf_server.continuous.engine.errors import (
     UnknownQueryError,
     UnknownStreamError,
 )
-from tpf_server.continuous.engine.static.static_data import StoreGraph
+from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.continuous.hosted import HostedQuery
 from tpf_server.continuous.hosting import NATIVE, Hosting
 from tpf_server.continuous.policies import Policies

@@ -12,7 +12,7 @@ Row = tuple[Term | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PeriodicAnswer:
     """The whole result at an instant (RStream).
 
     Args:
@@ -41,7 +41,7 @@ _TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))
 
 def answer_of(
     name: str, at: int, query: Query, variables: Sequence[Variable], rows: Iterable[Row]
-) -> Answer:
+) -> PeriodicAnswer:
     """The answer that solutions make.
 
     Args:
@@ -55,10 +55,10 @@ def answer_of(
         case "CONSTRUCT":
             numbers = count()
             triples = construct(query.template, variables, rows, lambda _: f"c{at}x{next(numbers)}")
-            return Answer(name, at, "CONSTRUCT", _TRIPLE, tuple(dict.fromkeys(triples)))
+            return PeriodicAnswer(name, at, "CONSTRUCT", _TRIPLE, tuple(dict.fromkeys(triples)))
         case "DESCRIBE":
-            return Answer(name, at, "DESCRIBE", _TRIPLE, tuple(dict.fromkeys(rows)))
+            return PeriodicAnswer(name, at, "DESCRIBE", _TRIPLE, tuple(dict.fromkeys(rows)))
         case "ASK":
-            return Answer(name, at, "ASK", (), ((),) if any(True for _ in rows) else ())
+            return PeriodicAnswer(name, at, "ASK", (), ((),) if any(True for _ in rows) else ())
         case _:
-            return Answer(name, at, "SELECT", tuple(variables), tuple(rows))
+            return PeriodicAnswer(name, at, "SELECT", tuple(variables), tuple(rows))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from annotations.terms import Term
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.learning import Learning
 from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
 from tpf_server.continuous.csparql.native.leaves import has_static
@@ -25,8 +25,8 @@ from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import BASE, parse
 from tpf_server.continuous.csparql.periodic_query import Callback, PeriodicQuery
-from tpf_server.continuous.csparql.planner import Planner
-from tpf_server.continuous.csparql.readers import Readers
+from tpf_server.continuous.csparql.planner import EvaluationPlanner
+from tpf_server.continuous.csparql.readers import StreamReaders
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.csparql.stream_times import StreamTimes
 from tpf_server.continuous.csparql.timetable import Timetable
@@ -96,11 +96,11 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._windows = SharedWindows()
         self._evaluations = EvaluationRegistry()
         self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
-        self._readers = Readers(
+        self._readers = StreamReaders(
             self._windows, self._evaluations, self.learning, self.limits.window_rows
         )
         self._tables = StaticTables(self.static, self.dictionary)
-        self._planner = Planner(
+        self._planner = EvaluationPlanner(
             self._tables,
             self.dictionary,
             self._environment,
@@ -180,7 +180,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
 
         Args:
             text: C-SPARQL.
-            callback: is called with each `Answer`; without one they wait in the result.
+            callback: is called with each `PeriodicAnswer`; without one they wait in the result.
             name: what to call it where the text does not say.
 
         Raises:
@@ -220,7 +220,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self.forgetting.opened()
         return registered
 
-    def ask(self, text: str) -> Answer:
+    def ask(self, text: str) -> PeriodicAnswer:
         """The answer of a query without streams, once."""
         self._check_open()
         query = parse(text, self.base)

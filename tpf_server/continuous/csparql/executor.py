@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from annotations.terms import Term
-from tpf_server.continuous.csparql.answers import Answer
-from tpf_server.continuous.csparql.parser import CsparqlQuery
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.running_query import RunningQuery
 
 
-class ExecutedQuery(RunningQuery[Answer]):
+class ExecutedQuery(RunningQuery[PeriodicAnswer]):
     """A query that an executor runs.
 
     Args:
@@ -34,7 +34,7 @@ class ExecutedQuery(RunningQuery[Answer]):
         self,
         name: str,
         query: CsparqlQuery,
-        callback: Callable[[Answer], None],
+        callback: Callable[[PeriodicAnswer], None],
         close: Callable[["ExecutedQuery"], None],
     ) -> None:
         super().__init__(name, callback, 0, close)
@@ -52,7 +52,7 @@ class Executor(Protocol):
     """
 
     def register(
-        self, text: str, callback: Callable[[Answer], None], *, name: str
+        self, text: str, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
         """Start a query; it sees what arrives from now on.
 
@@ -85,7 +85,7 @@ class Deferred:
         self._made: Executor | None = None
 
     def register(
-        self, text: str, callback: Callable[[Answer], None], *, name: str
+        self, text: str, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
         """See `Executor`."""
         if self._made is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from annotations.terms import Term
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.elements.elements import merged_files, read_file
@@ -42,7 +42,7 @@ class Played:
     widened: tuple[str, ...] = ()
 
 
-def answer_lines(number: int, answer: Answer) -> Iterator[str]:
+def answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
     """An answer as lines of output."""
     if answer.form == "ASK":
         yield f"{answer.at}\t{number}\t{'true' if answer.boolean else 'false'}\n"
@@ -67,8 +67,8 @@ def play(
     """
     count = [0]
 
-    def writer(number: int) -> Callable[[Answer], None]:
-        def write(answer: Answer) -> None:
+    def writer(number: int) -> Callable[[PeriodicAnswer], None]:
+        def write(answer: PeriodicAnswer) -> None:
             count[0] += 1
             output.writelines(answer_lines(number, answer))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from annotations.terms import QuadPattern, Term
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.operator_graph import Knowledge
 from tpf_server.continuous.csparql.windows import StreamClause
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
@@ -42,7 +42,7 @@ class Learning:
         self._dictionary = dictionary
         self._has_static = has_static
         self._enabled = enabled
-        self._assumed: dict[Term, dict[TermId, dict[Evaluation, None]]] = {}
+        self._assumed: dict[Term, dict[TermId, dict[PeriodicEvaluation, None]]] = {}
 
     def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool = True) -> Knowledge:
         """What a plan of a query over these streams may rest on.
@@ -64,13 +64,13 @@ class Learning:
         """What is known beyond doubt: was declared."""
         return Knowledge(dict(self.declared), self._has_static)
 
-    def rest(self, evaluation: Evaluation) -> None:
+    def rest(self, evaluation: PeriodicEvaluation) -> None:
         """A plan rests on what it assumes."""
         for stream, predicate in evaluation.assumed:
             if stream not in self.declared:
                 self._assumed.setdefault(stream, {}).setdefault(predicate, {})[evaluation] = None
 
-    def forget(self, evaluation: Evaluation) -> None:
+    def forget(self, evaluation: PeriodicEvaluation) -> None:
         """A plan is none any more."""
         for stream, predicate in evaluation.assumed:
             plans = self._assumed.get(stream, {})
@@ -80,12 +80,14 @@ class Learning:
             if not plans:
                 self._assumed.pop(stream, None)
 
-    def contradicted(self, stream: Term, triples: Sequence[EncodedTriple]) -> list[Evaluation]:
+    def contradicted(
+        self, stream: Term, triples: Sequence[EncodedTriple]
+    ) -> list[PeriodicEvaluation]:
         """The evaluations whose plans rest on that such triples do not come; now it is known."""
         assumed = self._assumed.get(stream)
         if assumed is None:
             return []
-        found: dict[Evaluation, None] = {}
+        found: dict[PeriodicEvaluation, None] = {}
         for predicate in {triple[1] for triple in triples} & assumed.keys():
             self.carried.setdefault(stream, set()).add(self._dictionary.decode(predicate))
             found.update(assumed[predicate])

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.sparql.algebra import BGP, Join, Pattern, Project, Query
 from tpf_client.sparql.rewrite.visitor import transformed
-from tpf_server.continuous.csparql.parser import CsparqlQuery
-from tpf_server.continuous.csparql.sources import Source, Sources, with_constant_graphs
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
+from tpf_server.continuous.csparql.sources import MergedSource, Sources, with_constant_graphs
 from tpf_server.continuous.csparql.timestamps import Stamp, with_timestamps
 from tpf_server.continuous.csparql.windows import Instants, StreamClause
 
@@ -68,7 +68,7 @@ class OperatorGraph:
             return Term(quad.graph)
         return self.stamps[Variable(quad.graph)].graph
 
-    def source_of(self, quad: QuadPattern) -> Source:
+    def source_of(self, quad: QuadPattern) -> MergedSource:
         """What the graph of a triple pattern is merged from."""
         source = self.sources.of(self.graph_of(quad))
         assert source is not None, "other graphs were resolved before"

@@ -12,9 +12,9 @@ What differs from SPARQL 1.1, beside the new clauses:
 Source: paper 003, section 2.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Final, Literal, NoReturn
+from typing import Final, NoReturn
 
 from annotations.terms import Term, Variable, iri
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
@@ -28,7 +28,6 @@ from tpf_client.sparql.algebra import (
     Filter,
     PathExpression,
     Pattern,
-    Query,
     Repeat,
     VariableRef,
 )
@@ -36,8 +35,9 @@ from tpf_client.sparql.iris import resolve
 from tpf_client.sparql.parser import QueryParser
 from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import Token
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, RegisterClause
+from tpf_server.continuous.csparql.paper_words import words_of_the_paper
 from tpf_server.continuous.csparql.windows import (
-    Instants,
     LogicalWindow,
     PhysicalWindow,
     StreamClause,
@@ -58,55 +58,6 @@ _UNITS = {
     "m": 60_000, "min": 60_000, "minute": 60_000, "h": 3_600_000, "hour": 3_600_000,
     "d": 86_400_000, "day": 86_400_000,
 }  # fmt: skip
-
-Kind = Literal["query", "stream"]
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """``REGISTER QUERY|STREAM name [COMPUTED EVERY d] AS``.
-
-    Args:
-        kind: whether solutions or triples of a stream come out.
-        name: of the query.
-        stream: for a stream: its IRI, as a term.
-        every: COMPUTED EVERY, in milliseconds.
-    """
-
-    kind: Kind
-    name: str
-    stream: Term | None = None
-    every: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CsparqlQuery:
-    """A C-SPARQL query.
-
-    Args:
-        query: the algebra; `Query.dataset` holds the clauses of static graphs.
-        streams: the FROM STREAM clauses, in the order of the text.
-        registration: what REGISTER says, where there is one.
-        text: what was parsed.
-        paths: the paths of any length, with the index of the first character of each.
-    """
-
-    query: Query
-    streams: tuple[StreamClause, ...]
-    registration: Registration | None
-    text: str
-    paths: tuple[tuple[PathExpression, int], ...] = ()
-
-    @property
-    def instants(self) -> Instants:
-        """When it is evaluated."""
-        every = None if self.registration is None else self.registration.every
-        return Instants.of(every, [clause.window for clause in self.streams])
-
-    @property
-    def continuous(self) -> bool:
-        """Whether anything says when to evaluate it again."""
-        return bool(self.streams) or bool(self.instants.periods)
 
 
 @lru_cache(maxsize=512)
@@ -135,7 +86,7 @@ class CsparqlParser(QueryParser):
 
     def __init__(self, text: str, base: str | None = BASE) -> None:
         super().__init__(text, base)
-        self._tokens = _words_of_the_paper(self._tokens)
+        self._tokens = words_of_the_paper(self._tokens)
         self._streams: list[StreamClause] = []
         self._early = DatasetClause()
         self._nesting = 0
@@ -167,7 +118,7 @@ class CsparqlParser(QueryParser):
         streams, paths = tuple(self._streams), tuple(self._paths)
         return CsparqlQuery(query, streams, registration, self.text, paths)
 
-    def _registration(self) -> tuple[Registration | None, Token | None]:
+    def _registration(self) -> tuple[RegisterClause | None, Token | None]:
         if not self.take_word("REGISTER"):
             return None, None
         kind = self.token
@@ -184,8 +135,8 @@ class CsparqlParser(QueryParser):
                 self.fail("COMPUTED EVERY takes at least one millisecond", place)
         self.expect_word("AS")
         if word == "QUERY":
-            return Registration("query", name, None, every), kind
-        return Registration("stream", name, stream, every), kind
+            return RegisterClause("query", name, None, every), kind
+        return RegisterClause("stream", name, stream, every), kind
 
     def _name(self) -> tuple[str, Term]:
         if self.at_iri():
@@ -398,37 +349,3 @@ class CsparqlParser(QueryParser):
 
 def _merged(one: DatasetClause, other: DatasetClause) -> DatasetClause:
     return DatasetClause(one.default + other.default, one.named + other.named)
-
-
-def _words_of_the_paper(tokens: list[Token]) -> list[Token]:
-    """Join hyphenated names, drop commas between selected variables, read ``^^ ?v`` as ``&&``."""
-    result: list[Token] = []
-    selecting = False
-    depth = 0
-    for place, token in enumerate(tokens):
-        if token.kind == "word" and token.text.upper() in ("SELECT", "FROM", "WHERE"):
-            selecting, depth = token.text.upper() == "SELECT", 0
-        elif token.kind == "sign":
-            depth += {"(": 1, ")": -1}.get(token.text, 0)
-            if token.text == "{":
-                selecting = False
-            elif token.text == "," and selecting and not depth:
-                continue
-            elif token.text == "^^" and tokens[place + 1].kind == "variable":
-                token = token._replace(text="&&")
-        last = result[-1] if result else None
-        if (
-            token.kind == "word"
-            and last is not None
-            and len(result) > 1
-            and last.text == "-"
-            and last.end == token.position
-            and result[-2].kind == "variable"
-            and result[-2].end == last.position
-            and tokens[place + 1].text != "("
-        ):
-            result.pop()
-            name = result.pop()
-            token = Token("variable", f"{name.text}-{token.text}", name.position)
-        result.append(token)
-    return result

@@ -6,18 +6,18 @@ from typing import Any
 from annotations.terms import Term, is_variable
 from tpf_client.sparql.algebra import BGP, Path, Pattern
 from tpf_client.sparql.rewrite.visitor import everything
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.drawing import as_text
-from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.csparql.parser import CsparqlQuery
 from tpf_server.continuous.csparql.windows import PhysicalWindow
 from tpf_server.continuous.engine.running_query import RunningQuery
 
-Callback = Callable[[Answer], None]
+Callback = Callable[[PeriodicAnswer], None]
 
 
-class PeriodicQuery(RunningQuery[Answer]):
+class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     """A query that answers at instants.
 
     Attributes:
@@ -37,7 +37,7 @@ class PeriodicQuery(RunningQuery[Answer]):
         self,
         name: str,
         query: CsparqlQuery,
-        evaluation: Evaluation,
+        evaluation: PeriodicEvaluation,
         callback: Callback | None,
         backlog: int,
         number: int,

@@ -6,20 +6,20 @@ from typing import TypeVar
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql.expressions.environment import Environment
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.learning import Learning
-from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry, key_of
 from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph, operator_graph
-from tpf_server.continuous.csparql.parser import CsparqlQuery
 from tpf_server.continuous.csparql.rules import Rule, optimised
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
 T = TypeVar("T")
 
 
-class Planner:
+class EvaluationPlanner:
     """Makes the evaluations of an engine.
 
     Args:
@@ -53,7 +53,7 @@ class Planner:
         initial = operator_graph(query, self._static.names, self._learning.told())
         return initial, optimised(initial, self._rules)
 
-    def evaluation(self, query: CsparqlQuery, arrivals: int) -> Evaluation:
+    def evaluation(self, query: CsparqlQuery, arrivals: int) -> PeriodicEvaluation:
         """What evaluates a query; that of an equal one where no element has come since.
 
         Args:
@@ -69,8 +69,8 @@ class Planner:
             if found is not None:
                 return found
 
-            def make(graph: OperatorGraph) -> Evaluation:
-                return Evaluation(
+            def make(graph: OperatorGraph) -> PeriodicEvaluation:
+                return PeriodicEvaluation(
                     graph, self._tables, self._dictionary, self._environment, arrivals, key
                 )
 
@@ -81,7 +81,7 @@ class Planner:
         except RecursionError:
             raise UnsupportedContinuousQueryError("it is nested too deeply") from None
 
-    def plan_anew(self, evaluation: Evaluation, query: CsparqlQuery) -> None:
+    def plan_anew(self, evaluation: PeriodicEvaluation, query: CsparqlQuery) -> None:
         """An evaluation goes on by what is known now."""
         self._learning.forget(evaluation)
         self._planned(query, evaluation.plan_anew)

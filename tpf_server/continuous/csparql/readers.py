@@ -14,7 +14,7 @@ from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 _ByStream = dict[Term, dict[PeriodicQuery, None]]
 
 
-class Readers:
+class StreamReaders:
     """The queries of an engine, with the windows and evaluations that they share.
 
     Args:

@@ -37,7 +37,7 @@ from tpf_server.continuous.csparql.windows import StreamClause
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MergedSource:
     """What a graph is merged from.
 
     Args:
@@ -81,23 +81,23 @@ class Sources:
         result._static_only = True
         return result
 
-    def of(self, graph: Term) -> Source | None:
+    def of(self, graph: Term) -> MergedSource | None:
         """What a graph is merged from; ``None`` where the query has no such graph."""
         found = self._of(graph)
         if found is not None and self._static_only:
-            return Source(found.static, ())
+            return MergedSource(found.static, ())
         return found
 
-    def _of(self, graph: Term) -> Source | None:
+    def _of(self, graph: Term) -> MergedSource | None:
         if graph == DEFAULT_GRAPH:
-            return Source(self._default, self._unnamed)
+            return MergedSource(self._default, self._unnamed)
         streams = graph in self._unnamed or graph in self._streams
         static = (graph,) if graph in self._named or (self._any and not streams) else ()
         if graph in self._unnamed:
-            return Source(tuple(dict.fromkeys((*self._default, *static))), (graph,))
+            return MergedSource(tuple(dict.fromkeys((*self._default, *static))), (graph,))
         if graph in self._streams:
-            return Source(static, (graph,))
-        return Source(static, ()) if static else None
+            return MergedSource(static, (graph,))
+        return MergedSource(static, ()) if static else None
 
 
 def with_constant_graphs(pattern: Pattern, sources: Sources) -> Pattern:

@@ -14,8 +14,10 @@ from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
+from tpf_server.continuous.engine.static.dataset import Dataset
+from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
 from tpf_server.continuous.engine.static.static_bgp import evaluate
-from tpf_server.continuous.engine.static.static_data import Dataset, MemoryGraph, StaticData
+from tpf_server.continuous.engine.static.static_data import StaticData
 
 _PREFIX = "PREFIX : <urn:> "
 STATIC = (

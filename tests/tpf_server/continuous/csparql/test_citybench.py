@@ -10,7 +10,7 @@ import pytest
 from tests.support.citybench import Sensors, static_store
 from tests.support.csparql_beside_spark import EngineBesideSpark
 from tests.support.csparql_reference import Clause, Reference, solutions
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.windows import LogicalWindow
 
@@ -72,7 +72,7 @@ class _Shared:
 
 def _play(
     static: tuple[ox.Store, ox.Store], name: str
-) -> tuple[EngineBesideSpark, list[Answer], Reference, int]:
+) -> tuple[EngineBesideSpark, list[PeriodicAnswer], Reference, int]:
     """The engine, its answers, what is to be compared with them, and the last instant."""
     store, named = static
     text = _query(name)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.files import play
 from tpf_server.continuous.engine.errors import (
@@ -26,7 +26,7 @@ def push(engine: CsparqlEngine, at: int, value: str, stream: str = "http://e/s")
     engine.push(stream, ("<http://e/x>", P, f'"{value}"'), at)
 
 
-def values(answers: list[Answer]) -> dict[int, str]:
+def values(answers: list[PeriodicAnswer]) -> dict[int, str]:
     return {
         answer.at: "".join(sorted(str(row[0])[1:-1] for row in answer.rows)) for answer in answers
     }

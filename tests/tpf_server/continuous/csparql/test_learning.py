@@ -14,7 +14,7 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.native import leaves
 from tpf_server.continuous.csparql.pace import Pace
@@ -44,12 +44,12 @@ def test_learned_declared_and_unseparated_plans_answer_alike(random: Random) -> 
     carried: dict[str, set[str]] = {}
     for stream, _, triples in elements:
         carried.setdefault(stream, set()).update(each[1][1:-1] for each in triples)
-    found: list[list[Answer]] = []
+    found: list[list[PeriodicAnswer]] = []
     for way in ("unseparated", "learned", "declared"):
         made = engine(learn=way == "learned")
         for stream, predicates in carried.items() if way == "declared" else ():
             made.declare(stream, predicates)
-        answers: list[Answer] = []
+        answers: list[PeriodicAnswer] = []
         made.register(text, answers.append)
         at = 0
         for stream, pause, triples in elements:

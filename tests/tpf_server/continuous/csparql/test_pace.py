@@ -19,7 +19,7 @@ from tests.support.random_continuous_queries import (
 )
 from tests.tpf_server.continuous.csparql.test_learning import engine as static_engine
 from tests.tpf_server.continuous.test_web import EPOCH, ROOT, Site, element
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.command import run
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.pace import MOST, Pace, Widen
@@ -38,7 +38,7 @@ class Worked:
     def __call__(self) -> float:
         return self.seconds
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: PeriodicAnswer) -> None:
         self.seconds += self.cost
         self.at.append(answer.at // 1000)
 
@@ -115,13 +115,13 @@ def test_fewer_answers_and_none_that_is_another(random: Random) -> None:
     text = in_csparql(CsparqlWriter(random, clauses).query(random.choice([1, 2])), clauses, None)
     elements = list(random_elements(random, random.randint(1, 10)))
     costs = [random.choice([0.0, 0.001, 0.01, 0.1, 1.0]) for _ in range(1000)]
-    found: list[dict[int, Answer]] = []
+    found: list[dict[int, PeriodicAnswer]] = []
     for slow in (False, True):
         worked = Worked()
         made = static_engine(learn=True, pace=Pace(worked, Widen.ALL) if slow else None)
-        answers: dict[int, Answer] = {}
+        answers: dict[int, PeriodicAnswer] = {}
 
-        def take(answer: Answer, worked: Any = worked, answers: Any = answers) -> None:
+        def take(answer: PeriodicAnswer, worked: Any = worked, answers: Any = answers) -> None:
             worked.seconds += costs[len(answers) % 1000]
             answers[answer.at] = replace(answer, rows=tuple(sorted(answer.rows, key=str)))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.csparql_beside_spark import EngineBesideSpark
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 
@@ -65,7 +65,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CsparqlEn
         assert "windows that count triples" in reason or "without FROM STREAM" in reason
 
 
-def rows(answer: Answer) -> list[tuple[str | None, ...]]:
+def rows(answer: PeriodicAnswer) -> list[tuple[str | None, ...]]:
     return sorted(answer.rows, key=str)
 
 

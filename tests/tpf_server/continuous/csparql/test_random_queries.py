@@ -19,7 +19,7 @@ from tests.support.random_continuous_queries import (
     random_clauses,
     random_elements,
 )
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES
 from tpf_server.continuous.engine.errors import CallbackError
@@ -75,7 +75,7 @@ class Beside:
         self.look()
         self.query = engine.register(self.text.replace("QUERY q", f"QUERY q{id(self)}"), self._take)
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: PeriodicAnswer) -> None:
         if self.broken:
             raise BrokenError
         self.found.append((answer.at, solutions(answer.variables, answer.rows)))

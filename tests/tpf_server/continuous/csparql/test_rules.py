@@ -6,7 +6,7 @@ import pytest
 
 from annotations.terms import Term
 from tests.support.csparql_reference import solutions
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.denotation import denotational_graph
 from tpf_server.continuous.csparql.drawing import as_mermaid, as_text
 from tpf_server.continuous.csparql.engine import CsparqlEngine
@@ -77,7 +77,7 @@ def unchanged(rule: Rule, graph: OperatorGraph) -> bool:
     return rule(graph).pattern == graph.pattern
 
 
-def answers(text: str, rules: tuple[Rule, ...]) -> list[Answer]:
+def answers(text: str, rules: tuple[Rule, ...]) -> list[PeriodicAnswer]:
     engine = CsparqlEngine(rules=rules)
     engine.add(STATIC)
     registered = engine.register(text)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
 from tests.support.random_queries import PREFIX
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError as Unsupported
@@ -44,8 +44,8 @@ class Beside:
         self, shared: CsparqlEngine, text: str, static: str, changes: list[Change], raises: Any
     ) -> None:
         self.raises = raises
-        self.found: list[Answer] = []
-        self.expected: list[Answer] = []
+        self.found: list[PeriodicAnswer] = []
+        self.expected: list[PeriodicAnswer] = []
         self.alone = CsparqlEngine()
         load(self.alone, static)
         for change in changes:
@@ -53,7 +53,7 @@ class Beside:
         self.alone.register(text, self.expected.append)
         self.registered = shared.register(text, self._take)
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: PeriodicAnswer) -> None:
         self.found.append(answer)
         if len(self.found) == self.raises:
             raise KeyError(answer.at)
@@ -153,7 +153,7 @@ def _calls(engine: CsparqlEngine, at: int, stream: str = "urn:s", predicate: str
     return calls
 
 
-def _ignore(_answer: Answer) -> None:
+def _ignore(_answer: PeriodicAnswer) -> None:
     pass
 
 
@@ -189,7 +189,7 @@ def test_a_push_at_which_nothing_is_due_costs_the_same_for_any_number(text: str)
 @pytest.mark.parametrize("between", [False, True])
 def test_windows_are_shared_whenever_queries_are_registered(between: bool) -> None:
     engine = CsparqlEngine()
-    answers: list[list[Answer]] = [[] for _ in range(30)]
+    answers: list[list[PeriodicAnswer]] = [[] for _ in range(30)]
     text = (
         "SELECT ?b FROM STREAM <urn:s> [RANGE 1m STEP 1s] { ?a <urn:p> ?b FILTER(?b != <urn:x%s>) }"
     )
@@ -282,7 +282,7 @@ def test_what_comes_into_a_window_concerns_those_whose_constants_it_has() -> Non
     """All answer at the instant; the one that wants what came has work with it."""
     found = []
     for count in (20, 220):
-        answers: list[list[Answer]] = [[] for _ in range(count)]
+        answers: list[list[PeriodicAnswer]] = [[] for _ in range(count)]
         engine = CsparqlEngine()
         for number, own in enumerate(answers):
             text = "SELECT * FROM STREAM <urn:s> [RANGE 2m STEP 1m] { ?a <urn:p> <urn:%s> }"

@@ -16,7 +16,7 @@ from tests.support.csparql_reference import Clause, solutions
 from tests.support.csparql_spark import settings as session_settings
 from tests.support.random_csparql import STREAMS, clauses, queries, statics, timelines
 from tests.support.random_queries import PREFIX
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
@@ -36,7 +36,7 @@ def check(
     static: str,
     timeline: Timeline,
     rules: tuple[Rule, ...] = RULES,
-) -> list[Answer]:
+) -> list[PeriodicAnswer]:
     """Compare both; the answers of the native one."""
     session_settings(spark)
     engine = CsparqlEngine(rules=rules)

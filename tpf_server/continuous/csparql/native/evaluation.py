@@ -7,7 +7,7 @@ from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_server.continuous.csparql.answers import Answer, Row, answer_of
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
 from tpf_server.continuous.csparql.native.builder import build
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves, TooManyStaticError
@@ -15,7 +15,7 @@ from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 
 
-class Evaluation:
+class PeriodicEvaluation:
     """A query that is kept up to date from instant to instant.
 
     Args:
@@ -124,7 +124,7 @@ class Evaluation:
         """Let go of what others hold for it."""
         self._leaves.close()
 
-    def at(self, instant: int, name: str) -> Answer:
+    def at(self, instant: int, name: str) -> PeriodicAnswer:
         """The answer of a query at an instant; instants never go back."""
         self.evaluations += 1
         for window in self.windows.values():

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 
-from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import LogicalWindow
 
@@ -16,10 +16,10 @@ class EvaluationRegistry:
     """
 
     def __init__(self) -> None:
-        self._fresh: dict[Hashable, tuple[Evaluation, int]] = {}
-        self._whole: dict[Hashable, Evaluation] = {}
+        self._fresh: dict[Hashable, tuple[PeriodicEvaluation, int]] = {}
+        self._whole: dict[Hashable, PeriodicEvaluation] = {}
 
-    def fresh(self, key: Hashable, arrivals: int) -> Evaluation | None:
+    def fresh(self, key: Hashable, arrivals: int) -> PeriodicEvaluation | None:
         """The evaluation of an equal query, if no element has come since that was registered.
 
         Args:
@@ -29,7 +29,7 @@ class EvaluationRegistry:
         evaluation, since = self._fresh.get(key, (None, 0))
         return evaluation if since == arrivals else None
 
-    def add(self, evaluation: Evaluation, arrivals: int | None = None) -> None:
+    def add(self, evaluation: PeriodicEvaluation, arrivals: int | None = None) -> None:
         """It is of one query more.
 
         Args:
@@ -40,7 +40,7 @@ class EvaluationRegistry:
         if arrivals is not None and _over_time(evaluation.graph):
             self._fresh[evaluation.key] = evaluation, arrivals
 
-    def remove(self, evaluation: Evaluation) -> bool:
+    def remove(self, evaluation: PeriodicEvaluation) -> bool:
         """It is of one query less; whether of none now."""
         evaluation.owners -= 1
         if evaluation.owners:
@@ -52,7 +52,7 @@ class EvaluationRegistry:
             del self._fresh[key]
         return True
 
-    def equal(self, evaluation: Evaluation) -> Evaluation | None:
+    def equal(self, evaluation: PeriodicEvaluation) -> PeriodicEvaluation | None:
         """Another one, which gives the same from now on."""
         if evaluation.joined or not evaluation.whole:
             return None

@@ -11,10 +11,12 @@ from tpf_client.dataflow.operators.project import Project
 from tpf_client.sparql.algebra import variables_of_bgp, variables_of_quad
 from tpf_client.sparql.expressions.inlined import inline_integer
 from tpf_client.sparql.rewrite.join_order import greedy_order
-from tpf_server.continuous.csparql.native.contents import PatternInput, WindowView
+from tpf_server.continuous.csparql.native.contents import WindowView
+from tpf_server.continuous.csparql.native.pattern_input import PatternInput
 from tpf_server.continuous.csparql.native.static_tables import StaticJoin, StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.engine.static.static_data import Dataset, StaticData
+from tpf_server.continuous.engine.static.dataset import Dataset
+from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 _WINDOW_ESTIMATE = 100

@@ -13,7 +13,8 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.hash_join import HashJoin
-from tpf_server.continuous.engine.static.static_data import Change, Dataset, StaticData, agrees
+from tpf_server.continuous.engine.static.dataset import Dataset, agrees
+from tpf_server.continuous.engine.static.static_data import Change, StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 RowOf: TypeAlias = Callable[[EncodedTriple], Solution | None]

@@ -29,19 +29,20 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import value_of
 from tpf_client.sparql.scopes import in_scope
-from tpf_server.continuous.csparql.answers import Answer, Row, answer_of
-from tpf_server.continuous.csparql.native.evaluation import Evaluation
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
+from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.leaves import has_static
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.parser import BASE, parse
 from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
-from tpf_server.continuous.csparql.spark.frames import AT, column
+from tpf_server.continuous.csparql.spark.frames import AT, RANK, column
+from tpf_server.continuous.csparql.spark.leaf_frames import LeafFrames
 from tpf_server.continuous.csparql.spark.results import ResultFiles
-from tpf_server.continuous.csparql.spark.run import Progress, Run
+from tpf_server.continuous.csparql.spark.run import Progress, SparkRun
 from tpf_server.continuous.csparql.spark.session import ROCKSDB
 from tpf_server.continuous.csparql.spark.support import check_supported
-from tpf_server.continuous.csparql.spark.translation import RANK, Translation
+from tpf_server.continuous.csparql.spark.translation import Translation
 from tpf_server.continuous.csparql.spark.windowing import KEY, collected, content, lines, malformed
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.static_data import StaticData
@@ -52,7 +53,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Sink(Protocol):
     """Where answers go beside the files."""
 
-    def write(self, batch: str, answers: Sequence[Answer]) -> None:
+    def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
         """Take the answers of a micro-batch; the same one may come again, with the same name."""
 
 
@@ -98,7 +99,7 @@ class SparkExecution:
         rejects: Path | None = None,
         rules: tuple[Rule, ...] = RULES,
         base: str = BASE,
-        on_answer: Callable[[Answer], None] | None = None,
+        on_answer: Callable[[PeriodicAnswer], None] | None = None,
         sink: Sink | None = None,
         reading: AbstractContextManager[Any] | None = None,
     ) -> None:
@@ -133,7 +134,7 @@ class SparkExecution:
         self._on_answer = on_answer
         self._sink = sink
         self._reading = reading or nullcontext()
-        self._run: Run | None = None
+        self._run: SparkRun | None = None
         self._cache: dict[object, DataFrame] = {}
 
     # --------------------------------------------------------------------------------- runs
@@ -150,11 +151,11 @@ class SparkExecution:
         run.wait()
         return run.progress()
 
-    def start(self, every: str = "1 second") -> Run:
+    def start(self, every: str = "1 second") -> SparkRun:
         """Process what comes, at this interval of processing time, until the run is stopped."""
         return self._started({"processingTime": every}, None)
 
-    def _started(self, trigger: dict[str, Any], files_per_trigger: int | None) -> Run:
+    def _started(self, trigger: dict[str, Any], files_per_trigger: int | None) -> SparkRun:
         self._session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         self._run = None
         read = {
@@ -186,13 +187,13 @@ class SparkExecution:
                 .trigger(**trigger)
                 .start()
             )
-        self._run = Run(queries)
+        self._run = SparkRun(queries)
         return self._run
 
     # ------------------------------------------------------------------------------ batches
 
     def _batch(self, data: DataFrame, batch: int) -> None:
-        """Answer every instant that this micro-batch closes."""
+        """PeriodicAnswer every instant that this micro-batch closes."""
         watermark = self._watermark(batch)
         data = data.persist()
         try:
@@ -221,11 +222,11 @@ class SparkExecution:
             if self._run is not None:
                 self._run.progress()
 
-    def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[Answer]:
+    def answers(self, windows: DataFrame, instants: Sequence[int]) -> list[PeriodicAnswer]:
         """The answer at each of these instants, which are in order.
 
         Args:
-            windows: what is in the windows at them; see `Translation`.
+            windows: what is in the windows at them; see `LeafFrames`.
             instants: milliseconds since 1970.
         """
         common = self.graph.instants.greatest_common_period
@@ -234,13 +235,13 @@ class SparkExecution:
             steps = steps.where(
                 reduce(or_, [sql.col(AT) % each == 0 for each in self.graph.instants.periods])
             )
-        translation = Translation(
+        leaves = LeafFrames(
             self._session, self.graph, self._static_rows, windows, steps, self._cache
         )
         found: dict[int, list[tuple[int, Row]]] = {}
         query = self.graph.query
         variables = () if query.form == "ASK" else self._variables()
-        for row in translation.answer().collect():
+        for row in Translation(leaves).answer().collect():
             values = tuple(
                 None if row[column(name)] is None else Term(row[column(name)]) for name in variables
             )
@@ -287,7 +288,7 @@ class SparkExecution:
         with self._reading:
             try:
                 tables = StaticTables(self._static, dictionary)
-                evaluation = Evaluation(alone, tables, dictionary, Environment(typed, now))
+                evaluation = PeriodicEvaluation(alone, tables, dictionary, Environment(typed, now))
             except UnsupportedQueryError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
             return list(evaluation.at(0, "").rows)

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from annotations.terms import Term
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.executor import ExecutedQuery
-from tpf_server.continuous.csparql.parser import CsparqlQuery, parse
+from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
-from tpf_server.continuous.csparql.spark.run import Run
+from tpf_server.continuous.csparql.spark.run import SparkRun
 from tpf_server.continuous.csparql.spark.session import continuous_session
 from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
@@ -47,7 +48,7 @@ class SparkQuery(ExecutedQuery):
         self,
         name: str,
         query: CsparqlQuery,
-        callback: Callable[[Answer], None],
+        callback: Callable[[PeriodicAnswer], None],
         close: Callable[[ExecutedQuery], None],
         directory: Path,
     ) -> None:
@@ -59,7 +60,7 @@ class SparkQuery(ExecutedQuery):
         }
         for each in self.streams.values():
             each.mkdir(parents=True)
-        self.job: Run | None = None
+        self.job: SparkRun | None = None
         self.ended = threading.Event()
         self.last: int | None = None
         self._files = 0
@@ -146,7 +147,9 @@ class SparkExecutor:
         self._closed = False
         shutil.rmtree(work, ignore_errors=True)
 
-    def register(self, text: str, callback: Callable[[Answer], None], *, name: str) -> SparkQuery:
+    def register(
+        self, text: str, callback: Callable[[PeriodicAnswer], None], *, name: str
+    ) -> SparkQuery:
         """Start a query; see `Executor`."""
         query = parse(text, self._base)
         if query.registration is not None and query.registration.kind == "stream":
@@ -180,7 +183,7 @@ class SparkExecutor:
             reading=self._lock,
         )  # fmt: skip
 
-    def _answer(self, made: SparkQuery, answer: Answer) -> None:
+    def _answer(self, made: SparkQuery, answer: PeriodicAnswer) -> None:
         with self._lock:
             # After a failure of a micro-batch its answers come again.
             if not made.active or (made.last is not None and answer.at <= made.last):

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
 
 from annotations.terms import Variable
 
 AT = "at"
+RANK = "rank"
+"""The column of the place in the order of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +192,23 @@ def _joined(
         certain,
         timed,
     )
+
+
+def distinct(frame: Frame) -> Frame:
+    """Each solution once."""
+    if RANK not in frame.data.columns:
+        return replace(frame, data=frame.data.dropDuplicates())
+    names = [name for name in frame.data.columns if name != RANK]
+    return replace(frame, data=frame.data.groupBy(*names).agg(sql.min(RANK).alias(RANK)))
+
+
+def sliced(frame: Frame, offset: int, limit: int | None) -> Frame:
+    """OFFSET and LIMIT, at each instant."""
+    order = RANK if RANK in frame.data.columns else sql.lit(0)
+    within = Window.partitionBy(*frame.time).orderBy(order)
+    data = frame.data.withColumn(RANK, sql.row_number().over(within))
+    place = sql.col(RANK)
+    condition = place > offset
+    if limit is not None:
+        condition = condition & (place <= offset + limit)
+    return replace(frame, data=data.where(condition))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from annotations.terms import Term, Variable
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 
 
 class ResultFiles:
@@ -32,7 +32,7 @@ class ResultFiles:
         if self._elements is not None:
             self._elements.mkdir(exist_ok=True)
 
-    def write(self, batch: int, answers: Iterable[Answer]) -> None:
+    def write(self, batch: int, answers: Iterable[PeriodicAnswer]) -> None:
         """Write the answers of a micro-batch; when this returns they are on the disk."""
         written = list(answers)
         if self._elements is not None:
@@ -54,12 +54,12 @@ class ResultFiles:
                     return int(json.loads(lines[-1])["at"])
         return None
 
-    def read(self, query: str = "") -> Iterator[Answer]:
+    def read(self, query: str = "") -> Iterator[PeriodicAnswer]:
         """All answers, in the order of their instants."""
         for path in self._files():
             for line in path.read_text(encoding="utf-8").splitlines():
                 value = json.loads(line)
-                yield Answer(
+                yield PeriodicAnswer(
                     query,
                     value["at"],
                     value["form"],
@@ -74,7 +74,7 @@ class ResultFiles:
         return sorted(self._results.glob("*.ndjson"))
 
 
-def _line(answer: Answer) -> str:
+def _line(answer: PeriodicAnswer) -> str:
     value = {
         "at": answer.at,
         "form": answer.form,

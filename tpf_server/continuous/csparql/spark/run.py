@@ -42,7 +42,7 @@ class Progress:
         )
 
 
-class Run:
+class SparkRun:
     """A query that runs on Spark, and beside it the one that copies malformed lines, if there is.
 
     Args:

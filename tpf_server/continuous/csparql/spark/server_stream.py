@@ -13,7 +13,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from tpf_server.continuous.csparql.answers import Answer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.engine.errors import ContinuousError
 
 _RETRIES: Final = Retry(
@@ -50,7 +50,7 @@ class ServerStream:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
 
-    def write(self, batch: str, answers: Sequence[Answer]) -> None:
+    def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
         """Push the triples of a micro-batch; those of an instant are one element.
 
         Args:

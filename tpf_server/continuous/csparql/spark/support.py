@@ -7,8 +7,8 @@ from tpf_client.sparql.rewrite.conditions import exists_in
 from tpf_client.sparql.rewrite.visitor import patterns_in
 from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import tokenize
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.csparql.parser import CsparqlQuery
 from tpf_server.continuous.csparql.windows import LogicalWindow
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 

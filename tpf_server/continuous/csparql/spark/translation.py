@@ -1,20 +1,15 @@
-"""Operators to data frames.
+"""Operators to data frames."""
 
-Static graph patterns are evaluated once by our own SPARQL engine. A pattern that may match static
-and streaming triples is joined in two parts, so that static rows are not repeated for each instant.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import count
 from operator import and_
 
-import pyarrow
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
 
-from annotations.terms import QuadPattern, Term, Variable, is_variable
+from annotations.terms import Variable
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import (
     BGP,
@@ -27,38 +22,30 @@ from tpf_client.sparql.algebra import (
     Path,
     Pattern,
     VariableRef,
-    variables_of_bgp,
-    variables_of_quad,
     walk,
 )
 from tpf_client.sparql.expressions.values import FALSE, TRUE
-from tpf_client.sparql.rewrite.components import components
 from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists
 from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_client.sparql.rewrite.operands import operands
-from tpf_client.sparql.scopes import always_bound, in_scope, mentioned
-from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_client.sparql.scopes import always_bound, mentioned
 from tpf_server.continuous.csparql.spark import terms
 from tpf_server.continuous.csparql.spark.aggregates import empty_value, grouped
 from tpf_server.continuous.csparql.spark.expressions import Expressions
 from tpf_server.continuous.csparql.spark.frames import (
     AT,
+    RANK,
     Frame,
     column,
+    distinct,
     join,
-    join_untimed_too,
     left_join,
     semi_join,
+    sliced,
     union,
 )
+from tpf_server.continuous.csparql.spark.leaf_frames import LeafFrames
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
-
-RANK = "rank"
-"""The column of the place in the order of the answer."""
-
-Row = tuple[Term | None, ...]
-StaticAnswers = Callable[[OperatorGraph, Pattern], list[Row]]
-"""The solutions of a pattern over static data alone, with its variables in scope as columns."""
 
 
 @dataclass(frozen=True)
@@ -66,32 +53,21 @@ class Translation:
     """Makes the answer of a query at several instants.
 
     Args:
-        session: Spark.
-        graph: the operators.
-        static: evaluates what is static.
-        content: what is in the windows: `AT`, ``stream``, ``s``, ``p``, ``o`` and ``ts``, the
-            latest timestamp of the triple in milliseconds; a triple of a stream is there once.
-        steps: the instants, in a column `AT`.
-        cache: static frames, kept from one use to the next.
+        leaves: of its patterns.
         outer: where a pattern in EXISTS is translated: the rows that it is evaluated for.
         fresh: numbers of hidden variables.
     """
 
-    session: SparkSession
-    graph: OperatorGraph
-    static: StaticAnswers
-    content: DataFrame
-    steps: DataFrame
-    cache: dict[object, DataFrame]
+    leaves: LeafFrames
     outer: Frame | None = None
     fresh: Iterator[int] = field(default_factory=count)
 
     def answer(self) -> DataFrame:
         """`AT`, a column for each variable of the query, and `RANK`."""
-        pattern = self.graph.pattern
-        if self.graph.query.form == "ASK":
+        pattern = self.leaves.graph.pattern
+        if self.leaves.graph.query.form == "ASK":
             pattern = algebra.Distinct(algebra.Project(pattern, ()))
-        frame = self.frame(pattern).at_all(self.steps)
+        frame = self.frame(pattern).at_all(self.leaves.steps)
         if RANK not in frame.data.columns:
             return frame.data.withColumn(RANK, sql.lit(0).cast("int"))
         return frame.data
@@ -102,12 +78,12 @@ class Translation:
         """The solutions of a pattern."""
         match pattern:
             case BGP(patterns):
-                return self._correlated(self._bgp(patterns))
+                return self._correlated(self.leaves.bgp(patterns))
             case Path():
-                return self._correlated(self._static_frame(pattern))
+                return self._correlated(self.leaves.static_frame(pattern))
             case algebra.Values(variables, rows):
                 data = [tuple(row) for row in rows]
-                return self._correlated(self._rows(variables, data, always_bound(pattern)))
+                return self._correlated(self.leaves.rows(variables, data, always_bound(pattern)))
             case algebra.Join():
                 return self._join(pattern)
             case algebra.LeftJoin(left, right, condition):
@@ -137,11 +113,11 @@ class Translation:
             case algebra.Project(inner, variables):
                 return self.frame(inner).project(variables)
             case algebra.Distinct(inner):
-                return self._distinct(self.frame(inner))
+                return distinct(self.frame(inner))
             case algebra.Reduced(inner) | algebra.OrderBy(inner):
                 return self.frame(inner)
             case algebra.Slice(inner, offset, limit, ()):
-                return self._slice(self.frame(inner), offset, limit)
+                return sliced(self.frame(inner), offset, limit)
             case _:
                 raise UnsupportedContinuousQueryError(
                     f"{type(pattern).__name__} cannot be run on Spark"
@@ -150,7 +126,7 @@ class Translation:
     def _alike(self, left: Frame, right: Frame) -> tuple[Frame, Frame]:
         if left.timed == right.timed:
             return left, right
-        return left.at_all(self.steps), right.at_all(self.steps)
+        return left.at_all(self.leaves.steps), right.at_all(self.leaves.steps)
 
     def _join(self, pattern: algebra.Join) -> Frame:
         frames = [self.frame(each) for each in operands(pattern)]
@@ -158,7 +134,7 @@ class Translation:
 
     def _left_join(self, left: Frame, right: Frame, condition: Expression | None) -> Frame:
         if right.timed:
-            left = left.at_all(self.steps)
+            left = left.at_all(self.leaves.steps)
         test: Column | None = None
         if condition is not None and first_exists(condition) is not None:
             return self._left_join_exists(left, right, condition)
@@ -190,7 +166,7 @@ class Translation:
             # What both sides have from outside is no reason to take away.
             apart = (*apart, *self.outer.schema)
         if right.timed:
-            left = left.at_all(self.steps)
+            left = left.at_all(self.leaves.steps)
         # A pair that shares no bound variable does not remove; the hidden name only says so.
         return semi_join(left, right, anti=True, apart=(*apart, Variable("?.none")))
 
@@ -204,7 +180,7 @@ class Translation:
             elif _stands_alone(each.pattern):
                 inner = replace(self, outer=None).frame(each.pattern)
                 if inner.timed:
-                    frame = frame.at_all(self.steps)
+                    frame = frame.at_all(self.leaves.steps)
                 frame = semi_join(frame, inner, anti=each.negated)
             else:
                 keyed, found = self._found(frame, each.pattern)
@@ -250,7 +226,7 @@ class Translation:
         inside = replace(self, outer=replace(rows, data=rows.data.dropDuplicates()))
         found = inside.frame(pattern).project((key,))
         if found.timed:
-            keyed = keyed.at_all(self.steps)
+            keyed = keyed.at_all(self.leaves.steps)
         return keyed, replace(found, data=found.data.dropDuplicates())
 
     def _keyed(self, frame: Frame, names: Sequence[Variable]) -> tuple[Frame, Variable]:
@@ -275,7 +251,7 @@ class Translation:
         frame = self.frame(pattern.input)
         names = [*frame.time, *(column(name) for name in pattern.keys if name in frame.schema)]
         if not names:
-            frame = frame.at_all(self.steps)
+            frame = frame.at_all(self.leaves.steps)
             names = frame.time
         groups = grouped(
             frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
@@ -302,7 +278,7 @@ class Translation:
         keys = [sql.col(name) for name in frame.time]
         keys += [expressions.binding(expression) for expression in plain]
         if not keys:
-            frame = frame.at_all(self.steps)
+            frame = frame.at_all(self.leaves.steps)
             keys = [sql.col(AT)]
         names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
         data = grouped(frame, keys, aggregates).withColumnsRenamed(
@@ -311,7 +287,7 @@ class Translation:
         schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))
         if not pattern.keys:
             # Exactly one group, even of nothing.
-            data = self.steps.join(data.withColumn("some", sql.lit(1)), AT, "left")
+            data = self.leaves.steps.join(data.withColumn("some", sql.lit(1)), AT, "left")
             for name, aggregate in pattern.aggregates:
                 there = sql.when(sql.col("some").isNull(), empty_value(aggregate))
                 data = data.withColumn(column(name), there.otherwise(sql.col(column(name))))
@@ -339,121 +315,6 @@ class Translation:
             ranked = ranked.withColumn(column(name), sql.lit(None).cast("string"))
         certain = frame.certain & frozenset(variables)
         return Frame(ranked.select(*names, RANK), tuple(variables), certain, frame.timed)
-
-    def _distinct(self, frame: Frame) -> Frame:
-        if RANK not in frame.data.columns:
-            return replace(frame, data=frame.data.dropDuplicates())
-        names = [name for name in frame.data.columns if name != RANK]
-        return replace(frame, data=frame.data.groupBy(*names).agg(sql.min(RANK).alias(RANK)))
-
-    def _slice(self, frame: Frame, offset: int, limit: int | None) -> Frame:
-        order = RANK if RANK in frame.data.columns else sql.lit(0)
-        within = Window.partitionBy(*frame.time).orderBy(order)
-        data = frame.data.withColumn(RANK, sql.row_number().over(within))
-        place = sql.col(RANK)
-        condition = place > offset
-        if limit is not None:
-            condition = condition & (place <= offset + limit)
-        return replace(frame, data=data.where(condition))
-
-    # ------------------------------------------------------------------------------ leaves
-
-    def _rows(
-        self, variables: Sequence[Variable], rows: Sequence[Row], certain: frozenset[Variable]
-    ) -> Frame:
-        if not variables:
-            data = self.session.range(0, len(rows), 1, 1).select()
-        else:
-            arrays = [
-                pyarrow.array([row[place] for row in rows], pyarrow.string())
-                for place in range(len(variables))
-            ]
-            table = pyarrow.table(arrays, names=[column(name) for name in variables])
-            data = self.session.createDataFrame(table)
-        return Frame(data, tuple(variables), certain, timed=False)
-
-    def _static_frame(self, pattern: Pattern) -> Frame:
-        """What a SPARQL engine answers over static data, materialised once."""
-        variables = in_scope(pattern)
-        data = self.cache.get(pattern)
-        if data is None:
-            rows = self.static(self.graph, pattern)
-            data = self._rows(variables, rows, frozenset()).data.persist()
-            self.cache[pattern] = data
-        return Frame(data, variables, frozenset(variables), timed=False)
-
-    def _bgp(self, patterns: Sequence[QuadPattern]) -> Frame:
-        if not patterns:
-            return self._rows((), [()], frozenset())
-        static = [
-            each._replace(graph=self.graph.graph_of(each))
-            for each in patterns
-            if self.graph.part_of(each) == "static"
-        ]
-        streaming = [each for each in patterns if self.graph.part_of(each) == "streaming"]
-        mixed = [each for each in patterns if self.graph.part_of(each) == "mixed"]
-        parts: list[Frame | QuadPattern] = [self._streaming(each) for each in streaming]
-        parts += [
-            self._static_frame(BGP(tuple(each))) for each in components(static, variables_of_quad)
-        ]
-        result: Frame | None = None
-        # Patterns that may match both come after the frames that are connected.
-        for each in greedy_order(
-            [*parts, *mixed],
-            lambda each: each.schema if isinstance(each, Frame) else variables_of_quad(each),
-            lambda each, _: not isinstance(each, Frame),
-        ):
-            if isinstance(each, Frame):
-                result = each if result is None else join(result, each)
-            else:
-                result = self._join_mixed(result, each)
-        assert result is not None
-        return result.project(variables_of_bgp(tuple(patterns)))
-
-    def _join_mixed(self, frame: Frame | None, pattern: QuadPattern) -> Frame:
-        """Join the matches of a pattern: those in windows, and the static ones beside them."""
-        streaming = self._streaming(pattern)
-        plain = pattern._replace(graph=self.graph.graph_of(pattern))
-        static = self._static_frame(BGP((plain,)))
-        seen = streaming.project(static.schema)
-        if frame is None or not set(frame.schema) & set(static.schema):
-            beside = semi_join(static.at_all(self.steps), seen, anti=True)
-            both = union(streaming, beside)
-            return both if frame is None else join(frame, both)
-        if frame.timed and not is_variable(pattern.graph):
-            # A plan that had the frame twice would double with every such pattern.
-            return join_untimed_too(frame, semi_join(streaming, static, anti=True), static)
-        # A triple with a timestamp stands for the static one.
-        inside = join(frame, streaming)
-        beside = semi_join(join(frame, static).at_all(self.steps), seen, anti=True)
-        return union(inside, beside)
-
-    def _streaming(self, pattern: QuadPattern) -> Frame:
-        """The matches of a triple pattern in windows."""
-        source = self.graph.source_of(pattern)
-        data = self.content.where(sql.col("stream").isin(*map(str, source.streams)))
-        places: dict[str, str] = {}
-        for place, each in zip("spo", pattern[:3], strict=True):
-            if not is_variable(each):
-                data = data.where(sql.col(place) == str(each))
-            elif each in places:
-                data = data.where(sql.col(place) == sql.col(places[each]))
-            else:
-                places[each] = place
-        columns = [sql.col(place).alias(column(Variable(name))) for name, place in places.items()]
-        schema = tuple(Variable(name) for name in places)
-        certain = frozenset(schema)
-        if is_variable(pattern.graph):
-            name = Variable(pattern.graph)
-            streams = self.graph.stamps[name].streams
-            counts = sql.col("stream").isin(*map(str, streams))
-            stamp = sql.max(sql.when(counts, sql.col("ts")))
-            data = data.groupBy(AT, "s", "p", "o").agg(stamp.alias("ts"))
-            columns.append(terms.integer(sql.col("ts")).alias(column(name)))
-            schema = (*schema, name)
-        elif len(source.streams) > 1:
-            data = data.dropDuplicates([AT, "s", "p", "o"])
-        return Frame(data.select(AT, *columns), schema, certain, timed=True)
 
 
 def _stands_alone(pattern: Pattern) -> bool:

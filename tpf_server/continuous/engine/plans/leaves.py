@@ -21,9 +21,9 @@ from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, StaticCache
 from tpf_server.continuous.engine.static.static_caches import StaticCaches, numbered
-from tpf_server.continuous.engine.static.static_data import Dataset
 from tpf_server.continuous.engine.windows.continuous_query import (
     ContinuousQuery,
     WindowClause,

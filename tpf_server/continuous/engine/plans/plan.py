@@ -25,9 +25,10 @@ from tpf_server.continuous.engine.plans.own_slices import OwnSlices
 from tpf_server.continuous.engine.plans.plan_builder import PlanBuilder
 from tpf_server.continuous.engine.plans.slices import Slices
 from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
-from tpf_server.continuous.engine.static.static_data import Change, Dataset
+from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput

@@ -20,9 +20,10 @@ from tpf_server.continuous.engine.plans.templates import (
     template_of,
 )
 from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
-from tpf_server.continuous.engine.static.static_data import Change, Dataset, StaticData
+from tpf_server.continuous.engine.static.static_data import Change, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_registry import WindowRegistry

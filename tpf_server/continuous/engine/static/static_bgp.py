@@ -10,7 +10,8 @@ from itertools import islice
 from annotations.terms import QuadPattern, Term, Variable
 from tpf_client.sparql.algebra import variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
-from tpf_server.continuous.engine.static.static_data import Change, Dataset
+from tpf_server.continuous.engine.static.dataset import Dataset
+from tpf_server.continuous.engine.static.static_data import Change
 
 Row = tuple[Term, ...]
 # A lookup costs about as much as reading this many triples in one go.

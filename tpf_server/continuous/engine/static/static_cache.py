@@ -14,8 +14,9 @@ from tpf_client.dataflow.changes import Schema, Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.row_index import RowBag
+from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_bgp import Row, evaluate, touched
-from tpf_server.continuous.engine.static.static_data import Change, Dataset
+from tpf_server.continuous.engine.static.static_data import Change
 
 # How many rows are shown to those who estimate.
 _SAMPLE: Final = 32

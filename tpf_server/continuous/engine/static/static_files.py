@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from tpf_server.continuous.engine.static.static_data import StoreGraph
 from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
+from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.store.static.checking import is_store
 from tpf_server.store.static.opening import open_store
 

@@ -1,8 +1,8 @@
 """A pattern over a window of a stream: where rows enter the joins of all queries that have it.
 
-The window decides when rows come and go; the pattern decides which rows an element brings. Both
-are hidden behind three calls: `arrive` for the triples of an element, `expire` and `admit` for the
-passing of time.
+The window decides when rows come and go; the pattern (see `TripleWindow` and `StarWindow`) decides
+which rows an element brings. Both are hidden behind three calls: `arrive` for the triples of an
+element, `expire` and `admit` for the passing of time.
 """
 
 from collections import deque
@@ -10,17 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tpf_client.dataflow.changes import Solution, TermId
-from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.engine.windows.matchers import (
     EncodedTriple,
-    PatternKey,
-    StampedStarMatcher,
     StarMatcher,
     TripleMatcher,
 )
 from tpf_server.continuous.engine.windows.specification import All, Now, Range, Triples, Window
-from tpf_server.continuous.engine.windows.star import StarContent
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.watermark import Watermark
 
@@ -34,15 +30,13 @@ class Consumer(Protocol):
     """Takes a row that came or went (looked up at every use)."""
 
 
-_SCHEDULING = ("if not window.scheduled:", "    schedule(at)")
-
-
 class WindowInput:
-    """Rows of a triple pattern or a star in a window.
+    """Rows of triple patterns in a window.
 
     Args:
         window: which elements count.
-        key: the patterns: one, or several that make a star.
+        matcher: of the patterns.
+        width: the number of columns of a row.
         time: of the stream.
         number: the place in the order in which all inputs of an engine take an element. An input
             stores a row before its consumers hear of it, so that of several new rows that join
@@ -73,14 +67,16 @@ class WindowInput:
     def __init__(
         self,
         window: Window,
-        key: PatternKey,
+        matcher: TripleMatcher | StarMatcher,
+        width: int,
         time: StreamTime,
         number: int,
         touch: Callable[["WindowInput"], None],
         watermark: Watermark | None = None,
     ) -> None:
         self.window = window
-        self.key = key
+        self.matcher = matcher
+        self._row_width = width
         self.time = time
         self.number = number
         self.watermark = watermark
@@ -94,7 +90,7 @@ class WindowInput:
         self._leavers: list[Consumer] = []
         self.recent: deque[Solution] = deque(maxlen=32)
         self._bag: RowBag | None = None
-        # When it came, and the row; for a star when, of which subject, and the row or the objects.
+        # Each entry begins with when it came.
         self._log: deque[tuple[Any, ...]] = deque()
         self._waiting: deque[tuple[int, Any]] = deque()
         # Entries of the log that the time of other streams has pushed out (see `StreamTime`).
@@ -105,17 +101,6 @@ class WindowInput:
         self._width = 0 if isinstance(window, Now) else getattr(window, "width", 0)
         self._slide = window.slide if isinstance(window, Range) else None
         self._boundary: int | None = None
-        if len(key.patterns) == 1:
-            self.matcher: TripleMatcher | StarMatcher = TripleMatcher(key)
-            self._star: StarContent | None = None
-            self._row_width = self.matcher.width + (watermark is not None)
-            self._prepare()
-        else:
-            self.matcher = StampedStarMatcher(key, watermark) if watermark else StarMatcher(key)
-            self._row_width = self.matcher.width
-            self._star = StarContent(self.matcher, self._changed)
-            self.arrive_star = self._star_sink(self._star)
-            self.expire = self._expire_star
 
     def connect(self, consumer: Consumer) -> None:
         """Let a join hear of rows."""
@@ -178,9 +163,11 @@ class WindowInput:
         return self._bag
 
     def _present(self) -> Iterable[tuple[Solution, int]]:
-        if self._star is not None:
-            return self._star.rows()
-        return ((entry[1], 1) for entry in self._log)
+        """The rows that it holds, with their counts."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Who holds, asks or indexes is not the same any more."""
 
     @property
     def slides(self) -> bool:
@@ -201,7 +188,7 @@ class WindowInput:
     @property
     def multiplies(self) -> bool:
         """Whether one triple may add many entries."""
-        return self._star is not None and not self.keeps_log
+        return False
 
     # ---------------------------------------------------------------------------- arrivals
 
@@ -213,119 +200,7 @@ class WindowInput:
                 first triple (the others follow).
             triples: for a star all triples of one subject, otherwise those that match.
         """
-        watermark = self.watermark
-        self.used = 1 if watermark is None else watermark.last
-        matcher = self.matcher
-        if isinstance(matcher, StarMatcher):
-            subject = triples[0][0]
-            parts = matcher.values(subject, triples)
-            if any(parts):
-                self._enter(at, (subject, parts))
-            return
-        for triple in triples:
-            row = matcher.row(triple)
-            if row is not None:
-                self._enter(at, row if watermark is None else (*row, watermark.last))
-
-    def _prepare(self) -> None:
-        """Make the code by which rows of single triples come and go, with the indexes of now."""
-        if self._star is not None:
-            return
-        names: dict[str, Any] = {
-            "window": self,
-            "watermark": self.watermark,
-            "time": self.time,
-            "hide": self._hide,
-            "rouse": self._rouse,
-            "schedule": self._schedule,
-            "enter": self._enter,
-            "log": self._log,
-            "remember": self.recent.append,
-            "consumers": self.consumers,
-            "leavers": self._leavers,
-            "older": self.by_count - 1,
-            "width": self._width,
-            "slide": self._slide,
-        }
-        indexing = [] if self._bag is None else self._bag.maintenance(names)
-        rousing = ["if window.calm:", "    rouse()"] if self.holders else []
-        if self._slide is not None:
-            come = ["enter(at, row)"]
-        else:
-            come = [
-                *([] if self._schedule_at is None else _SCHEDULING),
-                *rousing,
-                "log.append((at, row))" if self.keeps_log else "window._rows += 1",
-                "count = 1",
-                *indexing,
-                "remember(row)",
-                "for consumer in consumers:",
-                "    consumer.route(row, 1)",
-            ]
-        go = [
-            "row = log.popleft()[1]",
-            *indexing,
-            "for consumer in leavers:",
-            "    consumer.route(row, -1)",
-        ]
-        lines = ["def arrive_row(at, row):", "    window.used = 1"]
-        if self.watermark is not None:
-            lines = ["def arrive_row(at, row):", "    window.used = stamp = watermark.last"]
-            lines.append("    row = (*row, stamp)")
-        lines += [f"    {line}" for line in come]
-        self.arrive_row = compiled("\n".join(lines), "arrive_row", names)
-        if self.by_count:
-            lines = ["def expire(number):", "    first = number - older"]
-        else:
-            first = "front - width"
-            if self._slide is not None:
-                first = "front // slide * slide - width"
-            lines = [
-                "def expire(front):",
-                "    if front != time.latest:",
-                "        return hide(front)",
-                f"    first = {first}",
-            ]
-        lines.append("    count = -1")
-        if rousing:
-            lines += ["    if log and log[0][0] < first and window.calm:", "        rouse()"]
-        lines += ["    while log and log[0][0] < first:", *(f"        {line}" for line in go)]
-        self.expire = compiled("\n".join(lines), "expire", names)
-
-    def _star_sink(self, star: StarContent) -> Callable[[int, TermId, Solution], None]:
-        enter, remember, log = self._enter, self.recent.append, self._log.append
-        live, consumers, keeps_log = star.live, self.consumers, self.keeps_log
-        slides, watermark = self._slide is not None, self.watermark
-        holders, touch = self.holders, self._touch
-
-        def arrive_star(at: int, subject: TermId, row: Solution) -> None:
-            if watermark is None:
-                self.used = 1
-            else:
-                self.used = stamp = watermark.last
-                row = (*row, stamp)
-            if slides or subject in live:
-                enter(at, (subject, row))
-                return
-            # What most elements come to, without the steps in between.
-            live[subject] = row
-            if keeps_log:
-                if not self.scheduled:
-                    self._schedule(at)
-                log((at, subject, row))
-            else:
-                self._rows += 1
-            if holders and self.calm:
-                self.calm = False
-                touch(self)
-            bag = self._bag
-            if bag is not None and not bag.idle:
-                bag.change(row, 1)
-            remember(row)
-            for consumer in consumers:
-                consumer.route(row, 1)
-
-        return arrive_star
+        raise NotImplementedError
 
     def _enter(self, at: int, item: Any) -> None:
         if self._slide is not None and (self._boundary is None or at > self._boundary):
@@ -338,14 +213,26 @@ class WindowInput:
     def _insert(self, at: int, item: Any) -> None:
         if not self.scheduled:
             self._schedule(at)
-        if self._star is None:
-            if self.keeps_log:
-                self._log.append((at, item))
-            self._changed(item, 1)
-        else:
-            if self.keeps_log:
-                self._log.append((at, *item))
-            self._star.insert(*item)
+        entry = self._entry(at, item)
+        if self.keeps_log:
+            self._log.append(entry)
+        self._come(entry)
+
+    def _entry(self, at: int, item: Any) -> tuple[Any, ...]:
+        """What is in the log of something that came."""
+        raise NotImplementedError
+
+    def _item(self, entry: tuple[Any, ...]) -> Any:
+        """What came, of an entry of the log."""
+        raise NotImplementedError
+
+    def _come(self, entry: tuple[Any, ...]) -> None:
+        """An entry of the log is in the window."""
+        raise NotImplementedError
+
+    def _go(self, entry: tuple[Any, ...]) -> None:
+        """It is not any more."""
+        raise NotImplementedError
 
     def _rouse(self) -> None:
         self.calm = False
@@ -371,29 +258,6 @@ class WindowInput:
                 consumer.route(row, count)
 
     # -------------------------------------------------------------------------------- time
-
-    def _expire_star(self, front: int) -> None:
-        star, time = self._star, self.time
-        assert star is not None
-        if front != time.latest:
-            self._hide(front)
-            return
-        first = self._first(front)
-        log, live, leavers = self._log, star.live, self._leavers
-        bag = None if self._bag is None or self._bag.idle else self._bag
-        if self.holders and self.calm and log and log[0][0] < first:
-            self._rouse()
-        while log and log[0][0] < first:
-            _, subject, brought = log.popleft()
-            row = live[subject]
-            if type(row) is not tuple:
-                star.expire(subject, brought)
-                continue
-            del live[subject]
-            if bag is not None:
-                bag.change(row, -1)
-            for consumer in leavers:
-                consumer.route(row, -1)
 
     @property
     def width(self) -> int:
@@ -422,12 +286,6 @@ class WindowInput:
         if hidden:
             time.hide(self)
 
-    def _go(self, entry: tuple[Any, ...]) -> None:
-        if self._star is None:
-            self._changed(entry[1], -1)
-        else:
-            self._star.expire(*entry[1:])
-
     def trim(self) -> bool:
         """Let go of what is hidden and was passed by the stream; whether nothing is left."""
         hidden, first = self._hidden, self._first(self.time.latest)
@@ -453,14 +311,8 @@ class WindowInput:
                 waiting.appendleft((entry[0], self._item(entry)))
                 continue
             log.appendleft(entry)
-            if self._star is None:
-                self._changed(entry[1], 1)
-            else:
-                self._star.insert(*entry[1:])
+            self._come(entry)
         hidden.clear()
-
-    def _item(self, entry: tuple[Any, ...]) -> Any:
-        return entry[1] if self._star is None else entry[1:]
 
     def next_change(self, *, gone: bool) -> int | None:
         """The next boundary of the slide at which rows come in, or also at which some are gone."""

@@ -8,8 +8,10 @@ from tpf_server.continuous.engine.windows.continuous_query import WindowClause
 from tpf_server.continuous.engine.windows.expiries import Expiries
 from tpf_server.continuous.engine.windows.matchers import PatternKey
 from tpf_server.continuous.engine.windows.specification import All, Range
+from tpf_server.continuous.engine.windows.star_window import StarWindow
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.streams import ElementStream
+from tpf_server.continuous.engine.windows.triple_window import TripleWindow
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
@@ -87,7 +89,8 @@ class WindowRegistry:
         self, clause: WindowClause, key: PatternKey, share_key: _Key, watermark: Watermark | None
     ) -> WindowInput:
         stream = self._stream(clause.stream)
-        window = WindowInput(
+        make = TripleWindow if len(key.patterns) == 1 else StarWindow
+        window = make(
             clause.window, key, stream, next(self._numbers), self.touched.append, watermark
         )
         if watermark is not None and not window.keeps_log:

@@ -14,7 +14,9 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
-from tpf_server.continuous.engine.static.static_data import Change, MemoryGraph, StoreGraph
+from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
+from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.store.protocols import StaticStore
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
