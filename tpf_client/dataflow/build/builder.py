@@ -16,7 +16,6 @@ from tpf_client.dataflow.build.construction import Construction, Services
 from tpf_client.dataflow.build.describe_builder import build_description
 from tpf_client.dataflow.build.exists_builder import attach_exists
 from tpf_client.dataflow.build.group_builder import build_group
-from tpf_client.dataflow.build.join_order import foreseen, in_good_order
 from tpf_client.dataflow.build.modifiers_builder import Watch, build_modified
 from tpf_client.dataflow.build.path_builder import build_path
 from tpf_client.dataflow.build.service_builder import build_service
@@ -165,10 +164,10 @@ class Builder(Construction):
         return node if self.outer is None else self.flow.add(HashJoin(self.outer, node))
 
     def _join(self, pattern: Pattern, seed: Node | None) -> Node:
-        first, *rest = in_good_order(operands(pattern), self.leaves, seed or self.outer)
+        first, *rest = self.join_order.of(operands(pattern), seed or self.outer)
         node = self.build(first, seed)
         there = bound_but_for_errors(first)
-        about = foreseen(first, self.leaves)
+        about = self.join_order.foreseen(first)
         for each in rest:
 
             def join(left: Node, each: Pattern = each, about: float = about) -> Node:
@@ -179,7 +178,7 @@ class Builder(Construction):
 
             node = self.with_keys(node, there, each, join)
             there |= bound_but_for_errors(each)
-            about = min(about, foreseen(each, self.leaves))
+            about = min(about, self.join_order.foreseen(each))
         return node
 
     def with_keys(

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Self
 
 from annotations.terms import Term, Variable
+from tpf_client.dataflow.build.join_order import JoinOrder
 from tpf_client.dataflow.build.seeds import passed_on
 from tpf_client.dataflow.changes import Solution, projection
 from tpf_client.dataflow.node import (
@@ -61,6 +62,7 @@ class Construction(ABC):
         dataset: what FROM says, for paths over several graphs.
 
     Attributes:
+        join_order: which operands come first.
         remembers: see `Grouping`.
     """
 
@@ -76,6 +78,7 @@ class Construction(ABC):
         dataset: algebra.DatasetClause = NO_DATASET,
     ) -> None:
         self.leaves = leaves
+        self.join_order = JoinOrder(leaves)
         self.flow = flow
         self.environment = environment
         self.services = services
@@ -121,6 +124,7 @@ class Construction(ABC):
         """A builder of patterns that other leaves answer, in the same dataflow."""
         other = copy(self.by_itself())
         other.leaves, other.dataset = leaves, NO_DATASET
+        other.join_order = JoinOrder(leaves)
         return other
 
     # These make the nodes that follow one another in a chain, of which nobody else uses one: so

@@ -21,23 +21,98 @@ be within reach."""
 _VALUES, _PATTERNS, _PATHS, _SERVICES = range(4)
 
 
-def in_good_order(operands: list[Pattern], leaves: Leaves, seed: Node | None) -> list[Pattern]:
-    """Inline data first; then what shares variables with what is there, the least first.
+class JoinOrder:
+    """About how many solutions patterns have, and in which order they are joined for that.
 
-    Where the leaves count, basic graph patterns are taken apart that something else connects.
+    A pattern is looked at once, however many contain it; those with paths once for each set of
+    variables that is known where they stand.
+
+    Args:
+        leaves: who counts.
     """
-    if isinstance(leaves, CountingLeaves) and len(operands) > 1:
-        operands = [part for each in operands for part in _connected(each)]
 
-    # What is known decides about paths only; all else is counted once, however many there are.
-    counts = {id(each): None if _has_path(each) else expected(each, leaves) for each in operands}
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+        # By the address of a pattern, which is kept here, so that no other gets it.
+        self._guessed: dict[int, tuple[Pattern, bool, bool]] = {}
+        self._counts: dict[int, tuple[Pattern, float]] = {}
 
-    def cost(each: Pattern, known: set[Variable]) -> tuple[int, float]:
-        count = counts[id(each)]
-        return _rank(each, known), expected(each, leaves, known) if count is None else count
+    def of(self, operands: list[Pattern], seed: Node | None) -> list[Pattern]:
+        """Inline data first; then what shares variables with what is there, the least first.
 
-    known = () if seed is None else seed.certain
-    return list(greedy_order(operands, in_scope, cost, known, always_bound))
+        Where the leaves count, basic graph patterns are taken apart that something else connects.
+        """
+        if isinstance(self._leaves, CountingLeaves) and len(operands) > 1:
+            operands = [part for each in operands for part in _connected(each)]
+
+        def cost(each: Pattern, known: set[Variable]) -> tuple[int, float]:
+            return _rank(each, known), self._expected(each, known)
+
+        known = () if seed is None else seed.certain
+        return list(greedy_order(operands, in_scope, cost, known, always_bound))
+
+    def foreseen(self, pattern: Pattern) -> float:
+        """About how many solutions a pattern has, without guesses about paths, filters and groups.
+
+        Infinite where there are such.
+        """
+        _, guessed = self._marks(pattern)
+        return math.inf if guessed else self._expected(pattern)
+
+    def _marks(self, pattern: Pattern) -> tuple[bool, bool]:
+        """Whether there is a path in it, and whether there is something that must be guessed."""
+        found = self._guessed.get(id(pattern))
+        if found is None:
+            path = guessed = isinstance(pattern, Path)
+            guessed |= isinstance(pattern, (algebra.Filter, algebra.Group))
+            for each in algebra.children(pattern):
+                inner = self._marks(each)
+                path |= inner[0]
+                guessed |= inner[1]
+            found = self._guessed[id(pattern)] = pattern, path, guessed
+        return found[1:]
+
+    def _expected(self, pattern: Pattern, known: Collection[Variable] = ()) -> float:
+        """About how many solutions a pattern has, where the leaves know.
+
+        Args:
+            pattern: any.
+            known: variables of which a few values are known.
+        """
+        if known and self._marks(pattern)[0]:
+            return self._count(pattern, known)
+        found = self._counts.get(id(pattern))
+        if found is None:
+            found = self._counts[id(pattern)] = pattern, self._count(pattern, ())
+        return found[1]
+
+    def _count(self, pattern: Pattern, known: Collection[Variable]) -> float:
+        leaves, expected = self._leaves, self._expected
+        match pattern:
+            case BGP(patterns):
+                # Without counts, what is not a union or an optional part comes first.
+                return leaves.expected(patterns) if isinstance(leaves, CountingLeaves) else 0.0
+            case algebra.Values(_, rows):
+                return len(rows)
+            case algebra.Union(left, right):
+                return 1 + expected(left, known) + expected(right, known)
+            case algebra.Join(left, right):
+                return min(expected(left, known), expected(right, known))
+            case algebra.LeftJoin(inner) | algebra.Minus(inner):
+                return 1 + expected(inner, known)
+            case Path() if isinstance(leaves, CountingLeaves) and _has_known_end(pattern, known):
+                return 1 + SELECTIVITY * self._count(steps_of(pattern), ())
+            case Path() | algebra.Service():
+                return math.inf
+            case algebra.Slice(inner, _, limit):
+                solutions = 1 + expected(inner, known)
+                return solutions if limit is None else min(solutions, limit)
+            case algebra.Group(_, ()):
+                return 1
+            case algebra.Filter(inner) | algebra.Group(inner) | algebra.Distinct(inner):
+                return 1 + SELECTIVITY * expected(inner, known)
+            case _:
+                return 1 + expected(pattern.input, known)
 
 
 def _connected(pattern: Pattern) -> list[Pattern]:
@@ -47,10 +122,6 @@ def _connected(pattern: Pattern) -> list[Pattern]:
             return [BGP(tuple(quads)) for quads in components(patterns, variables_of_quad)]
         case _:
             return [pattern]
-
-
-def _has_path(pattern: Pattern) -> bool:
-    return any(isinstance(each, Path) for each in algebra.walk(pattern))
 
 
 def _rank(pattern: Pattern, known: Collection[Variable]) -> int:
@@ -78,49 +149,3 @@ def steps_of(path: Path) -> Pattern:
         return Variable(f"?.step{next(numbers)}")
 
     return path_pattern(fresh(), path.path.path, fresh(), path.graph, fresh)
-
-
-def foreseen(pattern: Pattern, leaves: Leaves) -> float:
-    """About how many solutions a pattern has, without guesses about paths, filters and groups.
-
-    Infinite where there are such.
-    """
-    unforeseen = (Path, algebra.Filter, algebra.Group)
-    if any(isinstance(each, unforeseen) for each in algebra.walk(pattern)):
-        return math.inf
-    return expected(pattern, leaves)
-
-
-def expected(pattern: Pattern, leaves: Leaves, known: Collection[Variable] = ()) -> float:
-    """About how many solutions a pattern has, where the leaves know.
-
-    Args:
-        pattern: any.
-        leaves: who counts.
-        known: variables of which a few values are known.
-    """
-    match pattern:
-        case BGP(patterns):
-            # Without counts, what is not a union or an optional part comes first.
-            return leaves.expected(patterns) if isinstance(leaves, CountingLeaves) else 0.0
-        case algebra.Values(_, rows):
-            return len(rows)
-        case algebra.Union(left, right):
-            return 1 + expected(left, leaves, known) + expected(right, leaves, known)
-        case algebra.Join(left, right):
-            return min(expected(left, leaves, known), expected(right, leaves, known))
-        case algebra.LeftJoin(inner) | algebra.Minus(inner):
-            return 1 + expected(inner, leaves, known)
-        case Path() if isinstance(leaves, CountingLeaves) and _has_known_end(pattern, known):
-            return 1 + SELECTIVITY * expected(steps_of(pattern), leaves)
-        case Path() | algebra.Service():
-            return math.inf
-        case algebra.Slice(inner, _, limit):
-            solutions = 1 + expected(inner, leaves, known)
-            return solutions if limit is None else min(solutions, limit)
-        case algebra.Group(_, ()):
-            return 1
-        case algebra.Filter(inner) | algebra.Group(inner) | algebra.Distinct(inner):
-            return 1 + SELECTIVITY * expected(inner, leaves, known)
-        case _:
-            return 1 + expected(pattern.input, leaves, known)

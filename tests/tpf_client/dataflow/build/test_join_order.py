@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from annotations.terms import QuadPattern
-from tpf_client.dataflow.build.join_order import in_good_order
+from tpf_client.dataflow.build.join_order import JoinOrder
 from tpf_client.dataflow.node import Node
-from tpf_client.sparql.algebra import Project
+from tpf_client.sparql.algebra import Join, Project, walk
 from tpf_client.sparql.parser import parse_query
 from tpf_client.sparql.rewrite.operands import operands
 
@@ -40,5 +40,23 @@ def test_each_operand_is_counted_once_however_many_there_are() -> None:
     query = parse_query(f"SELECT * {{ {parts} }}")
     assert isinstance(query.pattern, Project)
     leaves = Counting()
-    assert len(in_good_order(operands(query.pattern.input), leaves, None)) == 100
+    assert len(JoinOrder(leaves).of(operands(query.pattern.input), None)) == 100
     assert leaves.asked == 100
+
+
+def test_each_level_is_counted_once_however_deep() -> None:
+    inner, depth = "{ <a:a> <a:p> ?o0 } UNION { <a:b> <a:p> ?o0 }", 60
+    for level in range(1, depth):
+        inner = (
+            f"{{ {{ <a:a> <a:p> ?o{level} }} UNION {{ {inner} ?o{level - 1} <a:q> ?o{level} }} }}"
+        )
+    query = parse_query(f"SELECT * {{ {inner} }}")
+    leaves = Counting()
+    order = JoinOrder(leaves)
+    joins = [each for each in walk(query.pattern) if isinstance(each, Join)]
+    assert len(joins) == depth - 1
+    for each in joins:
+        order.of(operands(each), None)
+        order.foreseen(each)
+    # Each of its patterns, and once more where it is taken out of a join.
+    assert leaves.asked <= 4 * depth
