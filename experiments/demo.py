@@ -1,8 +1,8 @@
 """``./run demo``: a live departure board, end to end, by the project's own commands.
 
 ``tpf-load`` makes the static facts, ``tpf-server`` serves them as fragments, ``tpf-replay``
-publishes what changes, ``tpf-query --watch`` keeps the answer up to date on the client, and
-``tpf-query serve`` does so for the page of a browser.
+publishes what changes, and ``tpf-query --watch`` keeps the answer up to date on the client. The
+server has a page that does so in a browser.
 """
 
 import os
@@ -49,8 +49,8 @@ ORDER BY ?time ?routeLabel
 """
 
 
-_EXAMPLES = {
-    "worst": """\
+_EXAMPLES = (
+    """\
 # The longest delays
 PREFIX t: <http://example.org/train#>
 SELECT ?headSign ?routeLabel ?delay WHERE {
@@ -59,7 +59,7 @@ SELECT ?headSign ?routeLabel ?delay WHERE {
 ORDER BY DESC(?delay)
 LIMIT 20
 """,
-    "towards": """\
+    """\
 # Delays by destination
 PREFIX t: <http://example.org/train#>
 SELECT ?headSign (COUNT(*) AS ?departures) (MAX(?delay) AS ?longest) WHERE {
@@ -68,20 +68,20 @@ SELECT ?headSign (COUNT(*) AS ?departures) (MAX(?delay) AS ?longest) WHERE {
 GROUP BY ?headSign
 ORDER BY DESC(?longest)
 """,
-    "platforms": """\
+    """\
 # How many departures each platform has
 PREFIX t: <http://example.org/train#>
 SELECT ?platform (COUNT(*) AS ?departures) WHERE { ?departure t:platform ?platform }
 GROUP BY ?platform
 ORDER BY DESC(?departures)
 """,
-    "all": """\
+    """\
 # Everything that is known of delays
 PREFIX t: <http://example.org/train#>
 SELECT * WHERE { ?departure t:delay ?delay }
 """,
-}
-"""Queries that the page offers beside the board, by the names of their files."""
+)
+"""Queries that the page offers beside the board."""
 
 
 class DemoError(Exception):
@@ -150,30 +150,25 @@ def run(data: str, seconds: float | None) -> None:
             "TPF_SERVER_DATA_DIR": str(folder / "server"),
             "TPF_PUBLISH_TOKEN": token,
         }
-        port, page_port = _free_port(), _free_port()
-        page = f"http://127.0.0.1:{page_port}/"
-        command = ("tpf-server", str(folder / "departures"), "--port", str(port))
-        serving = {**environment, "TPF_SERVER_QUERY_PAGE": page}
-        server = _started(stack, command, serving, stderr=subprocess.PIPE)
+        span = {"start": format_instant(chosen.start), "until": format_instant(chosen.until)}
+        board = f"# The board\n{_BOARD.format_map(span)}"
+        examples = folder / "examples"
+        examples.mkdir()
+        for number, text in enumerate((board, *_EXAMPLES), 1):
+            (examples / f"{number}.rq").write_text(text, encoding="utf-8")
+        port = _free_port()
+        command = ("tpf-server", str(folder / "departures"), "--port", str(port), "--query",
+                   "--query-examples", str(examples))  # fmt: skip
+        server = _started(stack, command, environment, stderr=subprocess.PIPE)
         url = f"http://127.0.0.1:{port}/departures"
         # It starts as long as the server does, and sends again what comes too early.
         replay = _started(stack, _replay_command(chosen, url), environment)
         _url(server)
         _say(f"serving {url} (open it in a browser)")
-        span = {"start": format_instant(chosen.start), "until": format_instant(chosen.until)}
-        board = f"# The board\n{_BOARD.format_map(span)}"
-        queries = [folder / f"{name}.rq" for name in ("board", *_EXAMPLES)]
-        for file, text in zip(queries, (board, *_EXAMPLES.values()), strict=True):
-            file.write_text(text, encoding="utf-8")
-        query = queries[0]
-        asking = ["tpf-query", "serve", url, "--port", str(page_port)]
-        asking += [part for file in queries for part in ("--example", str(file))]
-        serving_page = _started(stack, asking, stderr=subprocess.PIPE)
         _await_first_facts(url, replay)
         _say(f"replaying from {span['start']}, {chosen.speed:g} times as fast; Ctrl-C ends it")
-        _url(serving_page)
-        _say(f"the same board in a browser: {page}#example=1")
-        watch = ["tpf-query", url, "--watch", "-f", str(query)]
+        _say(f"the same board in a browser: {url}/query/#example=1")
+        watch = ["tpf-query", url, "--watch", "-f", str(examples / "1.rq")]
         if seconds is not None:
             watch += ["--seconds", f"{seconds:g}"]
         client = _started(stack, watch)

@@ -33,6 +33,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client.printing": {"rdflib", "rich"},
     "tpf_client.live_table": {"rich"},
     "tpf_client.serving": {"typer", "waitress"},
+    "tpf_client.beside_server": {"requests"},
     "tpf_client.cli": {"rich", "typer"},
     "tpf_server": {"click", "flask", "granian"},
     "tpf_server.store": set(),

@@ -81,13 +81,14 @@ class SparqlEndpoint:
         client: who answers.
         allowance: what each query may take.
         hosts: names that requests may call this server by, beside ``localhost`` and IP addresses;
-            so no web page can reach it by a name of its own (DNS rebinding).
+            so no web page can reach it by a name of its own (DNS rebinding); ``*``: any.
         origins: origins (``https://example.org``) whose web pages may ask; ``*``: any.
         queries: how many are answered at the same time; others wait.
         streams: how many readers may follow answers at the same time.
         streams_per_reader: how many of these one address may have; 0: all.
         min_interval: seconds between two evaluations of an answer that is followed, at least.
         examples: queries that the page at ``/`` offers.
+        continuous: path of the continuous queries of the same server; none where empty.
     """
 
     def __init__(
@@ -102,13 +103,14 @@ class SparqlEndpoint:
         streams_per_reader: int = 0,
         min_interval: float = 1.0,
         examples: Sequence[Example] = (),
+        continuous: str = "",
     ) -> None:
         self._client = client
         self._allowance = allowance or Allowance()
         self._turns = threading.Semaphore(queries)
         self._slots = FollowerSlots(streams, streams_per_reader)
         self._min_interval = min_interval
-        self._page = PageFiles(client.urls, examples)
+        self._page = PageFiles(client.urls, examples, continuous)
         self._words = KeptWords(client, self._budget)
         self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
         self.threads = queries + streams + _SPARE
@@ -205,7 +207,7 @@ class SparqlEndpoint:
             name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         except ValueError:
             return False
-        if name in self._hosts:
+        if self._hosts & {"*", name}:
             return True
         try:
             # A page's own name can be made to mean our address, but an address cannot.

@@ -61,12 +61,16 @@ class PageFiles:
     Args:
         urls: the datasets that the endpoint is over.
         examples: queries that the page offers.
+        continuous: path of the continuous queries of the same server; none where empty.
     """
 
-    def __init__(self, urls: Sequence[str], examples: Sequence[Example] = ()) -> None:
+    def __init__(
+        self, urls: Sequence[str], examples: Sequence[Example] = (), continuous: str = ""
+    ) -> None:
         told = {
             "datasets": list(urls),
             "examples": [{"title": each.title, "query": each.query} for each in examples],
+            "continuous": continuous,
         }
         self._settings = json.dumps(told, ensure_ascii=False).encode()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 from waitress.channel import HTTPChannel
@@ -78,7 +78,20 @@ class _Channel(HTTPChannel):  # type: ignore[misc] # waitress has no types
         return self.connected and bool(super().writable())
 
 
-def make_server(endpoint: SparqlEndpoint, listener: socket.socket) -> Any:
+class Answering(Protocol):
+    """A WSGI application that answers queries."""
+
+    threads: int
+    """How many requests may be under way at the same time."""
+
+    def __call__(self, environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request (PEP 3333)."""
+
+    def close(self) -> None:
+        """Stop the queries under way, and end the streams."""
+
+
+def make_server(endpoint: Answering, listener: socket.socket) -> Any:
     """A server of the endpoint: `run` runs it until a handler of signals raises `SystemExit`.
 
     Args:
@@ -103,7 +116,8 @@ def make_server(endpoint: SparqlEndpoint, listener: socket.socket) -> Any:
         ident="tpf-query",
         # What is read while a query runs tells whether its reader is still there.
         channel_request_lookahead=1,
-        max_request_body_size=MAX_BODY,
+        # As many and one are refused there already.
+        max_request_body_size=MAX_BODY + 1,
         max_request_header_size=MAX_BODY,
         channel_timeout=30,
         cleanup_interval=10,
@@ -119,6 +133,28 @@ def close_server(server: Any) -> None:
     for channel in list(server.active_channels.values()):
         channel.handle_close()
     server.close()
+
+
+def run_until_told(endpoint: Answering, server: Any, said: str = "") -> None:
+    """Answer until SIGTERM or SIGINT; called in the main thread.
+
+    Args:
+        endpoint: the application.
+        server: of the endpoint, as `make_server` makes it.
+        said: a line for standard error as soon as requests are answered.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        endpoint.close()
+        raise SystemExit
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, stop)
+    sys.stderr.write(said)
+    sys.stderr.flush()
+    # Ends without an error when a handler raises.
+    server.run()
+    close_server(server)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -219,19 +255,9 @@ def serve(
             examples=examples,
         )
         server = make_server(endpoint, listener)
-
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            endpoint.close()
-            raise SystemExit
-
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, stop)
         shown = f"[{host}]" if ":" in host else host
-        sys.stderr.write(f"tpf-query: http://{shown}:{listener.getsockname()[1]}{PATH}\n")
-        sys.stderr.flush()
-        # Ends without an error when a handler raises.
-        server.run()
-        close_server(server)
+        url = f"http://{shown}:{listener.getsockname()[1]}{PATH}"
+        run_until_told(endpoint, server, f"tpf-query: {url}\n")
 
 
 def _is_address(host: str) -> bool:

@@ -25,10 +25,17 @@ from tpf_server.configuration import Configuration, describe, read_configuration
 from tpf_server.connections import allow_many_descriptors
 from tpf_server.deaths import Deaths
 from tpf_server.errors import ServerError, SettingsError
+from tpf_server.query_process import QueryProcess
 from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.settings import Settings, table
 from tpf_server.sources import check_sources, dataset_of_path, distinct
-from tpf_server.workers import MEMORY, MULTIPROCESS_VARIABLE, THREADS, WORKER_VARIABLE
+from tpf_server.workers import (
+    MEMORY,
+    MULTIPROCESS_VARIABLE,
+    QUERY_VARIABLE,
+    THREADS,
+    WORKER_VARIABLE,
+)
 
 _START_SECONDS = 120
 _STOP_SECONDS = 30
@@ -125,25 +132,38 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         configuration = configuration.with_port(port)
         settings = configuration.server
         handed = Path(folder) / "settings.json"
+        queries = QueryProcess(f"{folder}/queries") if settings.query else None
+
+        def hand_over(configuration: Configuration) -> None:
+            if queries is not None:
+                queries.order(configuration)
+            _hand_over(configuration, handed)
 
         def reload() -> None:
             try:
-                _hand_over(configure(data, file, flags).reloaded_by(settings), handed)
+                hand_over(configure(data, file, flags).reloaded_by(settings))
             except ServerError as error:
                 click.echo(f"tpf-server: the settings stay as they were: {error}", err=True)
 
-        _hand_over(configuration, handed)
+        hand_over(configuration)
         os.environ[WORKER_VARIABLE] = str(handed)
         os.environ[MULTIPROCESS_VARIABLE] = folder
+        if queries is not None:
+            os.environ[QUERY_VARIABLE] = queries.socket
         for name, value in MEMORY.items():
             os.environ.setdefault(name, value)
         names = ", ".join(dataset.name for dataset in configuration.datasets)
         line = f"tpf-server: {settings.base} (datasets: {names})"
         ready = threading.Event()
-        arguments = (settings.host, settings.port, line, ready)
+        others_ready = queries.is_ready if queries else lambda: True
+        arguments = (settings.host, settings.port, line, ready, others_ready)
         threading.Thread(target=_announce, args=arguments, daemon=True).start()
         allow_many_descriptors()
-        _watch_over_workers(settings, reload, ready)
+        try:
+            _watch_over_workers(settings, reload, ready, queries)
+        finally:
+            if queries is not None:
+                queries.close()
 
 
 def _hand_over(configuration: Configuration, file: Path) -> None:
@@ -174,7 +194,10 @@ _KEPT = 3
 
 
 def _watch_over_workers(
-    settings: Settings, reload: Callable[[], None], ready: threading.Event
+    settings: Settings,
+    reload: Callable[[], None],
+    ready: threading.Event,
+    queries: QueryProcess | None,
 ) -> None:
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
@@ -191,7 +214,7 @@ def _watch_over_workers(
         port=settings.port,
         workers=settings.workers,
         blocking_threads=THREADS
-        + settings.followers * settings.continuous
+        + settings.followers * (settings.continuous + settings.query)
         + settings.change_followers,
         log_level=LogLevels.warning,
         log_access=settings.access_log,
@@ -204,12 +227,17 @@ def _watch_over_workers(
         workers_kill_timeout=_STOP_SECONDS,
         respawn_failed_workers=True,
     )
+    # Whoever follows something holds a thread, which sleeps: their number is nothing to warn about.
+    logging.getLogger("_granian").addFilter(lambda said: "Python threads" not in said.getMessage())
     server.main_loop_interrupt = _Flag()
     server.respawned_wrks = Deaths(ready.is_set, lambda: bool(server.interrupt_signal))
     reloads = _Flag()
     # granian would replace the workers, and connections that they have would be lost.
     server.signal_handler_reload = lambda *_: reloads.set()  # type: ignore[method-assign]
     threading.Thread(target=_heed, args=(reloads, reload), daemon=True).start()
+    if queries is not None:
+        # It ends when the workers are told to: they wait for those who follow its answers.
+        queries.start(lambda: bool(server.interrupt_signal))
     # A Ctrl-C goes to the workers as well. They inherit that it is held back, and are told to stop
     # by this process, where a thread from before takes the signal. The tracker would let it through
     # when it starts.
@@ -266,17 +294,21 @@ _LOGGING = {
 }
 
 
-def _announce(host: str, port: int, line: str, ready: threading.Event) -> None:
+def _announce(
+    host: str, port: int, line: str, ready: threading.Event, others_ready: Callable[[], bool]
+) -> None:
     """Say so once the server answers, on standard error: what a script writes is not mixed up."""
     deadline = time.monotonic() + _START_SECONDS
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     while time.monotonic() < deadline:
-        if _is_ready(address, port):
+        if ready.is_set() or _is_ready(address, port):
             ready.set()
-            click.echo(line, err=True)
-            return
+            if others_ready():
+                click.echo(line, err=True)
+                return
         time.sleep(0.05)
-    logging.getLogger("tpf_server").error("no worker answers")
+    who = "what answers queries does not start" if ready.is_set() else "no worker answers"
+    logging.getLogger("tpf_server").error(who)
 
 
 def _is_ready(address: str, port: int) -> bool:

@@ -17,7 +17,9 @@ from tpf_server.errors import SettingsError
 
 PLAIN = "plain"
 VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
-_RESERVED_NAMES = frozenset({"api-doc", "healthz", "readyz", "metrics", "streams", "queries"})
+_RESERVED_NAMES = frozenset(
+    {"api-doc", "healthz", "readyz", "metrics", "streams", "queries", "query", "sparql"}
+)
 _TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
 _WEB_IRI = re.compile(r"https?://[^\x00-\x20<>\"{}|\\^`]+")
@@ -125,8 +127,23 @@ class Settings:
         False, "believe X-Forwarded-Proto and -Host of a proxy, for the URLs in pages"
     )
     title: str = _setting("Live Linked Data", "title of the HTML pages")
+    query: bool = _setting(
+        False,
+        "answer SPARQL at /sparql and /{dataset}/sparql, once and continuously, with pages at "
+        "/query/ and /{dataset}/query/, in a process of its own",
+    )
+    query_seconds: int = _setting(60, "seconds for the answer of one query at /sparql")
+    query_rows: int = _setting(1_000_000, "solutions of one query at /sparql")
+    query_memory: int = _setting(
+        1024, "MiB that the process may grow by while a query is answered at /sparql"
+    )
+    query_examples: str = _setting(
+        "", "folder of queries, *.rq, that the page at /query/ offers by their first comments"
+    )
     query_page: str = _setting(
-        "", "URL of the page of `tpf-query serve` over the datasets, which pages link to"
+        "",
+        "URL of a page of `tpf-query serve` over the datasets, which pages link to; "
+        "unset: /query/ where query is on",
     )
     data_dir: str = _setting(".tpf-server", "where indexes and the logs of live facts are kept")
     publish_token: str = _setting("", "bearer token for publishing; off where empty")
@@ -150,7 +167,9 @@ class Settings:
         False, "continuous queries over streams, at /streams and /queries; needs workers = 1"
     )
     followers: int = _setting(
-        256, "most connections that follow results of continuous queries; each holds a thread"
+        256,
+        "most connections that follow results of continuous queries, and most that wait for "
+        "answers at /sparql or follow them; each holds a thread",
     )
     followers_per_address: int = _setting(
         32, "most connections that one address may have to follow either; 0: any number"
@@ -239,8 +258,8 @@ class Settings:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
         for name in (
             "workers", "page_size", "max_page_size", "max_body", "body_timeout", "idle_timeout",
-            "followers", "max_queries", "max_window", "max_results", "max_result_rows",
-            "max_result_bytes",
+            "followers", "query_seconds", "query_rows", "query_memory", "max_queries", "max_window",
+            "max_results", "max_result_rows", "max_result_bytes",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1")
@@ -265,6 +284,11 @@ class Settings:
                 raise SettingsError(f"{name} cannot be negative")
         if self.continuous and self.workers > 1:
             raise SettingsError("continuous needs workers = 1: its streams live in one process")
+
+    @property
+    def watched_at(self) -> str:
+        """Where queries are watched: a URL, or relative to the base and to each dataset."""
+        return self.query_page or ("query/" if self.query else "")
 
     @property
     def base(self) -> str:

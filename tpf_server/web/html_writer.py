@@ -1,7 +1,7 @@
 """The HTML page of a fragment: a form, what matches, how long it holds, where to go on."""
 
 from datetime import datetime
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urljoin
 
 from markupsafe import Markup, escape
 
@@ -31,7 +31,8 @@ class HtmlWriter:
 
     Args:
         title: title of the site.
-        query_page: URL of a page that watches queries over it; none where empty.
+        query_page: URL of a page that watches queries over it, or relative to a dataset; none
+            where empty.
     """
 
     name = "HTML"
@@ -72,7 +73,8 @@ class HtmlWriter:
             downloads=[(writer.name, _suffixed(fragment, writer.suffix)) for writer in WRITERS],
             views=_views(endpoint, request.query),
             elsewhere=_elsewhere(endpoint, request),
-            watch=self._query_page and f"{self._query_page}#{_watching(request.pattern)}",
+            watch=self._query_page
+            and f"{urljoin(_root(endpoint), self._query_page)}#{_watching(request.pattern)}",
         )
 
     def _rows(self, fragment: Fragment) -> list[str]:
@@ -189,6 +191,10 @@ def _suffixed(fragment: Fragment, suffix: str) -> str:
 
 def _views(endpoint: Endpoint, query: str) -> list[tuple[str, str]]:
     dataset = endpoint.dataset
-    root = f"{endpoint.base}{dataset.settings.name}"
     suffix = f"?{query}" if query else ""
-    return [(name, f"{root}/{name}{suffix}") for name in dataset.views]
+    return [(name, f"{_root(endpoint)}{name}{suffix}") for name in dataset.views]
+
+
+def _root(endpoint: Endpoint) -> str:
+    """What the URLs of everything of a dataset begin with."""
+    return f"{endpoint.base}{endpoint.dataset.settings.name}/"

@@ -1,6 +1,7 @@
 """``/``: which datasets there are, for people and for programs."""
 
 from collections.abc import Iterator
+from urllib.parse import urljoin
 
 from flask import Response
 
@@ -27,7 +28,7 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
             site_title=site.settings.title,
             base=base,
             entries=entries,
-            query_page=site.settings.query_page,
+            query_page=site.settings.watched_at and urljoin(base, site.settings.watched_at),
         )
         response = answer(body, "text/html; charset=utf-8")
     else:

@@ -64,6 +64,26 @@ class AsGiven(Whole):
         return self.headers
 
 
+class Relayed(Response):
+    """The answer of another process, as it comes.
+
+    Args:
+        pieces: its body.
+        status: its status.
+        headers: its header fields; no others are added.
+    """
+
+    def __init__(
+        self, pieces: Iterable[bytes], status: int, headers: list[tuple[str, str]]
+    ) -> None:
+        super().__init__(pieces, status)
+        self.headers = Headers(headers)
+
+    def get_wsgi_headers(self, _: "WSGIEnvironment") -> Headers:
+        """The fields as they are."""
+        return self.headers
+
+
 def http_date(instant: datetime) -> str:
     """An instant as header fields write it."""
     return _http_date(int(instant.timestamp()))
@@ -146,9 +166,9 @@ def by_method(allowed: tuple[str, ...], answer: Callable[[], Response]) -> Respo
 def dress(response: Response, now: datetime, base: str, public: bool) -> Response:
     """Add what every answer carries: its date, the way to the documentation, who may read it.
 
-    A page comes with these: its date is the instant that it is of.
+    A page comes with these: its date is the instant that it is of. So does what others answer.
     """
-    if isinstance(response, AsGiven):
+    if isinstance(response, (AsGiven, Relayed)):
         return response
     headers = response.headers
     if headers.get("Content-Type", "").startswith("text/html"):
