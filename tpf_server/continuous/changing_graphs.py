@@ -69,6 +69,18 @@ class ChangingGraphs:
         self._others = [_Source(each) for each in others]
         self._now = 0
 
+    def add(self, changes: Changes) -> None:
+        """Let quads of named graphs change from now on as this one tells."""
+        self._others.append(_Source(changes))
+
+    def drop(self, changes: Changes) -> None:
+        """Take out what this one told."""
+        for source in self._others:
+            if source.quads is changes:
+                for part in source.parts.values():
+                    self._static.drop(part)
+        self._others = [source for source in self._others if source.quads is not changes]
+
     def follow(self, stores: Mapping[Term, LiveStore]) -> None:
         """Follow these live stores from now on, and no others.
 

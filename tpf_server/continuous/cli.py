@@ -12,8 +12,10 @@ from typing import Annotated, TextIO
 
 import typer
 
+from annotations.clock import SystemClock
 from annotations.wording import counted
 from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.csparql import command as csparql
 from tpf_server.continuous.csparql.command import Drawing, EngineName
 from tpf_server.continuous.csparql.engine import CsparqlEngine
@@ -24,6 +26,7 @@ from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementEr
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
 from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.languages import CSPARQL, is_csparql
+from tpf_server.continuous.remote_services import asked_once
 from tpf_server.errors import ServerError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
@@ -201,6 +204,7 @@ def _run_csparql(
             master=master,
             work=work or Path(temporary),
             pace=pace,
+            warn=_warn,
         )
     for each in played.widened:
         typer.echo(each, err=True)
@@ -210,6 +214,11 @@ def _run_csparql(
 def _run_cqels(task: _Task, policy: str, output: TextIO, *, explain: bool) -> None:
     engine = Engine(semantics=SEMANTICS[policy], lateness=task.lateness)
     load(engine, task.static, task.graphs)
+    engine.asks = True
+    if not explain:
+        asked = (each for text in task.queries for each in parse(text, engine.base).services)
+        for reason in asked_once(engine.static, asked, SystemClock()):
+            _warn(reason)
     for number, text in enumerate(task.queries):
         registered = engine.register(text, _Writer(output, number))
         if explain:
@@ -227,6 +236,10 @@ def _run_cqels(task: _Task, policy: str, output: TextIO, *, explain: bool) -> No
         pushed += 1
     engine.finish()
     _report(pushed, skipped, engine.dropped, "left out")
+
+
+def _warn(reason: str) -> None:
+    typer.echo(f"tpf-continuous: {reason}", err=True)
 
 
 def _report(played: int, malformed: int, late: int, what: str) -> None:

@@ -6,6 +6,7 @@ from annotations.terms import Term
 from tpf_client.sparql.algebra import Query
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.semantics import Semantics
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
 
@@ -26,6 +27,7 @@ class HostedQuery:
         query: its algebra.
         log: of its emissions.
         streams: that it reads or makes.
+        services: that it asks.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class HostedQuery:
         query: Query,
         log: ResultLog,
         streams: frozenset[Term],
+        services: tuple[ServiceClause, ...] = (),
     ) -> None:
+        self.services = services
         self.id = name
         self.registration = registration
         self.language = language

@@ -16,11 +16,13 @@ from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import (
+    ContinuousError,
     ContinuousQueryError,
     EngineLimitError,
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.semantics import SEMANTICS
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 from tpf_server.continuous.hosted import HostedQuery, relation_of
 from tpf_server.continuous.languages import CSPARQL, is_csparql
 from tpf_server.continuous.registrations import Registration
@@ -87,6 +89,16 @@ class Hosting:
         self.queries[hosted.id] = hosted
         return hosted
 
+    def services(self, wanted: Registration) -> tuple[ServiceClause, ...]:
+        """The services that a query asks; none where it is no query."""
+        text, semantics = wanted.text, wanted.semantics
+        try:
+            if semantics == CSPARQL or (semantics is None and is_csparql(text)):
+                return parse_csparql(text, self._periodic.base).services
+            return parse_cqels(text, self._engine.base).services
+        except ContinuousError:
+            return ()
+
     def _free_name(self, wanted: str | None) -> str:
         if wanted is None:
             return next(n for n in map(str, self._numbers) if n not in self.queries)
@@ -129,6 +141,7 @@ class Hosting:
             registered.name, Registration(text, registered.name, semantics, into),
             "CQELS-QL", policy.name, relation_of(policy),
             registered, registered.query.query, log, frozenset({*reads, *target}),
+            registered.query.services,
         )  # fmt: skip
 
     def _register_csparql(
@@ -163,7 +176,7 @@ class Hosting:
             called,
             Registration(text, called if said is None else None, semantics, engine=engine),
             "C-SPARQL", CSPARQL, "result",
-            registered, query.query, log, frozenset({*registered.reads, *made}),
+            registered, query.query, log, frozenset({*registered.reads, *made}), query.services,
         )  # fmt: skip
 
 

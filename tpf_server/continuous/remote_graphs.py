@@ -6,9 +6,9 @@ into the static graphs.
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import pyoxigraph as ox
@@ -49,6 +49,7 @@ class RemoteGraph:
         self._held: frozenset[Quad] = frozenset()
         self._news: deque[Mapping[Quad, bool]] = deque()
         self._state: dict[str, Any] = {"state": "not read yet"}
+        self._reading = threading.Lock()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -71,19 +72,35 @@ class RemoteGraph:
         Args:
             at: the instant, for the state.
         """
+        with self._reading:
+            self._read(at)
+
+    def _read(self, at: str) -> None:
         try:
             read = frozenset(self._quads())
         except RemoteGraphError as error:
             kept = {"read": self._state["read"]} if "read" in self._state else {}
+            self._hold(self._failing())
             self._state = {"state": "failed", "reason": str(error), "failed": at, **kept}
             return
+        self._hold(read)
+        self._state = {"state": "read", "read": at, "triples": len(read)}
+
+    def _hold(self, read: frozenset[Quad]) -> None:
         gone = dict.fromkeys(self._held - read, False)
         self._news.append(gone | dict.fromkeys(read - self._held, True))
         self._held = read
-        self._state = {"state": "read", "read": at, "triples": len(read)}
+
+    def _failing(self) -> frozenset[Quad]:
+        """What it holds where it cannot be read: what it held."""
+        return self._held
 
     def _quads(self) -> Iterator[Quad]:
-        url: str | None = self._url
+        return self._fragment(self._url)
+
+    def _fragment(self, start: str) -> Iterator[Quad]:
+        """The triples of a document, or of all pages of a fragment."""
+        url: str | None = start
         seen: set[str] = set()
         count = 0
         while url is not None and url not in seen:
@@ -96,23 +113,26 @@ class RemoteGraph:
 
     def _page(self, url: str) -> tuple[list[Quad], str | None]:
         """The triples of a page, and where the next one is."""
+        found, following = [], None
+        for s, p, o, graph in self._parsed(url):
+            if p.value in _NEXT and isinstance(o, ox.NamedNode):
+                following = o.value
+            # What is said about the page is in a graph of its own.
+            if isinstance(graph, ox.DefaultGraph):
+                found.append(Quad(text_of(s), text_of(p), text_of(o), self.name))
+        if following is not None and urlsplit(following)[:2] != urlsplit(url)[:2]:
+            raise RemoteGraphError(f"{url}: its next page is of another origin: {following}")
+        return found, following
+
+    def _parsed(self, url: str) -> list[ox.Quad]:
         body, kind = self._body(url)
         rdf_format = ox.RdfFormat.from_media_type(kind)
         if rdf_format is None:
             raise RemoteGraphError(f"{url}: {kind or 'an answer of no type'} is no RDF")
-        found, following = [], None
         try:
-            for s, p, o, graph in ox.parse(body, rdf_format, base_iri=url):
-                if p.value in _NEXT and isinstance(o, ox.NamedNode):
-                    following = o.value
-                # What is said about the page is in a graph of its own.
-                if isinstance(graph, ox.DefaultGraph):
-                    found.append(Quad(text_of(s), text_of(p), text_of(o), self.name))
+            return list(ox.parse(body, rdf_format, base_iri=url))
         except (SyntaxError, ValueError) as error:
             raise RemoteGraphError(f"{url}: {error}") from error
-        if following is not None and urlsplit(following)[:2] != urlsplit(url)[:2]:
-            raise RemoteGraphError(f"{url}: its next page is of another origin: {following}")
-        return found, following
 
     def _body(self, url: str) -> tuple[bytes, str]:
         try:
@@ -133,6 +153,9 @@ class RemoteGraph:
             raise RemoteGraphError(f"{url}: no answer, or one that is cut short") from error
 
 
+GraphT = TypeVar("GraphT", bound=RemoteGraph)
+
+
 class RemoteGraphs:
     """Reads graphs again and again, in a thread that ends with the process.
 
@@ -150,18 +173,36 @@ class RemoteGraphs:
         interval: timedelta,
         session: requests.Session | None = None,
     ) -> None:
-        session = session or requests.Session()
+        self._session = session or requests.Session()
         self.graphs: Sequence[RemoteGraph] = [
-            RemoteGraph(name, url, session) for name, url in graphs.items()
+            RemoteGraph(name, url, self._session) for name, url in graphs.items()
         ]
+        self._further: dict[RemoteGraph, None] = {}
         self._clock = clock
         self._interval = interval
+        self._lock = threading.Lock()
+        self._started = self._running = False
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin, where there are any."""
-        if self.graphs:
-            threading.Thread(target=self._run, name="remote graphs", daemon=True).start()
+        """Begin, as soon as there are any."""
+        self._started = True
+        if self.graphs or self._further:
+            self._run_apart()
+
+    def add(self, make: Callable[[requests.Session], GraphT]) -> GraphT:
+        """Read one more from now on."""
+        graph = make(self._session)
+        with self._lock:
+            self._further[graph] = None
+        if self._started:
+            self._run_apart()
+        return graph
+
+    def drop(self, graph: RemoteGraph) -> None:
+        """Read that one no more."""
+        with self._lock:
+            self._further.pop(graph, None)
 
     def stop(self) -> None:
         """End after what is being read."""
@@ -169,9 +210,21 @@ class RemoteGraphs:
 
     def read(self) -> None:
         """Read all of them once."""
-        for graph in self.graphs:
+        with self._lock:
+            every = [*self.graphs, *self._further]
+        for graph in every:
             if not self._stopped.is_set():
-                graph.read(format_instant(self._clock.now()))
+                self.read_one(graph)
+
+    def read_one(self, graph: RemoteGraph) -> None:
+        """Read one of them now."""
+        graph.read(format_instant(self._clock.now()))
+
+    def _run_apart(self) -> None:
+        with self._lock:
+            running, self._running = self._running, True
+        if not running:
+            threading.Thread(target=self._run, name="remote graphs", daemon=True).start()
 
     def _run(self) -> None:
         self.read()

@@ -32,6 +32,7 @@ from tpf_server.continuous.receipts import Receipt, Receipts
 from tpf_server.continuous.registrations import Registration, Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
+from tpf_server.continuous.service_graphs import ServiceGraphs
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.store.protocols import LiveStore
 
@@ -92,8 +93,10 @@ class ContinuousService:
         self._receipts = Receipts()
         self._latest = EARLIEST
         self._changing = changing or ChangingGraphs(engine.static)
-        self._remote = remote
+        self._remote = remote or RemoteGraphs({}, clock, timedelta(minutes=1))
         self._updating = threading.Lock()
+        self._services = ServiceGraphs(self._remote, self._changing, self._updating, self._lock)
+        engine.asks = periodic.asks = True
         self._closed = False
         self._update_static()
         self._registrations: Registrations | None = None
@@ -107,6 +110,7 @@ class ContinuousService:
             self._streams.create(stream, predicates)
         for each in queries:
             try:
+                self._services.take(self._hosting.services(each), reads=False)
                 self._hosting.register(each)
             except ContinuousError as error:
                 raise RegistrationsError(
@@ -334,15 +338,22 @@ class ContinuousService:
             LimitError: there is a query of this name.
             RegistrationsError: it could not be kept, so that it was not started.
         """
+        wanted = Registration(text, name, semantics, into, engine)
+        services = self._hosting.services(wanted)
+        self._services.take(services)
         self._update_static()
-        with self._lock:
-            hosted = self._hosting.register(Registration(text, name, semantics, into, engine))
-            try:
-                self._keep()
-            except RegistrationsError:
-                self._stop(hosted)
-                raise
-            return hosted
+        try:
+            with self._lock:
+                hosted = self._hosting.register(wanted)
+                try:
+                    self._keep()
+                except RegistrationsError:
+                    self._stop(hosted)
+                    raise
+                return hosted
+        except ContinuousError:
+            self._services.release(services)
+            raise
 
     def _log(self) -> ResultLog:
         # Numbers begin with the instant, so that no number of an earlier run is ever used again.
@@ -373,8 +384,11 @@ class ContinuousService:
             UnknownQueryError: there is none.
         """
         with self._lock:
-            found = self.query(name).explain()
-        if self._remote is not None and self._remote.graphs:
+            hosted = self.query(name)
+            found = hosted.explain()
+        if hosted.running.state == "running":
+            found |= self._services.explain(hosted.services)
+        if self._remote.graphs:
             found["remote"] = [graph.state for graph in self._remote.graphs]
         return found
 
@@ -386,7 +400,10 @@ class ContinuousService:
             RegistrationsError: it is stopped, but will be begun again with the server.
         """
         with self._lock:
-            self._stop(self.query(name))
+            hosted = self.query(name)
+            self._stop(hosted)
+        self._services.release(hosted.services)
+        with self._lock:
             self._keep()
 
     def _stop(self, hosted: HostedQuery) -> None:
@@ -398,13 +415,11 @@ class ContinuousService:
 
     def start(self) -> None:
         """Begin to read what is kept elsewhere, again and again."""
-        if self._remote is not None:
-            self._remote.start()
+        self._remote.start()
 
     def close(self) -> None:
         """Stop everything; who follows results is told so."""
-        if self._remote is not None:
-            self._remote.stop()
+        self._remote.stop()
         with self._lock:
             self._closed = True
             self._engine.close()

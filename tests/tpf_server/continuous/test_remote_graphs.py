@@ -100,6 +100,8 @@ live = true
         "cqels": "SELECT ?o { STREAM <s> [NOW] { ?s <urn:at> ?x } GRAPH <urn:far> { ?s ?p ?o } }",
         "csparql": "REGISTER QUERY csparql AS SELECT ?o FROM STREAM <s> [RANGE 1s STEP 1s]"
         " { ?s <urn:at> ?x GRAPH <urn:far> { ?s ?p ?o } }",
+        "service": "SELECT ?o { STREAM <s> [NOW] { ?s <urn:at> ?x }"
+        f" SERVICE <http://127.0.0.1:{port}/board> {{ ?s <urn:p> ?o }} }}",
     }
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with RunningServer(tmp_path, config, port=port) as server:
@@ -136,7 +138,7 @@ live = true
             ).raise_for_status()
         assert remote()["urn:nowhere"]["state"] == "failed"
         assert "HTTP 404" in str(remote()["urn:nowhere"]["reason"])
-        for name, relation in (("cqels", "added"), ("csparql", "result")):
+        for name, relation in (("cqels", "added"), ("csparql", "result"), ("service", "added")):
             found = requests.get(
                 f"{server.url}queries/{name}/results",
                 params={"follow": "false"},

@@ -93,6 +93,7 @@ class Engine(TickEngine):
             if not clause.varies:
                 self.stream(clause.stream)
         self._check_graphs(query.query.dataset)
+        self._check_services(query.services)
         registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._drop)
         policy = semantics or self.semantics
         if into is not None:

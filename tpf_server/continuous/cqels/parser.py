@@ -48,6 +48,7 @@ from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
+from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.engine.windows.continuous_query import (
     MARK,
     VARYING_MARK,
@@ -75,7 +76,7 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
     """
     try:
         parser = CqelsParser(text, base)
-        query = parser.query()
+        query, services = with_graphs(parser.query())
     except QuerySyntaxError as error:
         raise ContinuousSyntaxError(error) from error
     except UnsupportedQueryError as error:
@@ -87,7 +88,7 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
     if query.form == "CONSTRUCT" and isinstance(query.pattern, Project):
         # A variable that the template lacks is one that nobody needs.
         query = replace(query, pattern=replace(query.pattern, variables=wanted_variables(query)))
-    return ContinuousQuery(query, tuple(parser.windows), text)
+    return ContinuousQuery(query, tuple(parser.windows), text, services)
 
 
 class CqelsParser(QueryParser):

@@ -1,16 +1,19 @@
 """What ``tpf-continuous run --semantics csparql`` does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TextIO
 
+from annotations.clock import SystemClock
 from tpf_server.continuous.csparql.denotation import denotational_graph
 from tpf_server.continuous.csparql.drawing import as_graphviz, as_mermaid, as_text
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.files import Played, play, play_on_spark
 from tpf_server.continuous.csparql.pace import Pace
+from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.static.static_files import load
+from tpf_server.continuous.remote_services import asked_once
 
 
 class EngineName(StrEnum):
@@ -71,6 +74,7 @@ def run(
     master: str = "local[*]",
     work: Path | None = None,
     pace: Pace | None = None,
+    warn: Callable[[str], None] = print,
 ) -> Played:
     """Play streams through C-SPARQL queries; lines of answers go to `output`.
 
@@ -87,6 +91,7 @@ def run(
         master: of Spark.
         work: for Spark: where results and checkpoints are kept; needed there.
         pace: widens steps of queries under load, natively.
+        warn: is told of services that do not answer.
 
     Raises:
         ContinuousError: a query or a line is wrong.
@@ -97,6 +102,10 @@ def run(
         made.declare(stream, predicates)
     named = {str(made.name(iri))[1:-1]: path for iri, path in streams}
     if engine is EngineName.NATIVE:
+        made.asks = True
+        asked = (each for text in queries for each in parse(text, made.base).services)
+        for reason in asked_once(made.static, asked, SystemClock()):
+            warn(reason)
         return play(made, queries, named, output, skip_malformed=skip_malformed)
     if work is None:
         raise ValueError("Spark needs a directory to work in")

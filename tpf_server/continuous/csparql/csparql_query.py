@@ -6,6 +6,7 @@ from typing import Literal
 from annotations.terms import Term
 from tpf_client.sparql.algebra import PathExpression, Query
 from tpf_server.continuous.csparql.windows import Instants, StreamClause
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 
 Kind = Literal["query", "stream"]
 
@@ -37,6 +38,7 @@ class CsparqlQuery:
         registration: what REGISTER says, where there is one.
         text: what was parsed.
         paths: the paths of any length, with the index of the first character of each.
+        services: what the static graphs hold that stand for SERVICE clauses.
     """
 
     query: Query
@@ -44,6 +46,7 @@ class CsparqlQuery:
     registration: RegisterClause | None
     text: str
     paths: tuple[tuple[PathExpression, int], ...] = ()
+    services: tuple[ServiceClause, ...] = ()
 
     @property
     def instants(self) -> Instants:

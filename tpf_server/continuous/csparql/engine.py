@@ -198,6 +198,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             )
         name = self._free_name(name if query.registration is None else query.registration.name)
         self._check_graphs(query.query.dataset)
+        self._check_services(query.services)
         registered = PeriodicQuery(
             name,
             query,
@@ -225,6 +226,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._check_open()
         query = parse(text, self.base)
         self._check_graphs(query.query.dataset)
+        self._check_services(query.services)
         evaluation = self._planner.evaluation(query, self._readers.arrivals)
         answer = evaluation.at(0 if self.time is None else self.time, "")
         if not evaluation.owners:

@@ -47,6 +47,7 @@ from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
+from tpf_server.continuous.engine.static.service_clauses import with_graphs
 
 BASE: Final = "http://localhost/"
 TIMESTAMP: Final = "TIMESTAMP"
@@ -116,7 +117,8 @@ class CsparqlParser(QueryParser):
         query = replace(query, dataset=_merged(self._early, query.dataset))
         self._check_timestamps()
         streams, paths = tuple(self._streams), tuple(self._paths)
-        return CsparqlQuery(query, streams, registration, self.text, paths)
+        query, services = with_graphs(query)
+        return CsparqlQuery(query, streams, registration, self.text, paths, services)
 
     def _registration(self) -> tuple[RegisterClause | None, Token | None]:
         if not self.take_word("REGISTER"):

@@ -34,6 +34,7 @@ from tpf_client.sparql.algebra import (
 from tpf_client.sparql.rewrite.operands import join
 from tpf_client.sparql.rewrite.visitor import transformed
 from tpf_server.continuous.csparql.windows import StreamClause
+from tpf_server.continuous.engine.static.service_clauses import is_service
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class Sources:
         if graph == DEFAULT_GRAPH:
             return MergedSource(self._default, self._unnamed)
         streams = graph in self._unnamed or graph in self._streams
-        static = (graph,) if graph in self._named or (self._any and not streams) else ()
+        known = graph in self._named or is_service(graph) or (self._any and not streams)
+        static = (graph,) if known else ()
         if graph in self._unnamed:
             return MergedSource(tuple(dict.fromkeys((*self._default, *static))), (graph,))
         if graph in self._streams:

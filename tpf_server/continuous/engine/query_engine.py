@@ -19,10 +19,12 @@ from tpf_server.continuous.engine.errors import (
     EngineLimitError,
     UnknownGraphError,
     UnknownQueryError,
+    UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.forgetting import Forgetting
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.running_query import RunningQuery
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
@@ -45,7 +47,10 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         forgetting: of terms that nobody needs.
         arriving: encoded elements that are on their way into windows.
         queries: those that are registered, by their names.
+        asks: whether somebody keeps the graphs up to date that stand for SERVICE clauses.
     """
+
+    asks = False
 
     def __init__(
         self,
@@ -190,6 +195,12 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         if wanted in self.queries:
             raise EngineLimitError(f"there is a query {wanted!r} already")
         return wanted
+
+    def _check_services(self, services: Iterable[ServiceClause]) -> None:
+        for service in () if self.asks else services:
+            raise UnsupportedContinuousQueryError(
+                f"SERVICE {service.endpoint} cannot be asked from here"
+            )
 
     def _check_graphs(self, dataset: DatasetClause) -> None:
         if not self._require_graphs:

@@ -37,11 +37,12 @@ def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
             f"{_word(parsed.text, 'DESCRIBE')}DESCRIBE follows blank nodes to any depth, which "
             "Spark SQL cannot; only natively"
         )
+    for service in parsed.services:
+        raise UnsupportedContinuousQueryError(
+            f"{_word(parsed.text, 'SERVICE')}SERVICE {service.endpoint} cannot be asked on Spark; "
+            "only natively"
+        )
     for pattern in patterns_in(graph.pattern):
-        if isinstance(pattern, algebra.Service):
-            raise UnsupportedContinuousQueryError(
-                f"{_word(parsed.text, 'SERVICE')}SERVICE {pattern.endpoint} cannot be asked"
-            )
         if isinstance(pattern, algebra.Path):
             source = graph.sources.of(Term(pattern.graph))
             if source is not None and source.streams:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
+from tpf_server.continuous.engine.static.service_clauses import is_service
 from tpf_server.continuous.engine.static.static_data import Change, Graph, StaticData
 
 
@@ -78,7 +79,7 @@ class Dataset:
                 yield name, self._data.graphs(name)
         elif graph == DEFAULT_GRAPH:
             yield DEFAULT_GRAPH, tuple(p for n in self._default for p in self._data.graphs(n))
-        elif not self._named or graph in self._named:
+        elif not self._named or graph in self._named or is_service(graph):
             yield Term(graph), self._data.graphs(Term(graph))
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
+from tpf_server.continuous.engine.static.service_clauses import is_service
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 
 
@@ -47,8 +48,8 @@ class StaticData:
 
     @property
     def names(self) -> tuple[Term, ...]:
-        """The names of the named graphs."""
-        return tuple(self._named)
+        """The names of the named graphs, but for what services say, which nobody else sees."""
+        return tuple([name for name in self._named if not is_service(name)])
 
     def attach(self, graph: Graph, name: Term = DEFAULT_GRAPH) -> None:
         """Add what a graph holds to the graph of this name, and tell the listeners."""

@@ -20,6 +20,7 @@ from tpf_client.sparql.algebra import (
     Slice,
     Union,
 )
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 from tpf_server.continuous.engine.windows.specification import Window
 
 MARK = "urn:x-cqels:window:"
@@ -66,11 +67,13 @@ class ContinuousQuery:
         query: the algebra; quad patterns of a STREAM clause lie in its reserved graph.
         windows: the STREAM clauses, in the order of the text.
         text: what was parsed.
+        services: what the static graphs hold that stand for SERVICE clauses.
     """
 
     query: Query
     windows: tuple[WindowClause, ...]
     text: str
+    services: tuple[ServiceClause, ...] = ()
 
     def window_of(self, graph: str) -> WindowClause | None:
         """The STREAM clause that a graph name stands for; ``None`` for every other graph."""

@@ -1,0 +1,192 @@
+"""SERVICE in continuous queries: endpoints and fragment servers, down and up again."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+import responses
+from typer.testing import CliRunner
+
+from annotations.terms import QuadPattern, Term, Variable
+from tests.support.sparql_endpoint import LoopbackEndpoint
+from tests.tpf_server.continuous.test_web import ROOT, TOKEN, Site, element
+from tpf_server.continuous.cli import app
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.cqels.parser import parse
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.static.service_clauses import ServiceClause
+from tpf_server.continuous.remote_services import RemoteService
+
+DATA = '<urn:a> <urn:name> "A" ; <urn:room> <urn:r1> . <urn:r1> <urn:label> "hall" .'
+INSIDE = "{ ?a <urn:name> ?n OPTIONAL { ?a <urn:room>/<urn:label> ?l } }"
+AT = "2020-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[LoopbackEndpoint]:
+    with LoopbackEndpoint(DATA) as found:
+        yield found
+
+
+def texts(url: str, silent: str = "") -> dict[str, str]:
+    service = f"SERVICE {silent} <{url}> {INSIDE}"
+    return {
+        "cqels": f"SELECT ?a ?n ?l {{ STREAM <s> [NOW] {{ ?a <urn:p> ?b }} {service} }}",
+        "csparql": "REGISTER QUERY csparql AS SELECT ?a ?n ?l"
+        f" FROM STREAM <s> [RANGE 10ms STEP 10ms] {{ ?a <urn:p> ?b {service} }}",
+    }
+
+
+def register(site: Site, name: str, text: str) -> requests.Response:
+    named = {"name": name} if name == "cqels" else {}
+    made: requests.Response = site.register(text, **named)
+    return made
+
+
+def answers(site: Site, name: str) -> list[list[dict[str, str]]]:
+    lines = site.results(name, params={"follow": "false"}).text.splitlines()
+    return [json.loads(line)["added" if name == "cqels" else "result"] for line in lines]
+
+
+def state(site: Site, name: str) -> dict[str, object]:
+    found: dict[str, object] = site.session.get(f"{ROOT}/queries/{name}").json()
+    return found
+
+
+@pytest.mark.parametrize("silent", ["", "SILENT"])
+def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: str) -> None:
+    site = Site(policies={"time": "elements"})
+    endpoint.works = False
+    for name, text in texts(endpoint.url, silent).items():
+        assert register(site, name, text).status_code == 201
+    other = site.register("SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }", name="other")
+    assert other.status_code == 201
+    for name in ("cqels", "csparql"):
+        found = state(site, name)
+        assert found["state"] == "degraded"
+        assert f"SERVICE <{endpoint.url}>: " in str(found["reason"])
+        assert "HTTP 503" in str(found["reason"])
+    assert state(site, "other")["state"] == "running"
+    site.push(element(1), element(11))
+    empty = [{"a": "<urn:a>"}]
+    assert answers(site, "cqels") == ([empty] * 2 if silent else [])
+    assert answers(site, "csparql")[-1] == (empty if silent else [])
+    endpoint.works = True
+    site.service._remote.read()
+    site.push(element(21), element(31))
+    there = [{"a": "<urn:a>", "n": '"A"', "l": '"hall"'}]
+    assert answers(site, "cqels")[-2:] == [there] * 2
+    assert answers(site, "csparql")[-1] == there
+    for name in ("cqels", "csparql"):
+        found = state(site, name)
+        assert found["state"] == "running"
+        assert isinstance(found["services"], list)
+        said = [(each["service"], each["state"]) for each in found["services"]]
+        assert said == [(endpoint.url, "read")]
+    endpoint.store.update('DELETE DATA { <urn:r1> <urn:label> "hall" }')
+    site.service._remote.read()
+    site.push(element(41))
+    assert answers(site, "cqels")[-1] == [{"a": "<urn:a>", "n": '"A"'}]
+    asked = len(endpoint.asked)
+    endpoint.works = False
+    site.service._remote.read()
+    site.push(element(51))
+    last = [{"a": "<urn:a>"}] if silent else [{"a": "<urn:a>", "n": '"A"'}]
+    assert answers(site, "cqels")[-1] == last
+    for name in ("cqels", "csparql"):
+        site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN)
+    endpoint.works = True
+    site.service._remote.read()
+    assert len(endpoint.asked) == asked
+    assert not site.service._engine.static._named
+
+
+def test_equal_clauses_are_asked_once(endpoint: LoopbackEndpoint) -> None:
+    site = Site()
+    for name, text in texts(endpoint.url).items():
+        register(site, name, text)
+    assert len(endpoint.asked) == 2  # one for each group of patterns
+
+
+def test_what_cannot_be_asked(endpoint: LoopbackEndpoint) -> None:
+    site = Site()
+    stream = "STREAM <s> [NOW] { ?a <urn:p> ?b }"
+    inside = f"SERVICE <{endpoint.url}> {{ GRAPH ?g {{ ?a ?c ?d }} }}"
+    for service, reason in (
+        ("SERVICE ?b { ?a ?c ?d }", "SERVICE ?b: what is asked again and again is named by an IRI"),
+        (inside, f"GRAPH, STREAM or SERVICE inside SERVICE <{endpoint.url}>"),
+    ):
+        refused = site.register(f"SELECT * {{ {stream} {service} }}")
+        assert (refused.status_code, refused.json()["detail"]) == (422, reason)
+    site.register(f"SELECT * {{ {stream} SERVICE <urn:x> {{ ?a ?c ?d }} }}", name="none")
+    assert "urn:x is at no http(s) URL" in str(state(site, "none")["reason"])
+    with pytest.raises(UnsupportedContinuousQueryError, match="cannot be asked from here"):
+        Engine().register(texts(endpoint.url)["cqels"])
+
+
+def test_other_queries_do_not_see_what_services_say(endpoint: LoopbackEndpoint) -> None:
+    site = Site()
+    site.register(texts(endpoint.url)["cqels"], name="cqels")
+    site.register(
+        "SELECT ?g { STREAM <s> [NOW] { ?a <urn:p> ?b } GRAPH ?g { ?a ?c ?d } }", name="g"
+    )
+    site.push(element(1))
+    assert len(answers(site, "cqels")) == 1
+    assert site.results("g", params={"follow": "false"}).text == ""
+
+
+def test_from_the_command_line(endpoint: LoopbackEndpoint, tmp_path: Path) -> None:
+    stream = tmp_path / "s.tsv"
+    stream.write_text("1\t<urn:a>\t<urn:p>\t<urn:b>\n11\t<urn:a>\t<urn:p>\t<urn:b>\n")
+    for works in (True, False):
+        endpoint.works = works
+        for text in texts(endpoint.url).values():
+            arguments = ["run", text, "--stream", f"http://localhost/s={stream}"]
+            done = CliRunner().invoke(app, arguments)
+            assert done.exit_code == 0
+            assert ('"hall"' in done.stdout) == works
+            assert (f"SERVICE <{endpoint.url}>: " in done.stderr) == (not works)
+
+
+FORM = """<urn:s> <urn:p> "1" .
+<#meta> { <#set> <http://www.w3.org/ns/hydra/core#search> _:form .
+ _:form <http://www.w3.org/ns/hydra/core#template> "TEMPLATE" ;
+  <http://www.w3.org/ns/hydra/core#mapping> _:s, _:p, _:o .
+ _:s <http://www.w3.org/ns/hydra/core#variable> "s" ; <http://www.w3.org/ns/hydra/core#property> <R#subject> .
+ _:p <http://www.w3.org/ns/hydra/core#variable> "p" ; <http://www.w3.org/ns/hydra/core#property> <R#predicate> .
+ _:o <http://www.w3.org/ns/hydra/core#variable> "o" ; <http://www.w3.org/ns/hydra/core#property> <R#object> . }
+""".replace("<R#", "<http://www.w3.org/1999/02/22-rdf-syntax-ns#")  # noqa: E501
+
+
+@responses.activate
+def test_fragments_are_read_by_their_form() -> None:
+    url = "http://far.test/data"
+    trig = "application/trig"
+    form = FORM.replace("TEMPLATE", f"{url}{{?s,p,o}}")
+    responses.get(url, form, content_type=trig, match=[responses.matchers.query_param_matcher({})])
+    asked = {"p": "urn:p", "o": '"1"^^http://www.w3.org/2001/XMLSchema#integer'}
+    matches = [responses.matchers.query_param_matcher(asked)]
+    responses.get(url, "<urn:s> <urn:p> 1 .", content_type=trig, match=matches)
+    one = '"1"^^<http://www.w3.org/2001/XMLSchema#integer>'
+    pattern = QuadPattern(Variable("?v0"), Term("<urn:p>"), Term(one))
+    clause = ServiceClause(Term(f"<{url}>"), ((pattern,),), False)
+    service = RemoteService(clause, requests.Session())
+    service.read(AT)
+    assert service.reason is None
+    assert [quad[:3] for quad in service.changes(0)] == [("<urn:s>", "<urn:p>", one)]
+    elsewhere = FORM.replace("TEMPLATE", "http://evil.test/{?s,p,o}")
+    responses.reset()
+    responses.get(url, elsewhere, content_type=trig)
+    service = RemoteService(clause, requests.Session())
+    service.read(AT)
+    assert "its form is of another origin: http://evil.test/" in str(service.reason)
+
+
+def test_a_clause_is_known_by_what_it_asks() -> None:
+    one, other = (
+        parse(f"SELECT * {{ STREAM <s> [NOW] {{ ?{x} <urn:p> ?b }} SERVICE <u> {{ ?{x} ?y ?z }} }}")
+        for x in "ac"
+    )
+    assert one.services == other.services
