@@ -835,3 +835,14 @@ def test_a_stream_that_is_a_variable(site: Site) -> None:
     refused = site.register(made, into="made")
     assert refused.status_code == 422
     assert "the one that it makes" in refused.json()["detail"]
+
+
+def test_descriptions_of_what_comes(site: Site) -> None:
+    site.service._engine.add([("<urn:a>", "<urn:name>", '"A"')])
+    text = "DESCRIBE ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }"
+    assert site.register(text, name="about", into="made").status_code == 201
+    site.register("SELECT ?n { STREAM <made> [NOW] { ?a <urn:name> ?n } }", name="names")
+    site.push(element(1))
+    for name, row in (("about", ["<urn:a>", "<urn:name>", '"A"']), ("names", {"n": '"A"'})):
+        found = site.results(name, params={"follow": "false"}).text
+        assert json.loads(found)["added"] == [row]

@@ -71,8 +71,7 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
 
     Raises:
         ContinuousSyntaxError: the text is no query; it knows line and column.
-        UnsupportedContinuousQueryError: a query that the algebra cannot say, or one without a
-            result that changes bit by bit (DESCRIBE).
+        UnsupportedContinuousQueryError: a query that the algebra cannot say.
     """
     try:
         parser = CqelsParser(text, base)
@@ -83,10 +82,8 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
         raise UnsupportedContinuousQueryError(str(error)) from error
     except RecursionError:
         raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
-    if query.form == "DESCRIBE":
-        raise UnsupportedContinuousQueryError("DESCRIBE cannot be evaluated continuously")
-    if query.form == "CONSTRUCT" and isinstance(query.pattern, Project):
-        # A variable that the template lacks is one that nobody needs.
+    if query.form in ("CONSTRUCT", "DESCRIBE") and isinstance(query.pattern, Project):
+        # A variable that the template lacks, or that is not described, is one that nobody needs.
         query = replace(query, pattern=replace(query.pattern, variables=wanted_variables(query)))
     return ContinuousQuery(query, tuple(parser.windows), text, services)
 

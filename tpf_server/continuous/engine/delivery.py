@@ -34,7 +34,7 @@ Callback = Callable[[Emission], None]
 
 def wanted_variables(query: Query) -> tuple[Variable, ...]:
     """The variables that the rows of a query are made from."""
-    if query.form == "SELECT":
+    if query.form in ("SELECT", "DESCRIBE"):
         return query.variables
     return tuple(
         dict.fromkeys(Variable(term) for each in query.template for term in each if term[0] == "?")

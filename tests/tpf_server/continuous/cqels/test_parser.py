@@ -158,7 +158,6 @@ def test_errors_point_at_the_place(text, line, column):
 @pytest.mark.parametrize(
     "text",
     [
-        "DESCRIBE ?a { STREAM <urn:s> [NOW] { ?a ?b ?c } }",
         "SELECT * { STREAM <urn:s> [NOW] { ?a ?b ?c } FILTER(" + "!" * 3000 + "?a) }",
     ],
 )

@@ -1,6 +1,7 @@
 """Operators to dataflow: what SPARQL has, and the aggregation of C-SPARQL."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from operator import itemgetter
 
@@ -40,6 +41,8 @@ def build(
     """
     builder = CsparqlBuilder(leaves, flow, environment)
     builder.static = static
+    # The default graph is what FROM says already, also for descriptions.
+    query = replace(query, dataset=algebra.DatasetClause())
     return build_output(builder, query, query.pattern)
 
 

@@ -34,8 +34,8 @@ class Feeds:
             UnsupportedContinuousQueryError: it makes no triples, or it would feed itself.
         """
         query = registered.query
-        if query.query.form != "CONSTRUCT":
-            raise UnsupportedContinuousQueryError("only CONSTRUCT can feed a stream")
+        if query.query.form not in ("CONSTRUCT", "DESCRIBE"):
+            raise UnsupportedContinuousQueryError("only CONSTRUCT or DESCRIBE can feed a stream")
         if _reads(registered) & self._reached(target, others.values()):
             raise UnsupportedContinuousQueryError(f"the query would feed itself through {target}")
         self._targets[registered.name] = target

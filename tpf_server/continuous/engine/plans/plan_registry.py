@@ -8,6 +8,7 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
+from tpf_server.continuous.engine.plans.describer import Describer
 from tpf_server.continuous.engine.plans.holding_plans import HoldingPlans
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
@@ -184,12 +185,11 @@ class PlanRegistry:
         opens: bool = False,
     ) -> Plan:
         delivery = Delivery(policy, self.awake.append, self.phase)
-        dataset = query.query.dataset
         number = self._watermark.next()
         plan = Plan(
             query,
             self._windows,
-            Dataset(self._static, dataset.default, dataset.named),
+            self._dataset(query),
             self._caches,
             self._dictionary,
             self._environment,
@@ -211,6 +211,10 @@ class PlanRegistry:
             self.repeating.append(delivery)
         return plan
 
+    def _dataset(self, query: ContinuousQuery) -> Dataset:
+        clause = query.query.dataset
+        return Dataset(self._static, clause.default, clause.named)
+
     def _own(self, owner: RegisteredQuery, plan: Plan, number: int) -> None:
         owner.plan = plan
         owner.number = number
@@ -218,6 +222,15 @@ class PlanRegistry:
         if owners:
             # They select or construct the same from their solutions.
             owner.made = next(iter(owners.values())).made
+        elif owner.query.query.form == "DESCRIBE":
+            describer = Describer(
+                owner.query.query,
+                plan.schema,
+                self._dictionary,
+                self._dataset(owner.query),
+                feeds=owner.feeds,
+            )
+            owner.made = describer.made
         else:
             maker = RowMaker(owner.query.query, plan.schema, self._dictionary, feeds=owner.feeds)
             owner.made = maker.made
