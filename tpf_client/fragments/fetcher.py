@@ -13,7 +13,7 @@ from annotations.clock import Clock
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import ClientError, ClosedError, PageError, ParseError
-from tpf_client.fragments.bounded import bounded_session, pooled_session
+from tpf_client.fragments.bounded import PooledSession, bounded_session
 from tpf_client.fragments.cache import PageCache
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
@@ -111,9 +111,9 @@ class Fetcher:
         self.statistics = Statistics()
         self.clock = clock
         self._owns_session = session is None
-        self._session = pooled_session(max(parallelism, 1))
-        if session is not None:
-            self._session = bounded_session(session)
+        self._session = (
+            PooledSession(max(parallelism, 1)) if session is None else bounded_session(session)
+        )
         self.destinations = destinations or Destinations()
         limits = self.limits = limits or Limits()
         self._transport = Transport(

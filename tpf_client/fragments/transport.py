@@ -24,7 +24,7 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
-from tpf_client.fragments.bounded import Exchange, running
+from tpf_client.fragments.bounded import Answer, Exchange, PooledSession, running
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.freshness import http_date, whole_number
 from tpf_client.fragments.parser import parse_body
@@ -178,7 +178,7 @@ class Transport:
         token = running.set(exchange)
         try:
             return self._follow(url, headers, exchange, cancelled)
-        except requests.Timeout as error:
+        except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
             raise ConnectionFailedError(url, "timed out") from error
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
             raise SourceError(url, f"not a URL that can be asked: {_cause(error)}") from error
@@ -201,13 +201,7 @@ class Transport:
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
             sent = self.clock.now()
-            with self.session.get(
-                target,
-                headers=dict(headers),
-                timeout=(self.limits.connect_timeout, self.limits.read_timeout),
-                stream=True,
-                allow_redirects=False,
-            ) as raw:
+            with self._ask(target, headers) as raw:
                 if raw.status_code in _REDIRECTS and "Location" in raw.headers:
                     target = self.destinations.led(url, raw.headers["Location"], target)
                     continue
@@ -215,9 +209,17 @@ class Transport:
                 return Response(raw.status_code, raw.headers, body, sent, self.clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
 
+    def _ask(self, target: str, headers: Mapping[str, str]) -> requests.Response | Answer:
+        timeout = (self.limits.connect_timeout, self.limits.read_timeout)
+        if isinstance(self.session, PooledSession):
+            return self.session.ask(target, headers, timeout)
+        return self.session.get(
+            target, headers=dict(headers), timeout=timeout, stream=True, allow_redirects=False
+        )
+
     def _read(
         self,
-        raw: requests.Response,
+        raw: requests.Response | Answer,
         url: str,
         exchange: Exchange,
         cancelled: threading.Event | None,

@@ -36,7 +36,11 @@ TRIG = {"content_type": "application/trig"}
 
 
 def _fetcher(clock: ManualClock | None = None, **options: object) -> Fetcher:
-    return Fetcher(clock=clock or ManualClock(START), parallelism=0, **options)  # type: ignore[arg-type]
+    # One of the kind that `responses` answers in the place of.
+    session = requests.Session()
+    return Fetcher(
+        clock=clock or ManualClock(START), parallelism=0, session=session, **options  # type: ignore[arg-type]
+    )
 
 
 def _date(instant: datetime) -> str:
@@ -161,7 +165,7 @@ def test_identical_requests_under_way_are_merged() -> None:
 
     with responses.RequestsMock() as server:
         server.add_callback("GET", URL, slow, content_type=None)
-        fetcher = Fetcher(clock=SystemClock(), parallelism=4)
+        fetcher = Fetcher(clock=SystemClock(), parallelism=4, session=requests.Session())
         answers: list[Outcome] = []
         done = threading.Semaphore(0)
 
