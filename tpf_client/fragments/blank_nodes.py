@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 
 from annotations.errors import TermError
-from annotations.terms import Term, Triple, is_triple_term, triple_of_term, triple_term
+from annotations.terms import Quad, Term, Triple, is_triple_term, triple_of_term, triple_term
 
 _PATH = "/.well-known/genid/"
 _PREFIX = "_:genid"
@@ -30,6 +30,17 @@ def from_wire(term: Term, page_url: str) -> Term:
     if term.startswith("_:"):
         return Term(f"_:p{zlib.crc32(page_url.encode()):08x}{term[2:]}")
     return term
+
+
+def kept_quad(quad: Quad, page_url: str) -> Quad:
+    """The quad of a page as we keep it; see `from_wire`."""
+    subject, predicate, object_, graph = quad
+    return Quad(
+        from_wire(subject, page_url),
+        predicate,
+        from_wire(object_, page_url),
+        graph and from_wire(graph, page_url),
+    )
 
 
 def to_wire(term: str) -> str:

@@ -235,9 +235,7 @@ class PooledSession(requests.Session):
         self._targets: LRUCache[str, tuple[str, str]] = LRUCache(_TARGETS)
         self._found = threading.Lock()
 
-    def ask(
-        self, url: str, headers: Mapping[str, str], timeout: tuple[float, float]
-    ) -> Answer:
+    def ask(self, url: str, headers: Mapping[str, str], timeout: tuple[float, float]) -> Answer:
         """The response to a GET request, as it begins to come; redirects are not followed.
 
         Raises:

@@ -8,6 +8,8 @@ from tpf_client.fragments.page import Page
 
 _OVERHEAD = 4
 """A parsed page takes about this many times the bytes of its body."""
+_LINES = 3
+"""So does what its lines say, beside that."""
 
 
 class PageCache:
@@ -49,4 +51,4 @@ class PageCache:
 
 
 def _weight(page: Page) -> int:
-    return 1024 + _OVERHEAD * page.size
+    return 1024 + (_OVERHEAD + _LINES if page.lines else _OVERHEAD) * page.size

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import blake2b
 from typing import TypeAlias
 
 import requests
@@ -281,7 +282,8 @@ class Fetcher:
         fallback = clock.bounded(date, response.sent) if date is not None else response.sent
         if date is not None and stored:
             fallback = date
-        if response.status == 304 and kept is not None:
+        digest = blake2b(response.body, digest_size=16).digest()
+        if kept is not None and (response.status == 304 or digest == kept.digest):
             evaluated_at = max(kept.evaluated_at, fallback)
             return replace(
                 kept,
@@ -290,17 +292,18 @@ class Fetcher:
                 etag=_tag(response.headers) or kept.etag,
             )
         try:
-            facts, metadata, warnings = self._reader.read(
+            said = self._reader.read(
                 response.body,
                 response.headers.get("Content-Type", ""),
                 request.url,
                 bare=request.bare,
+                before=kept.lines if kept is not None and kept.dynamic else None,
             )
         except (ParseError, PageError) as error:
             error.documentation = self._documentation(response, request.url)
             raise
+        metadata = self._checked(said.metadata, request.url)
         documentation = None if metadata.forms else self._documentation(response, request.url)
-        metadata = self._checked(metadata, request.url)
         evaluated_at = metadata.evaluated_at or fallback
         present = date is not None and abs((evaluated_at - date).total_seconds()) < 1
         if metadata.evaluated_at is not None and present and not stored:
@@ -309,14 +312,16 @@ class Fetcher:
         base = fallback if stored else max(evaluated_at, fallback)
         return Page(
             url=request.url,
-            facts=facts,
+            facts=said.facts,
             metadata=metadata,
             evaluated_at=evaluated_at,
             fresh_until=shifted(base, lifetime(response.headers)),
             etag=_tag(response.headers),
             size=len(response.body),
-            warnings=warnings,
+            warnings=said.warnings,
             documentation=documentation,
+            digest=digest,
+            lines=said.lines,
         )
 
     def _checked(self, about: PageMetadata, url: str) -> PageMetadata:

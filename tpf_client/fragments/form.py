@@ -7,6 +7,7 @@ the template; Hydra core, "explicit representation" for how terms are written in
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 import uritemplate
 from uritemplate.variable import VariableValue
@@ -21,6 +22,10 @@ POSITIONS = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))
 
 _USUAL_BLOCK = 30
 """Rows of a block where the server does not say: the most in the paper's evaluation."""
+
+
+# The pages of a dataset all have the same one.
+_template = lru_cache(maxsize=64)(uritemplate.URITemplate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class Form:
     _expanded: uritemplate.URITemplate = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_expanded", uritemplate.URITemplate(self.template))
+        object.__setattr__(self, "_expanded", _template(self.template))
 
     @property
     def block_size(self) -> int:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from annotations.labels import Fact
 from tpf_client.fragments.form import Form
+from tpf_client.fragments.lines import KnownLines
 
 _ROUNDING = timedelta(seconds=1)
 
@@ -66,6 +67,8 @@ class Page:
         size: bytes of its body.
         warnings: what was wrong in its labels (an unparsable instant, an inverted interval).
         documentation: where a page without a form says that the interface is described.
+        digest: of its body.
+        lines: what its lines say, for the next time that it is read; ``None``: they are not whole.
     """
 
     url: str
@@ -77,6 +80,13 @@ class Page:
     size: int = 0
     warnings: tuple[str, ...] = ()
     documentation: str | None = None
+    digest: bytes = b""
+    lines: KnownLines | None = None
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it tells when it changes."""
+        return self.metadata.change is not None
 
     @property
     def holds_until(self) -> datetime:

@@ -9,35 +9,34 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import chain, islice
+from typing import NamedTuple
 
-import pyoxigraph as ox
-
-from annotations.errors import AnnotationError, NestingError
+from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label, at_instant
-from annotations.namespaces import DEFAULT_VOCABULARY, FOAF, HYDRA, RDF, SD, VOID, Vocabulary
-from annotations.nesting import check_nesting
-from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_iri, is_literal, literal_parts
-from tpf_client.errors import PageError, PageTooLargeError, ParseError
-from tpf_client.fragments.blank_nodes import from_wire
-from tpf_client.fragments.documentation import with_hydra_context
+from annotations.namespaces import DEFAULT_VOCABULARY, HYDRA, RDF, SD, VOID, Vocabulary
+from annotations.terms import Quad, is_iri, is_literal, literal_parts
+from tpf_client.errors import PageError
+from tpf_client.fragments.bodies import essence, parse_body
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import whole_number
+from tpf_client.fragments.lines import TYPES, KnownLines, Line, read_lines
 from tpf_client.fragments.page import PageMetadata
+from tpf_client.fragments.parts import (
+    COUNTS,
+    MAPPING,
+    NEXT,
+    PAGE_SIZE,
+    PRIMARY_TOPIC,
+    SEARCH,
+    split_metadata,
+)
 
 ACCEPT = (
     "application/trig,application/n-quads;q=0.9,text/turtle;q=0.6,"
     "application/n-triples;q=0.5,application/ld+json;q=0.3"
 )
 
-_PRIMARY_TOPIC = f"<{FOAF}primaryTopic>"
-_SEARCH = f"<{HYDRA}search>"
-_MAPPING = f"<{HYDRA}mapping>"
-_VIEW = f"<{HYDRA}view>"
-_COUNTS = (f"<{VOID}triples>", f"<{HYDRA}totalItems>")
-_PAGE_SIZE = (f"<{HYDRA}itemsPerPage>", f"<{HYDRA}limit>")
-_NEXT = (f"<{HYDRA}next>", f"<{HYDRA}nextPage>")
-_SUBSET = f"<{VOID}subset>"
 _VOCABULARY = f"<{VOID}vocabulary>"
 _ROLES = {
     f"<{RDF}subject>": "subject",
@@ -48,19 +47,9 @@ _ROLES = {
     f"<{HYDRA}limit>": "limit",
     "<http://vocab.org/brtpf#values>": "values",
 }
-_METADATA_SUBJECT_MARKS = frozenset(
-    {
-        _SEARCH, _MAPPING, *_COUNTS, *_NEXT, *_PAGE_SIZE, f"<{HYDRA}template>",
-        f"<{HYDRA}first>", f"<{HYDRA}firstPage>", f"<{HYDRA}previous>", f"<{HYDRA}previousPage>",
-        f"<{HYDRA}last>", f"<{HYDRA}lastPage>", f"<{HYDRA}variable>", f"<{HYDRA}property>",
-    }
-)  # fmt: skip
-
 _MOST = 100
 """Forms of a page, and what a form says of one thing, that are looked at."""
 _LONGEST_TEMPLATE = 10_000
-_TERM = 100
-"""Bytes of memory that a term takes beside its characters."""
 _WARNINGS = 20
 """Of what is wrong with the labels of a page, so many are told."""
 _SHOWN = 200
@@ -70,86 +59,20 @@ Statements = Mapping[str, Mapping[str, list[str]]]
 """Subject to predicate to objects."""
 
 
-def parse_body(body: bytes, media_type: str, url: str, most: float = math.inf) -> list[Quad]:
-    """The quads of a body, with blank nodes as in the document.
+class ReadPage(NamedTuple):
+    """What a page says.
 
     Args:
-        body: what the server sent, decompressed.
-        media_type: its ``Content-Type``; parameters are ignored.
-        url: base for relative IRIs, and the URL that errors name.
-        most: bytes of memory that the quads may take.
-
-    Raises:
-        ParseError: not RDF, or not of the announced type.
-        PageTooLargeError: it takes more memory.
+        facts: its data, with their labels.
+        metadata: what it says of itself.
+        warnings: what is wrong with labels.
+        lines: what its lines say, for the next time that it is read; ``None``: they are not whole.
     """
-    essence = media_type.partition(";")[0].strip().lower()
-    rdf_format = ox.RdfFormat.from_media_type(essence) if essence else None
-    if rdf_format is None:
-        raise ParseError(url, f"answered with {essence or 'no media type'} instead of RDF")
-    graphs: dict[object, Term] = {}
-    quads: list[Quad] = []
-    size = 0
-    if rdf_format == ox.RdfFormat.JSON_LD:
-        body = with_hydra_context(body)
-    try:
-        check_nesting((body,), rdf_format.media_type)
-        for quad in ox.parse(body, rdf_format, base_iri=url):
-            name = quad.graph_name
-            graph = graphs.get(name)
-            if graph is None:
-                default = isinstance(name, ox.DefaultGraph)
-                graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
-            value = quad.object
-            subject, predicate = Term(str(quad.subject)), Term(str(quad.predicate))
-            object_ = _triple_term(value) if isinstance(value, ox.Triple) else Term(str(value))
-            size += len(subject) + len(predicate) + len(object_) + 3 * _TERM
-            if size > most:
-                # A prefix may stand for much.
-                raise PageTooLargeError(url, f"a page that takes more than {most} bytes of memory")
-            quads.append(Quad(subject, predicate, object_, graph))
-    except NestingError as error:
-        raise ParseError(url, f"{essence} that is not read: {error}") from None
-    except (SyntaxError, ValueError) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise ParseError(url, f"malformed {essence}: {reason}") from error
-    return quads
 
-
-def _triple_term(triple: ox.Triple) -> Term:
-    subject, object_ = triple.subject, triple.object
-    inner = _triple_term(object_) if isinstance(object_, ox.Triple) else str(object_)
-    return Term(f"<<( {subject} {triple.predicate} {inner} )>>")
-
-
-def split_metadata(quads: list[Quad], url: str) -> tuple[list[Quad], list[Quad]]:
-    """The data quads and the metadata quads of a page.
-
-    In a quad format the metadata are the graph that has a primary topic; in a triple format they
-    are what is said about page, fragment, dataset and form.
-    """
-    candidates = {q.graph for q in quads if q.predicate == _PRIMARY_TOPIC and q.graph == q.subject}
-    candidates.discard(DEFAULT_GRAPH)
-    marked = {
-        q.graph for q in quads if q.graph in candidates and q.predicate in _METADATA_SUBJECT_MARKS
-    }
-    graphs = marked or candidates
-    if graphs:
-        return (
-            [quad for quad in quads if quad.graph not in graphs],
-            [quad for quad in quads if quad.graph in graphs],
-        )
-    nodes = {q.subject for q in quads if q.predicate in _METADATA_SUBJECT_MARKS}
-    nodes |= {q.subject for q in quads if q.predicate == DEFAULT_VOCABULARY["predicate"]}
-    nodes |= {q.object for q in quads if q.subject in nodes and q.predicate in (_SEARCH, _MAPPING)}
-    nodes |= {q.subject for q in quads if q.object in nodes and q.predicate in (_SUBSET, _VIEW)}
-    nodes.add(Term(f"<{url}>"))
-    data: list[Quad] = []
-    metadata: list[Quad] = []
-    for quad in quads:
-        about = quad.subject in nodes or (quad.predicate == _PRIMARY_TOPIC and quad.object in nodes)
-        (metadata if about else data).append(quad)
-    return data, metadata
+    facts: tuple[Fact, ...]
+    metadata: PageMetadata
+    warnings: tuple[str, ...]
+    lines: KnownLines | None
 
 
 class PageReader:
@@ -165,46 +88,59 @@ class PageReader:
         self._most = most
 
     def read(
-        self, body: bytes, media_type: str, url: str, *, bare: bool = False
-    ) -> tuple[tuple[Fact, ...], PageMetadata, tuple[str, ...]]:
-        """The facts, the metadata, and warnings about labels that are wrong.
+        self,
+        body: bytes,
+        media_type: str,
+        url: str,
+        *,
+        bare: bool = False,
+        before: KnownLines | None = None,
+    ) -> ReadPage:
+        """What a page says.
 
         Args:
             body: the page.
             media_type: of the page.
             url: where it was read.
             bare: whether all of it is data.
+            before: what the lines of this page said when it was read last; ``None``: they are not
+                looked at one by one.
 
         Raises:
             ParseError: the body is not RDF of the announced type.
             PageError: the body is RDF, but says nothing about a fragment.
             PageTooLargeError: it takes more memory than is allowed.
         """
-        quads = parse_body(body, media_type, url, self._most)
-        data, about = (quads, []) if bare else split_metadata(quads, url)
+        lines = parts = None
+        if before is not None and not bare and essence(media_type) in TYPES:
+            lines = read_lines(body, url, before, self._most)
+        if lines is not None:
+            parts = lines.split()
+        if parts is not None:
+            data, about = parts
+        else:
+            quads = lines.quads() if lines else parse_body(body, media_type, url, self._most)
+            given, about = (quads, []) if bare else split_metadata(quads, url)
+            data = [Line(given, 0)]
+        if not about and not bare:
+            raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         statements: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for quad in about:
             statements[quad.subject][quad.predicate].append(quad.object)
-        if not about and not bare:
-            raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         warnings: list[str] = []
         vocabulary = self._spoken(statements)
         labels = _Labels(statements, vocabulary, any(quad.graph for quad in about), warnings)
         facts = tuple(
-            Fact(
-                Quad(
-                    from_wire(quad.subject, url),
-                    quad.predicate,
-                    from_wire(quad.object, url),
-                    quad.graph and from_wire(quad.graph, url),
-                ),
-                labels.of(quad),
-            )
-            for quad in data
+            [
+                Fact(kept, labels.of(quad))
+                for line in data
+                for quad, kept in zip(line.quads, line.of_page(url), strict=True)
+            ]
         )
         about_page = self._metadata(statements, vocabulary, url, warnings)
         shown = dict.fromkeys(each[:_SHOWN] for each in warnings[:_WARNINGS])
-        return facts, about_page, tuple(shown)
+        known = lines.known if lines is not None else None if before is not None else {}
+        return ReadPage(facts, about_page, tuple(shown), known)
 
     def _spoken(self, statements: Statements) -> Vocabulary:
         """The vocabulary of the page: one that it names, if its form speaks it."""
@@ -218,15 +154,15 @@ class PageReader:
     def _metadata(
         self, statements: Statements, tmp: Vocabulary, url: str, warnings: list[str]
     ) -> PageMetadata:
-        topics = [o for by in statements.values() for o in by.get(_PRIMARY_TOPIC, ())]
+        topics = [o for by in statements.values() for o in by.get(PRIMARY_TOPIC, ())]
         preferred = [*topics, f"<{url}>"]
         default_graph = _iri(_find(statements, (f"<{SD}defaultGraph>",), preferred))
         method = _find(statements, (tmp["annotationMethod"],), preferred)
         return PageMetadata(
             forms=_forms(statements, default_graph, tmp, url),
-            count=_number(_find(statements, _COUNTS, preferred)),
-            page_size=_number(_find(statements, _PAGE_SIZE, preferred)),
-            next_page=_iri(_find(statements, _NEXT, preferred)),
+            count=_number(_find(statements, COUNTS, preferred)),
+            page_size=_number(_find(statements, PAGE_SIZE, preferred)),
+            next_page=_iri(_find(statements, NEXT, preferred)),
             dynamic=_number(_find(statements, (tmp["dynamicTriples"],), preferred)),
             method=literal_parts(method).lexical if method and is_literal(method) else None,
             labellings=frozenset(
@@ -350,13 +286,13 @@ def _forms(
 ) -> tuple[Form, ...]:
     found: list[Form] = []
     maximum = tmp["maximum"]
-    forms = {form: None for by in statements.values() for form in by.get(_SEARCH, ())}
+    forms = {form: None for by in statements.values() for form in by.get(SEARCH, ())}
     for form in islice(forms, _MOST):
         node = statements.get(form, {})
         templates = [t for t in node.get(f"<{HYDRA}template>", ()) if is_literal(t)]
         roles: dict[str, str] = {}
         maxima: dict[str, int | None] = {}
-        mappings = chain(node.get(_MAPPING, ()), node.get(tmp["mapping"], ()))
+        mappings = chain(node.get(MAPPING, ()), node.get(tmp["mapping"], ()))
         for mapping in islice(mappings, _MOST):
             entry = statements.get(mapping, {})
             variables = [v for v in entry.get(f"<{HYDRA}variable>", ())[:_MOST] if is_literal(v)]

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from annotations.instants import FIRST, LAST, shifted
 from annotations.labels import Fact, Label, key_of
-from annotations.terms import Quad, QuadPattern, is_variable
+from annotations.terms import Quad, QuadPattern, Term, is_variable
 from tpf_client.fragments.form import POSITIONS, Block
 from tpf_client.planner.held_facts import HeldFacts
 from tpf_client.planner.reading import Content
@@ -130,13 +130,13 @@ class LiveFragment:
             self.expires = over if self.expires is None else min(self.expires, over)
             self.changes = over if self.changes is None else min(self.changes, over)
             new |= self.late
-        gone = [(quad, -1) for quad in self._quads if quad not in new]
-        come = [(quad, 1) for quad in new if quad not in self._quads]
+        gone = [quad for quad in self._quads if quad not in new]
+        come = [quad for quad in new if quad not in self._quads]
         self._quads = new
         if self._held is not None and self.subscribers:
-            self._held.update([quad for quad, _ in come], [quad for quad, _ in gone], new)
+            self._held.update(come, gone, new)
         if gone or come:
-            self._tell(gone + come)
+            self._tell(_in_turn(come, gone))
 
     def _late(self, new: Mapping[Quad, Label | None], grace: timedelta) -> dict[Quad, Label]:
         """What is not there any more only because its label ended, less than `grace` ago."""
@@ -192,6 +192,24 @@ class LiveFragment:
     def _tell(self, changes: QuadChanges) -> None:
         for subscriber in tuple(self.subscribers):
             subscriber(changes)
+
+
+def _in_turn(come: Sequence[Quad], gone: Sequence[Quad]) -> QuadChanges:
+    """The changes, of each subject what came before what is gone.
+
+    Operators that hold what belongs to a subject would forget it in between, and look it up again.
+    """
+    old: dict[Term, list[Quad]] = {}
+    for quad in gone:
+        old.setdefault(quad.subject, []).append(quad)
+    new: dict[Term, list[Quad]] = {}
+    for quad in come:
+        new.setdefault(quad.subject, []).append(quad)
+    changes: list[tuple[Quad, int]] = []
+    for subject, quads in new.items():
+        changes += [(quad, 1) for quad in quads]
+        changes += [(quad, -1) for quad in old.pop(subject, ())]
+    return changes + [(quad, -1) for quads in old.values() for quad in quads]
 
 
 @dataclass(frozen=True, slots=True)

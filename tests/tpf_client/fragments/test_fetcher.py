@@ -39,7 +39,10 @@ def _fetcher(clock: ManualClock | None = None, **options: object) -> Fetcher:
     # One of the kind that `responses` answers in the place of.
     session = requests.Session()
     return Fetcher(
-        clock=clock or ManualClock(START), parallelism=0, session=session, **options  # type: ignore[arg-type]
+        clock=clock or ManualClock(START),
+        parallelism=0,
+        session=session,
+        **options,  # type: ignore[arg-type]
     )
 
 

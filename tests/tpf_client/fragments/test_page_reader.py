@@ -57,7 +57,7 @@ def _integer(value: int) -> Term:
 
 
 def test_data_metadata_and_labels_of_a_quad_page() -> None:
-    facts, about, warnings = PageReader().read(TRIG.encode(), "application/trig;charset=x", URL)
+    facts, about, warnings, _ = PageReader().read(TRIG.encode(), "application/trig;charset=x", URL)
     until = datetime(2020, 1, 1, tzinfo=UTC)
     labels = {fact.quad: fact.label for fact in facts}
     assert labels == {
@@ -86,7 +86,7 @@ def test_data_metadata_and_labels_of_a_quad_page() -> None:
 
 def test_metadata_of_a_triple_page_are_told_from_its_data() -> None:
     turtle = PREFIXES + ":a :delay 5 . :a foaf:primaryTopic :x ." + FORM + COUNTS
-    facts, about, _ = PageReader().read(turtle.encode(), "text/turtle", URL)
+    facts, about, _, _ = PageReader().read(turtle.encode(), "text/turtle", URL)
     assert {fact.quad.predicate for fact in facts} == {
         _term("delay"),
         Term("<http://xmlns.com/foaf/0.1/primaryTopic>"),
@@ -98,7 +98,7 @@ def test_metadata_of_a_triple_page_are_told_from_its_data() -> None:
 def test_a_missing_or_senseless_count_is_unknown() -> None:
     for count in ("", '<http://ex.org/d?p=x> void:triples "many" .'):
         page = PREFIXES + "<#metadata> { <#metadata> foaf:primaryTopic <http://ex.org/d?p=x> ."
-        _, about, _ = PageReader().read(
+        _, about, _, _ = PageReader().read(
             (page + FORM + count + "}").encode(), "application/trig", URL
         )
         assert about.count is None

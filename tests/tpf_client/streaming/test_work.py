@@ -13,6 +13,8 @@ from annotations.terms import Quad, Term, iri, literal
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Stream, Update
 from tpf_client.dataflow.node import Meter
+from tpf_client.fragments import parser
+from tpf_client.fragments.lines import KnownLines, Lines, read_lines
 
 EX = "http://example.org/"
 FACTS = 1000
@@ -107,6 +109,31 @@ def test_a_tick_in_which_one_fact_of_a_thousand_changed_does_the_work_for_one(
             assert max(flowed) <= through_a_node
             assert sum(flowed) > 0
             assert client.statistics.requests == len(server.log)
+
+
+def test_of_a_page_that_changed_only_new_lines_are_parsed(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[int] = []
+
+    def counted(body: bytes, url: str, before: KnownLines, most: float) -> Lines | None:
+        lines = read_lines(body, url, before, most)
+        assert lines is not None
+        parsed.append(lines.parsed)
+        return lines
+
+    monkeypatch.setattr(parser, "read_lines", counted)
+    with Client(server.url, session=server.session(), clock=server.clock, parallelism=0) as client:
+        updates = iter(client.stream(QUERY))
+        # The page is read as a whole first, and by its lines when it turned out to change.
+        for _ in range(2):
+            next(updates)
+        parsed.clear()
+        for _ in range(3):
+            assert len(next(updates).added) == 1
+    # The fact, its label, and what the page says of its own instant.
+    assert parsed
+    assert max(parsed) <= 15
 
 
 def test_the_answer_after_many_such_ticks_is_still_that_of_all_facts(server: LiveServer) -> None:

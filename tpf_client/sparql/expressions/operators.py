@@ -34,7 +34,8 @@ from tpf_client.sparql.expressions.values import (
 )
 
 _RANK: dict[type, int] = {int: 0, Decimal: 1, Single: 2, float: 3}
-_POINTS = (DateTime, Date, Time)
+POINTS = (DateTime, Date, Time)
+"""What lies on a line of time."""
 _NO_TYPED_LITERALS = frozenset((Iri, BlankNode, LanguageString))
 
 
@@ -100,7 +101,7 @@ def add(left: Value, right: Value) -> Value:
         if isinstance(right, Duration):
             return _sum(left, right, 1)
         left, right = right, left
-    if isinstance(left, _POINTS) and isinstance(right, Duration):
+    if isinstance(left, POINTS) and isinstance(right, Duration):
         return _moved(left, right, 1)
     raise EvaluationError
 
@@ -111,10 +112,10 @@ def subtract(left: Value, right: Value) -> Value:
         return _subtract_numbers(left, right)
     if isinstance(left, Duration) and isinstance(right, Duration):
         return _sum(left, right, -1)
-    if isinstance(left, _POINTS):
+    if isinstance(left, POINTS):
         if isinstance(right, Duration):
             return _moved(left, right, -1)
-        if isinstance(right, _POINTS) and type(left) is type(right):
+        if isinstance(right, POINTS) and type(left) is type(right):
             gap = difference(left, right)
             if gap is not None:
                 return Duration(0, gap, "dayTimeDuration")
@@ -180,7 +181,7 @@ def equal(left: Value, right: Value) -> bool:
             if left == right:
                 return True
             raise EvaluationError
-        if isinstance(left, _POINTS):
+        if isinstance(left, POINTS):
             gap = difference(left, right)  # type: ignore[arg-type]
             if gap is None:
                 # A time zone is missing on one side: they may be the same or not.
@@ -206,7 +207,7 @@ def _order(name: str, compare: Callable[[Any, Any], bool]) -> Callable[[Value, V
         if kind is other:
             if kind in directly:
                 return compare(left, right)
-            if isinstance(left, _POINTS):
+            if isinstance(left, POINTS):
                 gap = difference(left, right)  # type: ignore[arg-type]
                 if gap is not None:
                     return compare(gap, 0)

@@ -1,6 +1,6 @@
 """The typed value of every term identifier, decoded once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from decimal import Decimal
 from typing import Final, Protocol, TypeVar
 
@@ -63,10 +63,10 @@ class TypedTerms(Remembered[int, Value]):
     def __init__(self, dictionary: TermCodec) -> None:
         super().__init__()
         self.dictionary = dictionary
-        self._known: dict[object, Remembered[int, Value]] = {}
+        self._known: dict[Hashable, Remembered[int, Value]] = {}
         dictionary.on_forget(self._forget)
 
-    def known(self, function: Callable[[Term], Value]) -> Remembered[int, Value]:
+    def known(self, function: Hashable) -> Remembered[int, Value]:
         """What a function of terms gave for identifiers, for all who compute it."""
         return self._known.setdefault(function, Remembered())
 
