@@ -1,13 +1,11 @@
 """The client: SPARQL over fragments, once or continuously."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import rdflib
 import requests
 
 from annotations.clock import Clock, ManualClock, SystemClock
@@ -44,6 +42,9 @@ from tpf_client.streaming.streamer import Budgets, Streamer
 
 MOST_GRACE = 7 * 86_400
 """Seconds of grace at most."""
+
+if TYPE_CHECKING:
+    import rdflib
 
 
 class Client:
@@ -182,6 +183,8 @@ class Client:
             UnsupportedQueryError: it cannot be answered here; no request was sent.
             SourceError: a source failed; also while solutions are iterated.
         """
+        import asyncio
+
         answer = await asyncio.to_thread(self.query, text, base=base, progress=progress)
         return AsyncSolutions(answer) if isinstance(answer, Solutions) else answer
 

@@ -1,12 +1,8 @@
 """What a user of the client sees: solutions of rdflib terms, and their formats."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import rdflib
-from rdflib.term import Identifier, Literal
 
 from annotations.terms import Term, Variable
 from tpf_client.sparql import results
@@ -14,11 +10,13 @@ from tpf_client.sparql.results import rdflib_term
 
 if TYPE_CHECKING:
     import pandas
+    import rdflib
+    from rdflib.term import Identifier
 
 Row: TypeAlias = tuple[Term | None, ...]
 
 
-class Solution(Mapping[str, Identifier]):
+class Solution(Mapping[str, "Identifier"]):
     """One solution: the values of those variables that have one, by name.
 
     ``solution["delay"]`` and ``solution.delay``; a variable without a value is absent.
@@ -30,14 +28,14 @@ class Solution(Mapping[str, Identifier]):
         self._variables = variables
         self.row = row
 
-    def __getitem__(self, name: str) -> Identifier:
+    def __getitem__(self, name: str) -> "Identifier":
         wanted = name if name.startswith("?") else f"?{name}"
         for variable, term in zip(self._variables, self.row, strict=True):
             if variable == wanted and term is not None:
                 return rdflib_term(term)
         raise KeyError(name)
 
-    def __getattr__(self, name: str) -> Identifier:
+    def __getattr__(self, name: str) -> "Identifier":
         try:
             return self[name]
         except KeyError:
@@ -169,6 +167,8 @@ class AsyncSolutions:
 
     async def __aiter__(self) -> AsyncIterator[Solution]:
         """The solutions, as they become known."""
+        import asyncio
+
         rows = iter(self._solutions)
         try:
             while (row := await asyncio.to_thread(next, rows, None)) is not None:
@@ -179,6 +179,8 @@ class AsyncSolutions:
 
     async def all(self) -> Solutions:
         """All solutions, read to the end."""
+        import asyncio
+
         await asyncio.to_thread(list, self._solutions)
         return self._solutions
 
@@ -195,15 +197,19 @@ def table(variables: tuple[str, ...], solutions: Iterable[Solution]) -> "pandas.
     return pandas.DataFrame(rows, columns=list(variables), dtype=object).infer_objects()
 
 
-def _python_value(term: Identifier | None) -> Any:
+def _python_value(term: "Identifier | None") -> Any:
+    from rdflib.term import Literal
+
     if isinstance(term, Literal):
         value = term.toPython()
         return str(term) if isinstance(value, Literal) else value
     return None if term is None else str(term)
 
 
-def graph_of(triples: Iterable[Sequence[Term | None]]) -> rdflib.Graph:
+def graph_of(triples: Iterable[Sequence[Term | None]]) -> "rdflib.Graph":
     """Triples as a graph."""
+    import rdflib
+
     graph = rdflib.Graph()
     for triple in triples:
         subject, predicate, object_ = (rdflib_term(term) for term in triple if term)
@@ -211,7 +217,7 @@ def graph_of(triples: Iterable[Sequence[Term | None]]) -> rdflib.Graph:
     return graph
 
 
-def graph_text(graph: rdflib.Graph, form: str) -> str:
+def graph_text(graph: "rdflib.Graph", form: str) -> str:
     """A graph as text.
 
     Args:

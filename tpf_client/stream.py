@@ -1,6 +1,5 @@
 """A continuous query as its user sees it: a stream of updates."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -198,6 +197,8 @@ class Stream:
         Raises:
             SourceError: the first evaluation failed. Later failures are updates with an error.
         """
+        import asyncio
+
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Update | None] = loop.create_future()
 

@@ -204,8 +204,9 @@ def test_a_failure_that_passes_is_survived(server: LiveServer, right: Counter[An
 
 def test_mocked_responses() -> None:
     """What the library that sends requests raises is told as ours."""
+    session = requests.Session()
     with responses.RequestsMock() as mock, Client("http://d.test/x", parallelism=0, limits=HASTY,
-                                                  session=requests.Session()) as client:  # fmt: skip
+                                                  session=session) as client:  # fmt: skip
         mock.get("http://d.test/x", body=requests.ConnectionError("no route"))
         mock.get("http://d.test/x", body=requests.exceptions.ChunkedEncodingError("cut"))
         with pytest.raises(ConnectionFailedError, match=r"http://d\.test/x: "):

@@ -215,6 +215,19 @@ class Answer:
         self._raw.release_conn()
 
 
+def pooled_session(size: int) -> requests.Session:
+    """A session with that many connections per host, which keeps no cookies."""
+    return _pool(requests.Session(), size)
+
+
+def _pool(session: requests.Session, size: int) -> requests.Session:
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+    adapter = _Adapter(pool_connections=16, pool_maxsize=size)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    return session
+
+
 class PooledSession(requests.Session):
     """A session that keeps no cookies and asks an origin the same way each time.
 
@@ -227,10 +240,7 @@ class PooledSession(requests.Session):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        adapter = _Adapter(pool_connections=16, pool_maxsize=size)
-        self.mount("http://", adapter)
-        self.mount("https://", adapter)
+        _pool(self, size)
         self._routes: LRUCache[str, _Route] = LRUCache(_ROUTES)
         self._targets: LRUCache[str, tuple[str, str]] = LRUCache(_TARGETS)
         self._found = threading.Lock()

@@ -10,11 +10,8 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
-
-from rdflib import BNode, Literal, URIRef
-from rdflib.term import Identifier
 
 from annotations.namespaces import RDF, XSD
 from annotations.terms import (
@@ -27,6 +24,10 @@ from annotations.terms import (
     triple_of_term,
 )
 from tpf_client.errors import ClientError
+
+if TYPE_CHECKING:
+    from rdflib import Literal, URIRef
+    from rdflib.term import Identifier
 
 Row: TypeAlias = Sequence[Term | None]
 """The terms of a solution in the order of the variables, ``None`` where unbound."""
@@ -42,12 +43,15 @@ class ResultError(ClientError, ValueError):
 # ------------------------------------------------------------------------------- rdflib
 
 
-def rdflib_term(term: Term) -> Identifier:
+def rdflib_term(term: Term) -> "Identifier":
     """The rdflib term of a term, its lexical form as it stands.
 
     rdflib has no triple terms: they become literals of their N-Triples text with the datatype
     ``rdf:tripleTerm``.
     """
+    # It is loaded when somebody looks at a term: that takes as long as all of the client.
+    from rdflib.term import BNode, Literal, URIRef
+
     if is_iri(term):
         return URIRef(term[1:-1])
     if is_blank_node(term):
@@ -75,8 +79,10 @@ def _is_not_ours(_record: logging.LogRecord) -> bool:
 logging.getLogger("rdflib.term").addFilter(_is_not_ours)
 
 
-def typed_literal(lexical: str, datatype: URIRef | None) -> Literal:
+def typed_literal(lexical: str, datatype: "URIRef | None") -> "Literal":
     """A literal of rdflib, its text as it stands, whether it fits the datatype or not."""
+    from rdflib.term import Literal
+
     before = _making.set(True)
     try:
         return Literal(lexical, datatype=datatype, normalize=False)
