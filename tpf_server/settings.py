@@ -80,6 +80,11 @@ class DatasetSettings:
     accept_past: bool = _setting(
         False, "whether intervals that have ended may be published, to load history"
     )
+    event_stream: float | None = _setting(
+        None,
+        "seconds for which all that is published and withdrawn is kept as a Linked Data Event "
+        "Stream at /{dataset}/ldes; unset: there is none",
+    )
     page_labels: bool = _setting(True, "state the labels of a page's facts in its metadata")
 
     def __post_init__(self) -> None:
@@ -105,7 +110,8 @@ class DatasetSettings:
                     f"dataset {self.name}: {name} is no IRI with # or / at its end: {namespace!r}"
                 )
         _check_token(f"dataset {self.name}: token", self.token)
-        if min(self.page_size, self.retention, self.max_age or 0, self.history or 0) < 0:
+        times = (self.retention, self.max_age or 0, self.history or 0, self.event_stream or 0)
+        if min(self.page_size, *times) < 0:
             raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")
 
 

@@ -102,4 +102,7 @@ def live_settings(settings: DatasetSettings) -> LiveSettings:
         retention=timedelta(seconds=settings.retention),
         history=None if settings.history is None else timedelta(seconds=settings.history),
         accept_past=settings.accept_past,
+        keep_events=None
+        if settings.event_stream is None
+        else timedelta(seconds=settings.event_stream),
     )

@@ -78,6 +78,7 @@ def _package(name: str) -> Path:
 NODE_MODULES = peers.node_modules()
 NODE = _peer("node", peers.new_node)
 COMUNICA = _peer("Comunica", lambda: _package("@comunica/query-sparql"))
+LDES_CLIENT = _peer("ldes-client", lambda: _package("ldes-client"))
 LDF_SERVER = _peer("ldf-server", lambda: _package("@ldf/server"))
 NGINX = _peer("nginx", peers.nginx)
 CHROMIUM = _peer("chromium", lambda: peers.program("chromium", "chromium"))

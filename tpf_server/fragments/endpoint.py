@@ -53,6 +53,9 @@ class Endpoint:
         self.changes_url = ""
         if dataset.live is not None and settings.change_followers:
             self.changes_url = f"{base}{own.name}/changes"
+        self.ldes_url = ""
+        if dataset.live is not None and own.event_stream is not None:
+            self.ldes_url = f"{base}{own.name}/ldes"
         self.template = f"{self.url}{{?{','.join(self.form)}}}"
         self.title = (own.title or own.name) + ("" if view is None else f" ({view})")
         self.license = Term(f"<{own.license}>") if own.license else None

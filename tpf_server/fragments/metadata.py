@@ -27,6 +27,7 @@ from annotations.namespaces import (
     RDF_PREDICATE,
     RDF_SUBJECT,
     RDF_TYPE,
+    RDFS,
     SD,
     VOID,
     XSD_INTEGER,
@@ -210,6 +211,8 @@ def _controls(endpoint: Endpoint) -> Iterator[Triple]:
     if endpoint.changes_url:
         said = endpoint.vocabulary["changes"]
         yield Triple(dataset, said, Term(f"<{endpoint.changes_url}>"))
+    if endpoint.ldes_url:
+        yield Triple(dataset, Term(f"<{RDFS}seeAlso>"), Term(f"<{endpoint.ldes_url}>"))
     yield Triple(dataset, _hydra("search"), form)
     yield Triple(form, RDF_TYPE, _hydra("IriTemplate"))
     yield Triple(form, _hydra("template"), literal(endpoint.template))

@@ -93,6 +93,40 @@ class Follower(Protocol):
         """Versions stand no more, by their rows, and others do."""
 
 
+class Span(NamedTuple):
+    """A run of batches: of the numbers from ``number * size + 1`` on, those that are there.
+
+    Args:
+        number: of the run.
+        first: the number of its first batch.
+        last: that of its last one.
+        begin: when the first was published, in microseconds.
+        end: when the last was.
+    """
+
+    number: int
+    first: int
+    last: int
+    begin: int
+    end: int
+
+
+class Events(NamedTuple):
+    """What a batch did.
+
+    Args:
+        sequence: its number.
+        published: when, in microseconds.
+        said: facts that came, or have another label.
+        gone: facts that are not said any more, with the labels that they had.
+    """
+
+    sequence: int
+    published: int
+    said: Sequence[Fact]
+    gone: Sequence[Fact]
+
+
 Told: TypeAlias = Callable[[int, frozenset[Term] | None], object]
 """Gets the number of a batch, and the predicates of the facts that came or went with it, if any;
 ``None``: of what came before, anything may have changed."""
@@ -190,6 +224,15 @@ class LiveStore(Protocol):
         Returns:
             what to call when it is to be told no more.
         """
+
+    def spans(self, size: int, after: int = 0) -> Sequence[Span]:
+        """The batches that are kept as events, from the one after `after` on.
+
+        In runs of `size` numbers, the same wherever one begins.
+        """
+
+    def events(self, after: int, until: int) -> Sequence[Events]:
+        """What the batches with numbers above `after` up to `until` did, those that are kept."""
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from annotations.instants import instant_term
-from annotations.namespaces import DCAT, DCTERMS, HYDRA, RDF_TYPE, VOID
+from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID
 from annotations.terms import Term, Triple, literal
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import about_dataset, integer
@@ -73,6 +73,11 @@ def _dataset(entry: Entry) -> Iterator[Triple]:
     yield Triple(iri, Term(f"<{VOID}triples>"), integer(entry.static + (entry.live or 0)))
     yield Triple(iri, Term(f"<{VOID}subset>"), Term(f"<{endpoint.url}>"))
     yield Triple(iri, _dcat("landingPage"), Term(f"<{endpoint.url}>"))
+    if endpoint.ldes_url:
+        stream = Term(f"<{endpoint.ldes_url}#stream>")
+        yield Triple(stream, RDF_TYPE, Term(f"<{LDES}EventStream>"))
+        yield Triple(stream, _dct("source"), iri)
+        yield Triple(stream, Term(f"<{TREE}view>"), Term(f"<{endpoint.ldes_url}>"))
     for view in entry.views:
         yield Triple(iri, _dct("hasFormat"), Term(f"<{view.url}>"))
     for url, media_type in distributions(endpoint):

@@ -6,7 +6,7 @@ The rules of Flask and the documentation of the interface are both made from the
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from annotations.namespaces import HYDRA, RDF
+from annotations.namespaces import HYDRA, LDES, RDF
 
 
 class Operation(NamedTuple):
@@ -94,6 +94,13 @@ RESOURCES: Final = {
         "/<name>/changes",
         "The predicates of what changes in a dataset, as server-sent events.",
         {"GET": Operation("Follow what changes", None, None, (400, 404, 406, 503))},
+    ),
+    "ldes": Resource(
+        "/<name>/ldes",
+        "All that was published to a dataset and withdrawn, as a Linked Data Event Stream.",
+        {"GET": Operation(
+            "Read a node", LDES + "EventStream", None, (304, 400, 404, 406, 410, 503)
+        )},
     ),
     "timemap": Resource(
         "/<name>/timemap",

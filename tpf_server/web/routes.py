@@ -13,12 +13,14 @@ from werkzeug.routing import Rule
 
 from tpf_server.errors import NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Negotiator
+from tpf_server.fragments.writers import WRITERS
 from tpf_server.store.failures import store_failures
 from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
 from tpf_server.web.authorization import authorize
 from tpf_server.web.changes import changes
 from tpf_server.web.dereference import described_annotation, described_blank_node
+from tpf_server.web.event_stream import event_stream
 from tpf_server.web.health import alive, ready
 from tpf_server.web.index import index
 from tpf_server.web.metrics import Metrics
@@ -107,6 +109,7 @@ class Views:
         self._resources = resources
         self._site = site
         self._negotiator = negotiator
+        self._data = Negotiator(WRITERS)
         self._metrics = metrics
 
     def index(self) -> Response:
@@ -174,6 +177,17 @@ class Views:
         self._site.dataset(name)
         endpoint = self._site.endpoints(self._base())[name]
         return _read(lambda: changes(self._site, endpoint, request))
+
+    def ldes(self, name: str) -> Response:
+        """The event stream of a dataset."""
+        self._site.dataset(name)
+        endpoint = self._site.endpoints(self._base())[name]
+
+        def answer() -> Response:
+            chosen = self._data.by_accept(request.headers.get("Accept"))
+            return event_stream(endpoint, request, chosen)
+
+        return _read(answer)
 
     def timemap(self, name: str) -> Response:
         """The changes of a fragment of a dataset."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from tpf_server.errors import StoreError
 from tpf_server.store.live.batch import undo
 from tpf_server.store.live.index import FactIndex
-from tpf_server.store.live.log import FOREVER, NO_START, Carried, Floor, Log, Record
+from tpf_server.store.live.log import FOREVER, NO_START, Carried, Floor, Log, Record, Version
 from tpf_server.store.live.planner import Effects
 from tpf_server.store.live.settings import LiveSettings
 
@@ -35,6 +35,10 @@ class Cleaner:
         self._retention = settings.retention // _MICROSECOND
         self._history = None if settings.history is None else settings.history // _MICROSECOND
         self._remember = settings.remember_batches // _MICROSECOND
+        events = settings.keep_events
+        self._events = None if events is None else events // _MICROSECOND
+        self._kept_until = NO_START
+        """Before this instant nothing may be dropped: the oldest batch is an event still."""
         self._entries = 0
         self._batches = 0
         self._dropped = 0
@@ -50,7 +54,7 @@ class Cleaner:
         return (
             index.due.superseded_until(last)
             or index.due.ended_until(since, self._history_until(now))
-            or self._entries > 2 * index.rows.live_rows + _SLACK
+            or (self._entries > 2 * index.rows.live_rows + _SLACK and now >= self._kept_until)
         )
 
     def _history_until(self, now: int) -> int:
@@ -80,16 +84,25 @@ class Cleaner:
                 else:
                     ended = max(ended, rows.end[row])
         try:
-            carried = self._carry(index, effects, oldest, set(retired))
+            carried = self._carry(index, effects, oldest, set(retired), now)
         except StoreError:
             undo(index, effects)
             index.due.add_again(retired)
             raise
         floor = Floor(oldest, expired, ended)
-        return Record(index.last + 1, now, effects.added, effects.removed, retired, carried, floor)
+        gone: list[Version] = []
+        if self._events is not None:
+            # Events are told in the order of their instants, whatever the clock does.
+            now = max([now, *(batch.published for batch in list(index.batches)[-1:])])
+            stay = {version.token for version in effects.added}
+            versions = map(rows.version, effects.removed)
+            gone = [version for version in versions if version.token not in stay]
+        return Record(
+            index.last + 1, now, effects.added, effects.removed, retired, carried, floor, gone
+        )
 
     def _carry(
-        self, index: FactIndex, effects: Effects, oldest: int, retired: set[int]
+        self, index: FactIndex, effects: Effects, oldest: int, retired: set[int], now: int
     ) -> list[Carried]:
         """What is still in use of the oldest batches, which `clean` then drops."""
         rows = index.rows
@@ -100,12 +113,15 @@ class Cleaner:
         self._dropped = 0
         carried: list[Carried] = []
         excess = self._entries - 2 * rows.live_rows - _SLACK
-        if excess <= 0:
+        if excess <= 0 or now < self._kept_until:
             return carried
         wanted = 2 * len(effects.added) + 64
         looked_at, enough = 0, 4 * wanted + _SLACK
         removed_now = set(effects.removed)
         for record in self._batches_before(oldest):
+            if self._events is not None and record.published > now - self._events:
+                self._kept_until = record.published + self._events
+                break
             lives = [(version, record.sequence) for version in record.added]
             lives += [(version, added) for version, added, _ in record.carried]
             for version, added in lives:

@@ -23,6 +23,7 @@ from tpf_server.store.live.log import FOREVER, NO_START, Floor, Record, Version
 from tpf_server.store.live.names import Names, token_bits
 from tpf_server.store.live.postings import Postings
 from tpf_server.store.live.rows import ANY, EXPIRING, INTERVALS, Rows
+from tpf_server.store.protocols import Events
 
 NAMED = -2
 """The graph of a pattern that matches all graphs but the default one."""
@@ -351,6 +352,17 @@ class FactIndex:
     def fact(self, row: int) -> Fact:
         """The fact that a row holds."""
         return self.facts((row,))[0]
+
+
+def events_of(record: Record) -> Events:
+    """What a batch did, as facts."""
+
+    def facts(versions: Iterable[Version]) -> list[Fact]:
+        return [
+            Fact(Quad(*map(Term, each[2:6])), label_of(each.start, each.end)) for each in versions
+        ]
+
+    return Events(record.sequence, record.published, facts(record.added), facts(record.gone))
 
 
 @lru_cache(maxsize=65536)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tpf_server.errors import StoreError
-from tpf_server.store.protocols import BatchReceipt
+from tpf_server.store.protocols import BatchReceipt, Span
 
 NO_START = -(2**63)
 """The start of an expiring version, which has none: before every instant."""
@@ -75,6 +75,8 @@ class Record:
         retired: rows that nobody may see any more; their numbers are free again.
         carried: versions of batches that were dropped from the ring.
         floor: what retention has let go of, this batch included.
+        gone: what the removed rows said that no added version goes on to say, where batches are
+            kept as events.
     """
 
     sequence: int
@@ -84,6 +86,7 @@ class Record:
     retired: Sequence[int] = ()
     carried: Sequence[Carried] = ()
     floor: Floor = field(default=Floor())
+    gone: Sequence[Version] = ()
 
     @property
     def entries(self) -> int:
@@ -100,14 +103,16 @@ def encode(record: Record) -> bytes:
         numbers = [terms.setdefault(term, len(terms)) for term in version[2:6]]
         return [version.row, version.slot, *numbers, start, version.end, version.token]  # type: ignore[list-item]
 
-    body = {
+    body: dict[str, object] = {
         "added": [row(version) for version in record.added],
         "carried": [[row(one.version), one.added, one.removed] for one in record.carried],
         "removed": record.removed,
         "retired": record.retired,
         "floor": record.floor,
-        "terms": list(terms),
     }
+    if record.gone:
+        body["gone"] = [row(version) for version in record.gone]
+    body["terms"] = list(terms)
     return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
 
 
@@ -134,6 +139,7 @@ def decode(sequence: int, published: int, payload: bytes) -> Record:
             body["retired"],
             [Carried(version(row), added, removed) for row, added, removed in body["carried"]],
             Floor(*body["floor"]),
+            [version(numbers) for numbers in body.get("gone", ())],
         )
     except (zlib.error, ValueError, KeyError, IndexError, TypeError) as error:
         raise StoreError(f"batch {sequence} of the live store is damaged: {error}") from error
@@ -205,6 +211,9 @@ class Log(Protocol):
 
         They are decoded one by one, so that a whole log is read in little memory.
         """
+
+    def spans(self, size: int, after: int) -> list[Span]:
+        """The batches with a greater number than `after`, in runs of `size` numbers."""
 
     def writing(self) -> AbstractContextManager[None]:
         """A transaction that excludes all other writers; durable when it is left.

@@ -34,7 +34,7 @@ from tpf_server.store.live.log import (
     encode,
 )
 from tpf_server.store.live.sqlite_tables import write_backup
-from tpf_server.store.protocols import BatchReceipt
+from tpf_server.store.protocols import BatchReceipt, Span
 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -183,6 +183,17 @@ class PostgresLog:
             limit,
         )
         return (decode(*row) for row in rows)
+
+    def spans(self, size: int, after: int) -> list[Span]:
+        """See `Log`."""
+        rows = self._rows(
+            "SELECT (sequence - 1) / %s::bigint AS number, min(sequence), max(sequence), "
+            "min(published), max(published) FROM batches WHERE sequence > %s "
+            "GROUP BY number ORDER BY number",
+            size,
+            after,
+        )
+        return [Span(*row) for row in rows]
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ class LiveSettings:
         history: how long intervals are kept after they ended; ``None`` keeps them for ever.
         accept_past: whether intervals that have ended may be published, to load history.
         remember_batches: how long the identifier of a batch is known.
+        keep_events: how long whole batches are kept, as a stream of events; ``None``: not at all.
     """
 
     key: FactKey = "subject-predicate"
@@ -23,3 +24,4 @@ class LiveSettings:
     history: timedelta | None = None
     accept_past: bool = False
     remember_batches: timedelta = timedelta(days=7)
+    keep_events: timedelta | None = None

@@ -27,7 +27,7 @@ from tpf_server.store.live.log import (
     left_out,
 )
 from tpf_server.store.live.sqlite_tables import SCHEMA, TABLES, contents_of, fill, new_file
-from tpf_server.store.protocols import BatchReceipt
+from tpf_server.store.protocols import BatchReceipt, Span
 
 _log = logging.getLogger("tpf_server")
 
@@ -169,6 +169,17 @@ class SqliteLog:
                 .fetchall()
             )
         return (decode(*row) for row in rows)
+
+    def spans(self, size: int, after: int) -> list[Span]:
+        """See `Log`."""
+        with self._lock, _translated(self._path):
+            rows = self._read.execute(
+                "SELECT (sequence - 1) / ? AS number, min(sequence), max(sequence), "
+                "min(published), max(published) FROM batches WHERE sequence > ? "
+                "GROUP BY number ORDER BY number",
+                (size, after),
+            ).fetchall()
+        return [Span(*row) for row in rows]
 
     @contextmanager
     def writing(self) -> Iterator[None]:

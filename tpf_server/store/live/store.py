@@ -17,7 +17,7 @@ from tpf_server.errors import StoreClosedError
 from tpf_server.store.live.batch import Groups, checked, plan
 from tpf_server.store.live.cleaner import Cleaner
 from tpf_server.store.live.garbage import Unwatched, no_garbage
-from tpf_server.store.live.index import FactIndex
+from tpf_server.store.live.index import FactIndex, events_of
 from tpf_server.store.live.listeners import Listeners
 from tpf_server.store.live.log import FOREVER, Log, Record
 from tpf_server.store.live.logs import open_log
@@ -25,7 +25,7 @@ from tpf_server.store.live.reader import Reader
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.states import batch_of, check_retained, past_state
 from tpf_server.store.live.withdrawal import Withdrawals, spans
-from tpf_server.store.protocols import BatchReceipt, Follower, Snapshot, Told
+from tpf_server.store.protocols import BatchReceipt, Events, Follower, Snapshot, Span, Told
 
 _CHECK_SECONDS = 1.0
 """For how long it is believed that a batch could be published: to find out takes a small one."""
@@ -75,6 +75,10 @@ class IndexedLiveStore:
         self._reset()
         with self._lock, no_garbage():
             self._follow()
+        self._events_from: int | None = None
+        if settings.keep_events is not None:
+            # What was published before does not say what it took away.
+            self._events_from = int(log.setting("events_from", str(self._index.last)))
 
     def _reset(self) -> None:
         self._index = FactIndex(self._settings.key, keep_history=self._settings.history is None)
@@ -129,6 +133,23 @@ class IndexedLiveStore:
         """See `LiveStore`."""
         with self._reading():
             return self._locked(self._listeners.listen(told))
+
+    def spans(self, size: int, after: int = 0) -> Sequence[Span]:
+        """See `LiveStore`; none where no events are kept."""
+        with self._reading():
+            begin = self._events_from
+        return () if begin is None else self._log.spans(size, max(after, begin))
+
+    def events(self, after: int, until: int) -> Sequence[Events]:
+        """See `LiveStore`."""
+        with self._reading():
+            begin = self._events_from
+        if begin is None or until <= max(after, begin):
+            return ()
+        after = max(after, begin)
+        # Others read pages while these are decoded.
+        records = self._log.read(after, until - after)
+        return [events_of(record) for record in records if record.sequence <= until]
 
     def _locked(self, action: Callable[[], None]) -> Callable[[], None]:
         def locked() -> None:

@@ -1,0 +1,277 @@
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from annotations.instants import instant_of_term
+from annotations.labels import Expiration, Fact, Interval, Label
+from annotations.namespaces import (
+    ACTIVITY,
+    DCTERMS,
+    DEFAULT_VOCABULARY,
+    LDES,
+    RDF_OBJECT,
+    RDF_PREDICATE,
+    RDF_SUBJECT,
+    RDF_TYPE,
+    RDFS,
+    TREE,
+)
+from annotations.terms import Quad, Term
+from tests.support.served import BASE, NOON, Served, parse, quad
+from tpf_server.errors import PublishError
+from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.protocols import Standing
+from tpf_server.web import event_nodes, event_stream
+
+HOUR = timedelta(hours=1)
+NODE = Term(f"<{TREE}node>")
+MEMBER = Term(f"<{TREE}member>")
+DELETE = Term(f"<{ACTIVITY}Delete>")
+CREATED = Term(f"<{DCTERMS}created>")
+VERSION_OF = Term(f"<{DCTERMS}isVersionOf>")
+tmp = DEFAULT_VOCABULARY
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of a few batches, so that there are many."""
+    for module in (event_nodes, event_stream):
+        monkeypatch.setattr(module, "LEAF", 4)
+        monkeypatch.setattr(module, "BLOCK", 3)
+    monkeypatch.setattr(event_nodes, "MEMBERS", 5)
+
+
+def streaming(path: Path, **keeping: timedelta) -> Served:
+    settings = LiveSettings(keep_events=HOUR, **keeping)  # type: ignore[arg-type]
+    return Served(path, dataset={"event_stream": 3600.0}, keeping=settings)
+
+
+class Node:
+    """A node, by subject and predicate."""
+
+    def __init__(self, served: Served, url: str) -> None:
+        self.url = url
+        self.response = served.get(url.removeprefix(BASE), "application/n-quads")
+        assert self.response.status_code == 200, self.response.text
+        self.rows = parse(self.response.content, "application/n-quads")
+        self.said: dict[Term, dict[Term, list[Term]]] = {}
+        for row in self.rows:
+            self.said.setdefault(row.subject, {}).setdefault(row.predicate, []).append(row.object)
+
+    @property
+    def full(self) -> bool:
+        return "immutable" in self.response.headers["Cache-Control"]
+
+    @property
+    def members(self) -> dict[Term, dict[Term, list[Term]]]:
+        names = [row.object for row in self.rows if row.predicate == MEMBER]
+        assert len(names) == len(set(names))
+        return {name: self.said[name] for name in names}
+
+    @property
+    def following(self) -> list[str]:
+        found = [each[NODE][0][1:-1] for each in self.said.values() if NODE in each]
+        return list(dict.fromkeys(found))
+
+
+def nodes(served: Served) -> Iterator[Node]:
+    """All nodes, first those that come first."""
+    waiting = [f"{BASE}trains/ldes"]
+    while waiting:
+        node = Node(served, waiting.pop(0))
+        waiting = node.following + waiting
+        yield node
+
+
+def label_of(said: dict[Term, list[Term]]) -> Label:
+    if tmp.expiration in said:
+        return Expiration(instant_of_term(said[tmp.expiration][0]))
+    return Interval(instant_of_term(said[tmp.initial][0]), instant_of_term(said[tmp.final][0]))
+
+
+def materialized(served: Served) -> set[Fact]:
+    """What the newest version of everything says: what who follows the stream has in the end."""
+    newest: dict[Term, Fact | None] = {}
+    before: datetime | None = None
+    for node in nodes(served):
+        for said in node.members.values():
+            (name,), (created,) = said[VERSION_OF], map(instant_of_term, said[CREATED])
+            assert before is None or before <= created
+            before = created
+            parts = [said[part][0] for part in (RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT)]
+            row = Quad(*parts, *said.get(tmp.graph, ()))
+            newest[name] = None if DELETE in said[RDF_TYPE] else Fact(row, label_of(said))
+    return {fact for fact in newest.values() if fact is not None}
+
+
+class Standings:
+    """What stands in a store."""
+
+    def begin(self, versions: list[Standing]) -> None:
+        self.facts = {each[1:] for each in versions}
+
+    def change(self, removed: object, added: object) -> None:
+        """Nothing changes meanwhile."""
+
+
+def standing(served: Served) -> set[tuple[Quad, datetime | None, datetime]]:
+    from annotations.instants import from_micros
+    from tpf_server.store.live.log import NO_START
+
+    found = Standings()
+    assert served.live is not None
+    served.live.follow(found)()  # type: ignore[arg-type]
+    return {
+        (row, None if start == NO_START else from_micros(start), from_micros(end))
+        for row, start, end in found.facts
+    }
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_newest_versions_are_what_stands_and_full_nodes_stay(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    # Whatever has ended stays in the store for as long as this takes.
+    with streaming(tmp_path, retention=HOUR) as served:
+        live, clock = served.live, served.clock
+        assert live is not None
+        kept: dict[str, bytes] = {}
+
+        def some(label: bool = True) -> Fact:
+            graph = chance.choice([[], ["g"]])
+            row = quad("a", chance.choice("pq"), chance.choice("xyz"), *graph)
+            start = clock.now() + timedelta(seconds=chance.randrange(-20, 30))
+            end = max(start, clock.now()) + timedelta(seconds=chance.randrange(1, 40))
+            interval = chance.random() < 0.6
+            said = Interval(start, end) if interval else Expiration(end)
+            return Fact(row, said if label else None)
+
+        for _ in range(45):
+            facts = [some() for _ in range(chance.randrange(4))]
+            gone = [some(label=chance.random() < 0.5) for _ in range(chance.randrange(2))]
+            gone = [each for each in gone if not isinstance(each.label, Expiration)]
+            try:
+                live.publish(facts, clock.now(), withdrawn=gone)
+            except PublishError:
+                continue
+            clock.advance_to(clock.now() + timedelta(seconds=chance.randrange(3)))
+            if chance.random() < 0.2:
+                for node in nodes(served):
+                    if node.full:
+                        content = node.response.content
+                        assert kept.setdefault(node.url, content) == content
+        assert kept
+        found = materialized(served)
+        assert {(row, said.start, said.end) for row, said in found if said} == standing(served)
+
+
+def test_a_withdrawal_and_a_correction_are_told_as_such(tmp_path: Path) -> None:
+    with streaming(tmp_path) as served:
+        live = served.live
+        assert live is not None
+        row = quad("a", "p", "x")
+        live.publish([Fact(row, Interval(NOON, NOON + HOUR))], NOON)
+        live.publish([Fact(row, Interval(NOON, NOON + HOUR / 2))], NOON)
+        live.publish([], NOON, withdrawn=[Fact(row, Interval(NOON, NOON + HOUR))])
+        members = list(Node(served, f"{BASE}trains/ldes?page=0").members.values())
+        assert len({each[VERSION_OF][0] for each in members}) == 1
+        assert [DELETE in each[RDF_TYPE] for each in members] == [False, False, True]
+        assert [each.get(tmp.final) for each in members][2] is None
+        # Its name leads to what is said of it.
+        name = members[0][VERSION_OF][0][1:-1]
+        assert served.get(name.removeprefix(BASE)).status_code == 303
+
+
+def test_the_stream_says_what_it_is(tmp_path: Path) -> None:
+    with streaming(tmp_path) as served:
+        root = Node(served, f"{BASE}trains/ldes")
+        assert root.following == []
+        assert not root.full
+        said = root.said[Term(f"<{BASE}trains/ldes#stream>")]
+        names = {
+            name: said[Term(f"<{LDES}{name}>")][0] for name in ("timestampPath", "versionOfPath")
+        }
+        assert names == {"timestampPath": CREATED, "versionOfPath": VERSION_OF}
+        retention = root.said[Term(f"<{BASE}trains/ldes>")][Term(f"<{LDES}retentionPolicy>")][0]
+        (duration,) = root.said[retention][Term(f"<{LDES}fullLogDuration>")]
+        assert duration.startswith('"PT3600S"')
+        page = served.page("trains")
+        assert page.objects(f"{RDFS}seeAlso") == [f"{BASE}trains/ldes"]
+        catalog = parse(served.get("", "text/turtle").content, "text/turtle")
+        assert any(row.object == f"<{LDES}EventStream>" for row in catalog)
+
+
+def test_members_have_the_shape_that_the_stream_names(tmp_path: Path) -> None:
+    shacl = "http://www.w3.org/ns/shacl#"
+    with streaming(tmp_path) as served:
+        for number in range(7):
+            served.publish((quad("a", "p", str(number)), Expiration(NOON + HOUR)))
+        root, *others = nodes(served)
+        paths = [each for each in root.said.values() if Term(f"<{shacl}path>") in each]
+        assert len(paths) == 2
+        members = [said for node in others for said in node.members.values()]
+        assert len(members) == 7 + 6
+        for shape in paths:
+            (path,) = shape[Term(f"<{shacl}path>")]
+            assert all(len(said[path]) == 1 for said in members)
+        # Relations bound what lies behind them.
+        for relation in root.said.values():
+            if Term(f"<{TREE}value>") in relation:
+                (value,) = map(instant_of_term, relation[Term(f"<{TREE}value>")])
+                behind = Node(served, relation[NODE][0][1:-1])
+                instants = [instant_of_term(said[CREATED][0]) for said in behind.members.values()]
+                less = relation[RDF_TYPE] == [Term(f"<{TREE}LessThanOrEqualToRelation>")]
+                assert all(each <= value if less else each >= value for each in instants)
+
+
+def test_bad_requests_are_refused(tmp_path: Path) -> None:
+    with streaming(tmp_path) as served:
+        served.publish((quad("a", "p", "o"), Expiration(NOON + HOUR)))
+        for query in ("page=x", "page=-1", "page=0&page=1", "part=1", "page=0&part=0", "x=1",
+                      "page=0&block=0", "page=" + "9" * 13):  # fmt: skip
+            assert served.get(f"trains/ldes?{query}").status_code == 400, query
+        for query in ("page=1", "page=0&part=2", "block=1", "page=999999999999"):
+            assert served.get(f"trains/ldes?{query}").status_code == 404, query
+        assert served.get("trains/ldes", "application/rdf+xml").status_code == 406
+        assert served.post("", path="trains/ldes").status_code == 405
+        tag = served.get("trains/ldes").headers["ETag"]
+        assert served.get("trains/ldes", If_None_Match=tag).status_code == 304
+        served.publish((quad("b", "p", "o"), Expiration(NOON + HOUR)))
+        assert served.get("trains/ldes", If_None_Match=tag).status_code == 200
+    with Served(tmp_path / "without", live=False) as served:
+        assert served.get("trains/ldes").status_code == 404
+
+
+def test_what_is_not_kept_any_more_is_gone_and_nothing_before_that(tmp_path: Path) -> None:
+    second = timedelta(seconds=1)
+    with streaming(tmp_path, retention=second) as served:
+        live, clock = served.live, served.clock
+        assert live is not None
+
+        def renew(times: int) -> None:
+            for _ in range(times):
+                end = clock.now() + HOUR
+                facts = [Fact(quad(str(n), "p", "o"), Expiration(end)) for n in range(200)]
+                live.publish(facts, clock.now())
+                clock.advance_to(clock.now() + 10 * second)
+
+        renew(40)
+        assert sum(len(node.members) for node in nodes(served)) == 40 * 200
+        clock.advance_to(clock.now() + HOUR)
+        assert live.retire(clock.now())
+        renew(80)
+        assert served.get("trains/ldes?page=0").status_code == 410
+        spans = live.spans(1)
+        assert 80 <= spans[-1].last - spans[0].first + 1 < 120
+        assert sum(len(node.members) for node in nodes(served)) >= 80 * 200
+
+
+def test_what_was_there_before_is_no_event(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        served.publish((quad("a", "p", "o"), Expiration(NOON + HOUR)))
+    with streaming(tmp_path) as served:
+        assert list(map(len, (node.members for node in nodes(served)))) == [0]
+        served.publish((quad("b", "p", "o"), Expiration(NOON + HOUR)))
+        assert sum(len(node.members) for node in nodes(served)) == 1
