@@ -14,7 +14,7 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
 from tpf_server.continuous.engine.elements.elements import Element
-from tpf_server.continuous.engine.elements.timestamps import EARLIEST, EPOCH, iso, milliseconds
+from tpf_server.continuous.engine.elements.timestamps import EARLIEST, EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
     ElementError,
@@ -27,12 +27,14 @@ from tpf_server.continuous.engine.errors import (
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.continuous.hosted import HostedQuery
 from tpf_server.continuous.hosting import NATIVE, Hosting
+from tpf_server.continuous.intake import Intake
 from tpf_server.continuous.policies import Policies
-from tpf_server.continuous.receipts import Receipt, Receipts
+from tpf_server.continuous.receipts import Receipt
 from tpf_server.continuous.registrations import Registration, Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.result_log import ResultLog, ResultMemory
 from tpf_server.continuous.service_graphs import ServiceGraphs
+from tpf_server.continuous.static_updates import StaticUpdates
 from tpf_server.continuous.streams import SharedStreams
 from tpf_server.store.protocols import LiveStore
 
@@ -90,15 +92,21 @@ class ContinuousService:
         self._hosting = Hosting(
             engine, periodic, self._streams, self._log, self._executors, default
         )
-        self._receipts = Receipts()
+        self._intake = Intake(engine, periodic, self._streams, self._policies, lambda: self.now)
         self._latest = EARLIEST
-        self._changing = changing or ChangingGraphs(engine.static)
         self._remote = remote or RemoteGraphs({}, clock, timedelta(minutes=1))
-        self._updating = threading.Lock()
-        self._services = ServiceGraphs(self._remote, self._changing, self._updating, self._lock)
-        engine.asks = periodic.asks = True
+        changing = changing or ChangingGraphs(engine.static)
         self._closed = False
-        self._update_static()
+        self._static = StaticUpdates(
+            engine.static,
+            changing,
+            clock,
+            self._lock,
+            self._settle,
+        )
+        self._services = ServiceGraphs(self._remote, changing, self._static.alone, self._lock)
+        engine.asks = periodic.asks = True
+        self._static.update()
         self._registrations: Registrations | None = None
         if registrations is not None:
             self._restore(registrations)
@@ -174,7 +182,7 @@ class ContinuousService:
             if users:
                 raise StreamInUseError(f"{term} is read or made by {', '.join(users)}")
             self._streams.delete(term)
-            self._receipts.forget(term)
+            self._intake.forget(term)
             self._keep()
 
     def streams(self) -> list[dict[str, Any]]:
@@ -211,32 +219,14 @@ class ContinuousService:
             StreamNameError: its name is no IRI.
             EngineClosedError: the service was closed.
         """
-        name = self._engine.name(stream)
-        checked = [self._checked(each, name) for each in elements]
-        refused = tuple(each for each in checked if isinstance(each, ElementError))
-        if refused and self._policies.whole_batches:
-            raise refused[0]
-        self._update_static()
+        checked = self._intake.checked(self._engine.name(stream), elements)
+        self._static.update()
         with self._lock:
             if self._closed:
                 raise EngineClosedError("the server stops")
             self._look_at_clock()
-            name = self._made_where_new(stream)
-            repeated = self._receipts.repeated(name, batch)
-            if repeated is not None:
-                return repeated
-            dropped, late = self._engine.dropped, self._periodic.late
-            accepted = 0
-            for each in checked:
-                if isinstance(each, Element):
-                    self._streams.arrive(name, each.triples, each.at)
-                    accepted += 1
-            self._streams.end_batch()
+            receipt = self._intake.take(self._made_where_new(stream), batch, checked)
             self._settle()
-            dropped = self._engine.dropped - dropped
-            late = self._periodic.late - late
-            receipt = Receipt(accepted - dropped, refused, dropped, late)
-            self._receipts.keep(name, batch, receipt)
             return receipt
 
     def _made_where_new(self, stream: str) -> Term:
@@ -246,23 +236,9 @@ class ContinuousService:
             self._keep()
         return name
 
-    def _checked(self, element: Element | ElementError, stream: Term) -> Element | ElementError:
-        if isinstance(element, Element):
-            try:
-                self._periodic.check_declared(stream, (each[1] for each in element.triples))
-            except ElementError as error:
-                return ElementError(str(error), element.line)
-        if (
-            isinstance(element, Element)
-            and self._policies.time == "clock"
-            and element.at > self.now + self._policies.ahead
-        ):
-            return ElementError(f"{iso(element.at)} is in the future", element.line)
-        return element
-
     def advance(self) -> None:
         """Let the engines know what time it is, where the clock moves the time of streams."""
-        self._update_static()
+        self._static.update()
         policies = self._policies
         if policies.time != "clock":
             return
@@ -291,25 +267,7 @@ class ContinuousService:
             graphs: of stores, by their names. Those of before are not read any more.
             live: live stores that are followed, by the names of their datasets; no others are.
         """
-        with self._updating, self._lock:
-            if not self._closed:
-                self._engine.static.exchange(graphs)
-                self._changing.follow(live or {})
-                self._settle()
-        self._update_static()
-
-    def _update_static(self) -> None:
-        """Let queries see what has changed in graphs that change by themselves.
-
-        What has is looked up while others go on.
-        """
-        with self._updating:
-            pending = self._changing.pending(self._clock.now())
-            if pending:
-                with self._lock:
-                    if not self._closed:
-                        self._changing.apply(pending)
-                        self._settle()
+        self._static.exchange(graphs, live or {})
 
     # ----------------------------------------------------------------------------- queries
 
@@ -341,7 +299,7 @@ class ContinuousService:
         wanted = Registration(text, name, semantics, into, engine)
         services = self._hosting.services(wanted)
         self._services.take(services)
-        self._update_static()
+        self._static.update()
         try:
             with self._lock:
                 hosted = self._hosting.register(wanted)
@@ -422,6 +380,7 @@ class ContinuousService:
         self._remote.stop()
         with self._lock:
             self._closed = True
+            self._static.close()
             self._engine.close()
             self._periodic.close()
             for executor in self._executors.values():

@@ -17,7 +17,7 @@ class ServiceGraphs:
     Args:
         remote: reads again and again.
         changing: takes in what has changed.
-        updating: is held while what has changed is looked up.
+        updating: is entered while graphs come and go, and while what has changed is looked up.
         lock: is held while queries are evaluated, inside of that.
     """
 
@@ -25,7 +25,7 @@ class ServiceGraphs:
         self,
         remote: RemoteGraphs,
         changing: ChangingGraphs,
-        updating: AbstractContextManager[Any],
+        updating: Callable[[], AbstractContextManager[Any]],
         lock: AbstractContextManager[Any],
     ) -> None:
         self._remote = remote
@@ -43,7 +43,7 @@ class ServiceGraphs:
             reads: false where the timer will do so.
         """
         for clause in clauses:
-            with self._updating:
+            with self._updating():
                 self._users[clause] = self._users.get(clause, 0) + 1
                 new = clause not in self._graphs
                 if new:
@@ -56,7 +56,7 @@ class ServiceGraphs:
     def release(self, clauses: Iterable[ServiceClause]) -> None:
         """A query is gone; what nobody else asks is forgotten."""
         for clause in clauses:
-            with self._updating, self._lock:
+            with self._updating(), self._lock:
                 self._users[clause] -= 1
                 if not self._users[clause]:
                     del self._users[clause]
