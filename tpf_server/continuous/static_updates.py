@@ -4,14 +4,16 @@ Whatever can be found out while others go on is found out outside the lock of th
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal
 
 from annotations.clock import Clock
 from annotations.terms import Term
 from tpf_server.continuous.changing_graphs import ChangingGraphs
-from tpf_server.continuous.engine.static.static_data import StaticData, StoreGraph
+from tpf_server.continuous.engine.static.preparation import Preparation
+from tpf_server.continuous.engine.static.static_data import StaticData
+from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.store.protocols import LiveStore
 
 
@@ -39,7 +41,8 @@ class StaticUpdates:
         self._clock = clock
         self._lock = lock
         self._settle = settle
-        self._one = threading.Lock()
+        self._turn = threading.Condition()
+        self._doing: Literal["", "update", "exchange"] = ""
         self._closed = False
 
     def exchange(
@@ -48,22 +51,61 @@ class StaticUpdates:
         live: Mapping[Term, LiveStore],
     ) -> None:
         """See `ContinuousService.exchange_static`."""
-        with self._one, self._lock:
-            if not self._closed:
-                self._static.exchange(graphs)
-                self._changing.follow(live)
-                self._settle()
+        self._begin("exchange")
+        try:
+            # Graphs change only here, one after the other: what is prepared stays right.
+            with self._lock:
+                prepared = Preparation(self._static.copy(), self._static.with_stores(graphs))
+                self._static.ask(graphs, prepared)
+            prepared.run()
+            with self._lock:
+                if not self._closed:
+                    self._static.exchange(graphs, prepared)
+                    self._changing.follow(live)
+                    self._settle()
+        finally:
+            self._end()
         self.update()
 
     def update(self) -> None:
-        """Let queries see what has changed in graphs that change by themselves."""
-        with self._one:
+        """Let queries see what has changed in graphs that change by themselves.
+
+        While stores are exchanged nobody waits for that: what has changed is seen right after it.
+        """
+        with self._turn:
+            self._turn.wait_for(lambda: self._doing != "update")
+            if self._doing:
+                return
+            self._doing = "update"
+        try:
             pending = self._changing.pending(self._clock.now())
             if pending:
                 with self._lock:
                     if not self._closed:
                         self._changing.apply(pending)
                         self._settle()
+        finally:
+            self._end()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nothing else is put in meanwhile."""
+        self._begin("update")
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self, what: Literal["update", "exchange"]) -> None:
+        """Wait for one's turn, and take it."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._doing)
+            self._doing = what
+
+    def _end(self) -> None:
+        with self._turn:
+            self._doing = ""
+            self._turn.notify_all()
 
     def close(self) -> None:
         """Nothing is put in any more. The lock is held by who calls this."""

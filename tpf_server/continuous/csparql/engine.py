@@ -137,6 +137,8 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._times.present = present
 
     def _changing(self, change: Change) -> Callable[[], None]:
+        self._tables.ask(change)
+
         def finish() -> None:
             with self.dictionary.keeping():
                 self._tables.change(change)

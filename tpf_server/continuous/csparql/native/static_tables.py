@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, Protocol, TypeAlias
 
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.hash_join import HashJoin
@@ -182,16 +182,32 @@ class StaticTables:
             for quad in Dataset(self.static, graphs).match(pattern):
                 yield encode(quad.subject), encode(quad.predicate), encode(quad.object)
 
+    def ask(self, change: Change) -> None:
+        """Static graphs are about to change: say what is to be prepared."""
+        if change.prepared is not None:
+            for pattern, graphs in self._tables:
+                if not set(graphs).isdisjoint(change.graphs):
+                    change.prepared.ask(Dataset(self.static, graphs), (pattern,))
+
     def change(self, change: Change) -> None:
         """Static graphs have changed."""
         encode = self._dictionary.encode
         for (pattern, graphs), table in self._tables.items():
             if set(graphs).isdisjoint(change.graphs):
                 continue
-            if change.triples is None:
-                table.refresh()
-                continue
             merged = Dataset(self.static, graphs)
+            if change.triples is None:
+                found = change.prepared and change.prepared.difference(merged, (pattern,))
+                if found is None:
+                    table.refresh()
+                else:
+                    schema, come, gone = found
+                    table.change(
+                        (_filled(pattern, schema, row, encode), there)
+                        for rows, there in ((come, True), (gone, False))
+                        for row in rows
+                    )
+                continue
             table.change(
                 ((encode(s), encode(p), encode(o)), merged.has(Quad(s, p, o)))
                 for s, p, o in change.triples
@@ -208,6 +224,18 @@ class StaticTables:
 
     def __len__(self) -> int:
         return len(self._tables)
+
+
+def _filled(
+    pattern: QuadPattern,
+    schema: tuple[Variable, ...],
+    row: tuple[Term, ...],
+    encode: Callable[[Term], TermId],
+) -> EncodedTriple:
+    """The triple that a solution of a pattern is of."""
+    values = dict(zip(schema, row, strict=True))
+    s, p, o = (encode(values.get(Variable(term), Term(term))) for term in pattern[:3])
+    return s, p, o
 
 
 class StaticJoin(HashJoin):

@@ -124,6 +124,9 @@ class StaticCache:
         if number is None:
             return lambda: None
         patterns = self._patterns(instance, number)
+        if change.prepared is not None:
+            change.prepared.ask(self._dataset, patterns)
+            return lambda: self._take(instance, number, change)
         if change.triples is None or len(change.triples) * _FOLLOW_COST > max(
             _FOLLOW_COST**2, self.size, *map(self._dataset.count, patterns)
         ):
@@ -137,6 +140,17 @@ class StaticCache:
             self._change(number, delta)
 
         return finish
+
+    def _take(self, instance: Instance | None, number: TermId, change: Change) -> None:
+        """Put in what was prepared."""
+        found = change.prepared.difference(self._dataset, self._patterns(instance, number))
+        if found is None:
+            self.refresh(instance)
+            return
+        schema, come, gone = found
+        delta = self._encoded(schema, come.elements(), number)
+        delta.subtract(self._encoded(schema, gone.elements(), number))
+        self._change(number, delta)
 
     def refresh(self, instance: Instance | None, *, sends: bool = True) -> None:
         """Evaluate (for an instance, where rows are per instance) and send what changed.

@@ -1,7 +1,7 @@
 """The static data of an engine: a default graph and named graphs, from files or from stores."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from annotations.terms import DEFAULT_GRAPH, Term
 from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
@@ -27,15 +27,18 @@ class Change(NamedTuple):
     Args:
         graphs: their names.
         triples: that may come or go, nothing else does; ``None``: anything may have changed.
+        prepared: tells what does, a `Preparation`; where anything may, and somebody prepared it.
     """
 
     graphs: Collection[Term]
     triples: Collection[tuple[Term, Term, Term]] | None = None
+    prepared: Any = None
 
 
 Listener = Callable[[Change], Callable[[], None]]
 """Is called before some triples of graphs change; what it returns is called afterwards. Where
-anything may have changed both are called afterwards."""
+anything may have changed both are called afterwards; the former is called before as well, by who
+prepares it, so that listeners ask for what they will want to know."""
 
 
 class StaticData:
@@ -57,12 +60,39 @@ class StaticData:
         parts.append(graph)
         self.changed(name)
 
-    def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> None:
+    def exchange(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any = None) -> None:
         """Put these in the place of all graphs of stores, and tell the listeners what changed.
 
         Args:
             stores: by the names of graphs.
+            prepared: see `Change`; of these stores and the data as they are.
         """
+        changed = self._exchange(stores)
+        if changed:
+            for finish in self._told(Change(changed, None, prepared)):
+                finish()
+
+    def copy(self) -> "StaticData":
+        """The same graphs, now; nobody is told of its changes."""
+        made = StaticData()
+        made._default = list(self._default)
+        made._named = {name: list(parts) for name, parts in self._named.items()}
+        return made
+
+    def with_stores(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> "StaticData":
+        """A copy with these in the place of all graphs of stores."""
+        made = self.copy()
+        made._exchange(stores)
+        return made
+
+    def ask(self, stores: Mapping[Term, Sequence[StoreGraph]], prepared: Any) -> None:
+        """Let listeners say what they will want to know when stores are exchanged."""
+        changed = self.copy()._exchange(stores)
+        if changed:
+            self._told(Change(changed, None, prepared))
+
+    def _exchange(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> list[Term]:
+        """Exchange them; the names of the graphs that changed."""
         changed = []
         for name in {DEFAULT_GRAPH: None, **self._named, **stores}:
             old = self.graphs(name)
@@ -78,8 +108,7 @@ class StaticData:
                 self._named[name] = [*kept, *new]
             else:
                 del self._named[name]
-        for name in changed:
-            self.changed(name)
+        return changed
 
     def part(self, names: Collection[Term]) -> MemoryGraph:
         """A new part of the graphs of these names; there is nothing in it yet."""
