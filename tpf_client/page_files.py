@@ -25,6 +25,7 @@ _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/outline.json": ("outline.json", "application/json"),
     "/licences.txt": ("licences.txt", "text/plain; charset=utf-8"),
 }
 

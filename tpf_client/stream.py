@@ -276,7 +276,9 @@ class Stream:
         running = self.streamer.running
         if running is None:
             raise RuntimeError("the stream was not started")
-        told = stream_json(running.detected, running.evaluation, running.leaves.plan)
+        told = stream_json(
+            running.detected, running.evaluation, running.leaves, self.streamer.began
+        )
         return told | {"seconds": self.streamer.took.total_seconds()}
 
     def close(self) -> None:

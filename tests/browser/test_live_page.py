@@ -289,6 +289,9 @@ def test_what_has_coordinates_is_on_a_map_and_moves(
         """Where the points are, by the names of their places."""
         return dict(json.loads(browser.evaluate(script)))
 
+    land = "document.querySelector('#map .land').getAttribute('d')"
+    outline = until(lambda: browser.evaluate(land), "no outlines")
+    assert outline.startswith("M")
     before = until(lambda: {"a", "b"} <= points().keys() and points(), "no points")
     assert "NaN" not in "".join(before.values())
     assert browser.evaluate("document.querySelectorAll('#map line').length") > 4
@@ -403,9 +406,19 @@ def test_the_plan_is_a_tree_with_numbers(browser: Browser, endpoint: Serving) ->
         f"[...{tree}.querySelectorAll('.change')].map((each) => each.textContent).sort().join()"
     )
     assert kinds == "dynamic,static"
-    # What is looked up is around what gives its keys.
-    assert browser.evaluate(f"{tree}.querySelectorAll('li li').length") == 1
+    # What is looked up is around what gives its keys, in what is made of both.
+    path = (
+        f"""[...{tree}.querySelectorAll('li')].filter((each) => !each.querySelector('li')).at(-1)"""
+    )
+    assert browser.evaluate(f"{path}.parentElement.closest('li').querySelector('.how') !== null")
+    operators = f"[...{tree}.querySelectorAll('.operator')].map((each) => each.textContent).join()"
+    assert browser.evaluate(operators) == "SELECT,ORDER BY"
     assert f"{TRAINS} rows now" in text
+    assert "complete after" in text
+    optional = f"PREFIX : <{EX}> SELECT * {{ ?train :delay ?d OPTIONAL {{ ?train :platform ?p }} }}"
+    watch(browser, endpoint.url, optional)
+    browser.evaluate("document.getElementById('plan').open = true")
+    until(lambda: browser.evaluate(operators) == "SELECT,OPTIONAL", "no tree")
 
 
 def test_a_mistake_is_marked_where_it_is(browser: Browser, endpoint: Serving) -> None:

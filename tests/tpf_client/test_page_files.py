@@ -28,7 +28,7 @@ def app() -> SparqlEndpoint:
 
 def test_the_page_is_small_and_loads_nothing_from_elsewhere(app: SparqlEndpoint) -> None:
     size = 0
-    for path in ("/", "/page.js", "/page.css", "/page.json"):
+    for path in ("/", "/page.js", "/page.css", "/outline.json", "/page.json"):
         code, headers, body = call(app, PATH_INFO=path, HTTP_ACCEPT_ENCODING="gzip, br")
         assert (code, headers["Content-Encoding"]) == (200, "gzip")
         assert headers["Content-Security-Policy"] == POLICY
@@ -70,7 +70,7 @@ def test_the_built_files_are_of_these_sources() -> None:
     assert told == now, "run `npm ci && node build.mjs` in tpf_client/page"
     licences = (PAGE / "built/licences.txt").read_text()
     named = re.findall(r"^(\S+) ([0-9.]+) \((.+)\)$", licences, re.MULTILINE)
-    assert {licence for _, _, licence in named} == {"MIT"}
+    assert {licence for _, _, licence in named} == {"ISC", "MIT"}
     assert "@codemirror/view" in {name for name, _, _ in named}
 
 

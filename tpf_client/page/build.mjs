@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { build } from "esbuild";
+import { mesh } from "topojson-client";
 
 const out = process.argv[2] ?? "built";
 await mkdir(out, { recursive: true });
@@ -16,8 +17,21 @@ const script = await build({
 await build({ ...options, entryPoints: ["src/page.css"], outfile: `${out}/page.css` });
 await writeFile(`${out}/index.html`, await readFile("src/index.html"));
 
-// Every package of which something is in the script, with its licence.
-const folders = new Set();
+// The outline of countries: lines of steps in tenths of a degree, longitude and latitude in turn.
+const world = JSON.parse(await readFile("node_modules/world-atlas/countries-110m.json", "utf8"));
+const lines = mesh(world, world.objects.countries).coordinates.map((line) => {
+  let before = [0, 0];
+  return line.flatMap((place) => {
+    const here = place.map((each) => Math.round(each * 10));
+    const step = here.map((each, n) => each - before[n]);
+    before = here;
+    return step;
+  });
+});
+await writeFile(`${out}/outline.json`, JSON.stringify(lines));
+
+// Every package of which something is in these files, with its licence.
+const folders = new Set(["node_modules/world-atlas"]);
 for (const input of Object.keys(script.metafile.inputs)) {
   const found = input.match(/^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//);
   if (found) folders.add(found[1]);

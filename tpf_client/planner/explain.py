@@ -1,6 +1,7 @@
 """A plan as text, and as JSON."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from tpf_client.planner.leaves import Step
@@ -38,8 +39,16 @@ def _line(step: Step) -> str:
     return line
 
 
-def step_json(step: Step) -> dict[str, Any]:
-    """A step as a JSON object: what `explain_plan` says, ``None`` for what nobody knows."""
+def step_json(step: Step, began: datetime) -> dict[str, Any]:
+    """A step as a JSON object: what `explain_plan` says, ``None`` for what nobody knows.
+
+    Args:
+        step: the step.
+        began: when the last evaluation began: ``seconds`` later its last solution came or went;
+            ``None``: none did.
+    """
+    last = None if step.output is None else step.output.last
+    seconds = None if last is None or last < began else (last - began).total_seconds()
     estimate = step.estimate
     lookup = step.lookup
     whole = step.fragment if lookup is None else lookup.whole
@@ -58,5 +67,6 @@ def step_json(step: Step) -> dict[str, Any]:
             "requests": None if lookup is None else lookup.asked,
             "pages": None if whole is None else whole.pages,
             "rows": None if step.output is None else step.output.rows,
+            "seconds": seconds,
         },
     }

@@ -8,8 +8,10 @@ whether that takes fewer requests than reading the fragment.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
+from annotations.clock import Clock
 from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.node import Condition, Input, Meter, Node
@@ -24,7 +26,7 @@ from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonica
 from tpf_client.planner.lookup import FragmentLookup
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.planner.star import Star
-from tpf_client.sparql.algebra import variables_of_quad
+from tpf_client.sparql.algebra import Pattern, variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
 
 UNKNOWN = float("inf")
@@ -53,10 +55,28 @@ class Step:
     how: str
     estimate: Estimate
     lookup: LookupReport | None
-    output: Meter | None
+    output: "TimedMeter | None"
     fragment: LiveFragment | None = None
     part: int = 1
     fed: bool = False
+
+
+class TimedMeter(Meter):
+    """A meter that knows when it counted last.
+
+    Args:
+        node: what is counted.
+        clock: tells the time.
+    """
+
+    def __init__(self, node: Node, clock: Clock) -> None:
+        self._clock = clock
+        self.last: datetime | None = None
+        super().__init__(node)
+
+    def _count(self, solution: Solution, count: int) -> None:
+        super()._count(solution, count)
+        self.last = self._clock.now()
 
 
 class FragmentLeaves:
@@ -79,7 +99,9 @@ class FragmentLeaves:
         self._explain = explain
         self._estimates: dict[QuadPattern, Estimate] = {}
         self._stars: dict[tuple[str, str], Star] = {}
-        self._parts = 0
+        self._part = 0
+        self.pattern: Pattern | None = None
+        """What is evaluated, as it was rewritten, as soon as it is planned."""
         self._fed = False
 
     def prepare(self, patterns: Iterable[QuadPattern]) -> None:
@@ -176,7 +198,8 @@ class FragmentLeaves:
     ) -> Node:
         """The same, filtered before each step by the conditions that can be tested then."""
         self.prepare(patterns)
-        self._parts += 1
+        # Those of a SERVICE are in the same plan.
+        self._part = self.plan[-1].part + 1 if self.plan else 1
         self._fed = seed is not None
         waiting = list(conditions)
         remaining = dict.fromkeys(patterns)
@@ -329,9 +352,9 @@ class FragmentLeaves:
     def _add(self, node: Node, step: Step | None = None) -> Node:
         self._evaluation.dataflow.add(node)
         if step is not None:
-            step.part, step.fed = self._parts, self._fed
+            step.part, step.fed = self._part, self._fed
             if self._explain:
-                step.output = Meter(node)
+                step.output = TimedMeter(node, self._evaluation.driver.fetcher.clock)
             self.plan.append(step)
         return node
 

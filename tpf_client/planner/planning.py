@@ -104,6 +104,7 @@ def plan_query(
     if not query.dataset:
         leaves.prepare(patterns_of(query.pattern))
     environment = Environment(TypedTerms(evaluation.dictionary), _now(now), strict=strict)
+    leaves.pattern = query.pattern
     leaves.demand = demand_of(query, environment)
     output = build_query(
         query,

@@ -1,14 +1,16 @@
 """What of a continuous query is static, what is dynamic, and why, as text and as JSON."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from annotations.instants import format_instant
 from annotations.terms import QuadPattern, is_variable
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.explain import explain_plan, step_json
-from tpf_client.planner.leaves import Step
+from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import LiveFragment, canonical
+from tpf_client.planner.plan_tree import plan_tree
 from tpf_client.streaming.detection import Detected
 
 _HOW = {
@@ -35,21 +37,26 @@ def explain_stream(detected: Detected, evaluation: Evaluation, plan: Sequence[St
     return "\n".join(lines)
 
 
-def stream_json(detected: Detected, evaluation: Evaluation, plan: Sequence[Step]) -> dict[str, Any]:
+def stream_json(
+    detected: Detected, evaluation: Evaluation, leaves: FragmentLeaves, began: datetime
+) -> dict[str, Any]:
     """The same as a JSON object.
 
     Args:
         detected: how the datasets are labelled.
         evaluation: the query, evaluated at least once.
-        plan: its steps.
+        leaves: know its plan.
+        began: when the last evaluation began.
     """
+    plan = leaves.plan
     parts = detected.parts or (detected,)
     steps = []
     for step in plan:
         kind, why = _change(step, evaluation)
-        steps.append(step_json(step) | {"change": kind, "why": why})
+        steps.append(step_json(step, began) | {"change": kind, "why": why})
     datasets = [{"url": part.source.url, "labels": _labelling(part)} for part in parts]
-    return {"datasets": datasets, "steps": steps}
+    tree = [] if leaves.pattern is None else plan_tree(leaves.pattern, plan)
+    return {"datasets": datasets, "steps": steps, "tree": tree}
 
 
 def _labelling(part: Detected) -> str:

@@ -58,6 +58,7 @@ class Streamer:
         explain: whether to count what comes out of each step of the plan.
 
     Attributes:
+        began: when the last evaluation began.
         took: how long the last evaluation took, its planning included.
     """
 
@@ -80,6 +81,7 @@ class Streamer:
         explain: bool = False,
     ) -> None:
         self._explain = explain
+        self.began = clock.now()
         self.took = timedelta(0)
         self._budgets = budgets
         self._budget: Budget | None = None
@@ -191,7 +193,7 @@ class Streamer:
         before: list[Row] | None = None
         waited: datetime | None = None
         while True:
-            began = self._clock.now()
+            self.began = self._clock.now()
             try:
                 self._driver.begin()
                 detected = running.detected
@@ -225,7 +227,7 @@ class Streamer:
                 waited = None
                 continue
             self.evaluations += 1
-            self.took = self._clock.now() - began
+            self.took = self._clock.now() - self.began
             running.measure()
             tick = self._tick(running, at, before)
             before = None

@@ -9,11 +9,11 @@ const SILENCE = 40000; // the endpoint says something every 15 s
  * Follow a query until stopped; it comes back by itself when the connection breaks.
  * @param {string} url
  * @param {{event: (name: string, data: object) => void, refused: (status: number, text: string) => void,
- *          lost: (seconds: number) => void}} on
+ *          lost: (seconds: number) => void, headers?: object}} on
+ * @param {string | null} last the id of an event after which to begin
  */
-export function follow(url, on) {
+export function follow(url, on, last = null) {
   let stopped = false;
-  let last = null;
   let pause = FIRST;
   let over = false;
   let aborting = new AbortController();
@@ -27,7 +27,7 @@ export function follow(url, on) {
       silence = setTimeout(() => aborting.abort(), SILENCE);
     };
     try {
-      const headers = { Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
+      const headers = { ...on.headers, Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
       const response = await fetch(url, { headers, signal: aborting.signal, cache: "no-store" });
       if (!response.ok) {
         const text = await response.text();
@@ -47,7 +47,7 @@ export function follow(url, on) {
           pause = FIRST;
           const told = JSON.parse(data);
           over = event === "error" && told.next_look === null;
-          on.event(event, told);
+          on.event(event ?? "message", told);
         },
       });
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

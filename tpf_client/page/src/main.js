@@ -1,6 +1,7 @@
 // The page: an editor, an answer that keeps itself true, and how long it is.
 import { Answer } from "./answer.js";
 import { Chart, numeric } from "./chart.js";
+import { ContinuousQueries, Emissions, drawOperators, isContinuous } from "./continuous.js";
 import { makeEditor } from "./editor.js";
 import { follow } from "./events.js";
 import { PointMap, coordinates } from "./map.js";
@@ -13,6 +14,7 @@ import { prefixesOf } from "./terms.js";
 const at = (id) => document.getElementById(id);
 const FIRST = "SELECT * WHERE {\n  ?subject ?predicate ?object\n}\nLIMIT 100";
 const SAID = 5000;
+const LOOK = 2000;
 
 const editor = makeEditor(at("editor"), () => watch(), () => editor.mark());
 const table = new Table(at("scroll"), at("table"), () => show());
@@ -28,6 +30,9 @@ let next = null;
 let lastSaid = 0;
 let unsaid = null;
 let plan = null;
+let streams = null; // the continuous queries of the server, where it has some
+let hosted = null; // the one that is followed, as the server tells it
+let looked = 0;
 
 function state(kind, text) {
   const shown = at("state");
@@ -77,7 +82,8 @@ function note() {
 }
 
 function showPlan() {
-  at("plan").hidden = plan === null;
+  at("plan").hidden = plan === null && hosted === null;
+  if (hosted && at("plan").open) drawOperators(at("steps"), hosted, prefixesOf(query));
   if (plan && at("plan").open) drawPlan(at("steps"), plan, prefixesOf(query));
 }
 
@@ -93,6 +99,7 @@ function tick() {
   const now = Date.now() + clock;
   if (answer.settle()) draw();
   if (table.vars) table.run(now, least);
+  if (hosted && stop && at("plan").open && performance.now() - looked > LOOK) look();
   if (stop && next !== null) at("next").textContent = `in ${Math.max(0, Math.ceil((next - now) / 1000))} s`;
   if (unsaid && performance.now() - lastSaid > SAID) {
     const { added, changed, removed } = unsaid;
@@ -212,9 +219,111 @@ function connect() {
   });
 }
 
+/** Looks at the operators of the query that is followed. */
+async function look() {
+  looked = performance.now();
+  const followed = hosted.id;
+  try {
+    const told = await streams.of(followed);
+    if (hosted?.id === followed) hosted = told;
+  } catch {
+    // Whoever follows its results is told why.
+  }
+  showPlan();
+}
+
+/** Follows a query that the server has. */
+function connectStream() {
+  const emissions = new Emissions(hosted);
+  answer = new Answer();
+  state("idle", "waiting for results…");
+  at("pause").hidden = false;
+  at("pause").textContent = "Pause";
+  stop = follow(streams.resultsOf(hosted.id), {
+    headers: streams.headers,
+    event(name, told) {
+      if (name === "error") {
+        halt();
+        state("bad", `ended: ${told.error}`);
+        return;
+      }
+      clock = Date.parse(told.at) - Date.now();
+      const update = emissions.update(told);
+      say(answer.vars.length ? answer.update(update) : answer.begin(update));
+      at("rows").textContent = answer.live.length.toLocaleString("en");
+      state("live", told.result ? "as of the last result" : told.removed ? "what left the result" : "what came last");
+      note();
+      show();
+    },
+    refused(status, text) {
+      halt();
+      state("bad", `refused (${status}): ${text.slice(0, 300)}`);
+    },
+    lost(seconds, why) {
+      state("late", `${why}; asking again in ${seconds} s`);
+    },
+  });
+}
+
+async function followHosted(told) {
+  hosted = told;
+  query = told.text;
+  at("past").hidden = true;
+  connectStream();
+  showPlan();
+  await list();
+}
+
+async function registerStream() {
+  state("idle", "registering…");
+  try {
+    await followHosted(await streams.register(query));
+  } catch (error) {
+    problem(error.message);
+    state("bad", error.status === 401 || error.status === 403 ? "the server wants its token" : "not registered");
+    at("continuous").open = true;
+  }
+}
+
+/** Lists the continuous queries that the server has. */
+async function list() {
+  let found = [];
+  try {
+    found = await streams.all();
+  } catch (error) {
+    at("registered").replaceChildren(Object.assign(document.createElement("li"), { textContent: error.message }));
+    return;
+  }
+  at("registered").replaceChildren(...found.map(({ name, language, state: how }) => {
+    const item = document.createElement("li");
+    const button = (text, action) => {
+      const made = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+      made.setAttribute("aria-label", `${text} ${name}`);
+      made.addEventListener("click", async () => {
+        try {
+          await action();
+        } catch (error) {
+          state("bad", error.message);
+        }
+        await list();
+      });
+      return made;
+    };
+    const show = async () => {
+      const told = await streams.of(name);
+      editor.text = told.text;
+      ready();
+      await followHosted(told);
+    };
+    item.append(`${name} (${language}, ${how}) `, button("Follow", show), " ", button("Stop", () => streams.stop(name)));
+    return item;
+  }));
+}
+
 function ready() {
   halt();
   problem("");
+  hosted = null;
   query = editor.text;
   answer = new Answer();
   least = next = null;
@@ -232,7 +341,8 @@ function ready() {
 
 function watch() {
   ready();
-  connect();
+  if (streams && isContinuous(query)) registerStream();
+  else connect();
 }
 
 async function once() {
@@ -274,9 +384,12 @@ at("pause").addEventListener("click", () => {
     at("next").textContent = "–";
     state("idle", "paused");
     at("pause").textContent = "Go on";
-  } else connect();
+  } else if (hosted) connectStream();
+  else connect();
 });
 at("plan").addEventListener("toggle", showPlan);
+at("continuous").addEventListener("toggle", () => at("continuous").open && list());
+at("token").addEventListener("change", list);
 at("map").addEventListener("toggle", draw);
 at("chart").addEventListener("toggle", () => chart.draw());
 at("column").addEventListener("change", note);
@@ -335,6 +448,8 @@ async function begin() {
   try {
     const settings = await (await fetch("page.json")).json();
     datasets = settings.datasets;
+    if (settings.continuous) streams = new ContinuousQueries(settings.continuous, () => at("token").value);
+    at("continuous").hidden = !streams;
     at("datasets").textContent = `over ${datasets.join(", ")}`;
     at("examples-label").hidden = !settings.examples.length;
     at("examples").append(new Option("choose…", ""), ...settings.examples.map((each) => new Option(each.title, each.query)));
@@ -346,13 +461,18 @@ async function begin() {
   }
   setInterval(tick, 250);
   learn();
-  if (asked !== null) watch();
+  // A continuous query is registered by nobody but a person.
+  if (asked !== null && watched() && !isContinuous(asked)) watch();
 }
+
+/** Whether who made the link wants the query watched, and not only written. */
+const watched = () => new URLSearchParams(location.hash.slice(1)).get("watch") !== "false";
+
 addEventListener("hashchange", () => {
   const asked = fromLink();
   if (asked !== null && asked !== query) {
     editor.text = asked;
-    watch();
+    if (watched() && !isContinuous(asked)) watch();
   }
 });
 begin();

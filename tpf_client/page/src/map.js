@@ -1,4 +1,5 @@
-// A map of rows that have coordinates: no tiles, nobody else is asked; lines of latitude and longitude.
+// A map of rows that have coordinates: no tiles, nobody else is asked. Lines of latitude and longitude, and
+// the outlines of countries (Natural Earth), which come when a map is first shown.
 import { svg, ticks } from "./svg.js";
 import { isNumber, textOf } from "./terms.js";
 
@@ -29,9 +30,28 @@ function within(longitude, latitude) {
   return Math.abs(longitude) <= 180 && Math.abs(latitude) <= 90 ? [longitude, latitude] : null;
 }
 
+let outlines = null;
+
+/** The outlines: lists of places, once they are there. */
+async function outlined() {
+  try {
+    const lines = await (await fetch("outline.json")).json();
+    return lines.map((steps) => {
+      const places = [];
+      let x = 0, y = 0;
+      for (let n = 0; n < steps.length; n += 2) places.push([(x += steps[n]) / 10, (y += steps[n + 1]) / 10]);
+      return places;
+    });
+  } catch {
+    outlines = null; // to be asked for again
+    return [];
+  }
+}
+
 export class PointMap {
   constructor(place) {
     this.root = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "drawing" });
+    this.land = this.root.appendChild(svg("path", { class: "land" }));
     this.lines = this.root.appendChild(svg("g", { class: "lines" }));
     this.points = this.root.appendChild(svg("g"));
     this.drawn = new Map();
@@ -103,6 +123,25 @@ export class PointMap {
     const across = (degrees * WIDE) / HIGH / squeeze;
     this.box = { west: middle[0] - across / 2, east: middle[0] + across / 2, south: middle[1] - degrees / 2, north: middle[1] + degrees / 2 };
     this.graticule();
+    this.outline();
+  }
+
+  /** Draws what is in sight of the outlines. */
+  async outline() {
+    const box = this.box;
+    const lines = await (outlines ??= outlined());
+    if (box !== this.box) return;
+    const { west, east, south, north } = box;
+    const drawn = [];
+    for (const places of lines) {
+      for (let n = 1; n < places.length; n++) {
+        const [one, other] = [places[n - 1], places[n]];
+        const seen = Math.max(one[0], other[0]) >= west && Math.min(one[0], other[0]) <= east && Math.max(one[1], other[1]) >= south && Math.min(one[1], other[1]) <= north;
+        // What crosses the antimeridian is no line on this map.
+        if (seen && Math.abs(one[0] - other[0]) < 180) drawn.push(`M${this.at(one).map((each) => each.toFixed(1))}L${this.at(other).map((each) => each.toFixed(1))}`);
+      }
+    }
+    this.land.setAttribute("d", drawn.join(""));
   }
 
   at([longitude, latitude]) {
