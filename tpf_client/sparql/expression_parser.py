@@ -1,4 +1,8 @@
-"""Expressions. Source: SPARQL 1.1 Query Language, section 19.8, rules 110 to 128."""
+"""Expressions.
+
+Source: SPARQL 1.1 Query Language, section 19.8, rules 110 to 128; the functions on triple terms and
+base directions are those of SPARQL 1.2.
+"""
 
 from collections.abc import Callable
 
@@ -23,7 +27,8 @@ BUILTINS: dict[str, tuple[int, int | None]] = {
             "STR", "LANG", "DATATYPE", "IRI", "URI", "ABS", "CEIL", "FLOOR", "ROUND", "STRLEN",
             "UCASE", "LCASE", "ENCODE_FOR_URI", "YEAR", "MONTH", "DAY", "HOURS", "MINUTES",
             "SECONDS", "TIMEZONE", "TZ", "MD5", "SHA1", "SHA256", "SHA384", "SHA512", "ISIRI",
-            "ISURI", "ISBLANK", "ISLITERAL", "ISNUMERIC",
+            "ISURI", "ISBLANK", "ISLITERAL", "ISNUMERIC", "ISTRIPLE", "SUBJECT", "PREDICATE",
+            "OBJECT", "LANGDIR", "HASLANG", "HASLANGDIR",
         ),
         (1, 1),
     ),
@@ -34,6 +39,8 @@ BUILTINS: dict[str, tuple[int, int | None]] = {
         ),
         (2, 2),
     ),
+    "TRIPLE": (3, 3),
+    "STRLANGDIR": (3, 3),
     "BNODE": (0, 1),
     "IF": (3, 3),
     "SUBSTR": (2, 3),
@@ -112,14 +119,33 @@ class ExpressionParser(Cursor):
     def _primary(self) -> Expression:
         if self.at("("):
             return self.bracketed()
-        if self.token.kind == "variable":
-            return VariableRef(self.variable())
-        if self.at_literal():
-            return Constant(self.literal())
+        if self.at("<<("):
+            return self._triple_term()
+        if self._at_plain():
+            return self._plain()
         if self.at_iri():
             name = self.iri()
             return self._call(name) if self.at("(") else Constant(name)
         return self.builtin()
+
+    def _at_plain(self) -> bool:
+        return self.token.kind == "variable" or self.at_literal()
+
+    def _plain(self) -> Expression:
+        """A variable, a literal or an IRI."""
+        if self.token.kind == "variable":
+            return VariableRef(self.variable())
+        return Constant(self.literal() if self.at_literal() else self.iri())
+
+    def _triple_term(self) -> Expression:
+        self.expect("<<(")
+        with self.nested():
+            subject = self._triple_term() if self.at("<<(") else self._plain()
+            variable = self.token.kind == "variable"
+            verb = VariableRef(self.variable()) if variable else Constant(self.verb_iri())
+            object_ = self._triple_term() if self.at("<<(") else self._plain()
+        self.expect(")>>")
+        return Call("TRIPLE", (subject, verb, object_))
 
     def bracketed(self) -> Expression:
         """An expression in brackets."""

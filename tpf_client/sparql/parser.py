@@ -156,6 +156,7 @@ class QueryParser(ModifiersParser):
             if not isinstance(pattern, BGP):
                 self.fail("CONSTRUCT WHERE takes triples only", self._tokens[start].position)
         pattern, _ = self._modified(pattern, [], star=True)
+        pattern = self.put_together(pattern, [node for triple in template for node in triple])
         return Query("CONSTRUCT", pattern, template=template, dataset=dataset)
 
     def _template(self) -> tuple[TriplePattern, ...]:

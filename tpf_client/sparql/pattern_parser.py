@@ -192,6 +192,12 @@ class PatternParser(TriplesParser):
     def _data_value(self) -> Term | None:
         if self.take_word("UNDEF"):
             return None
+        if self.at("<<("):
+            opening = self.token.position
+            term = self.triple_term()
+            if is_variable(term):
+                self.fail("a triple term of data is of IRIs and literals", opening)
+            return Term(term)
         return self.literal() if self.at_literal() else self.iri()
 
     def _variable_or_iri(self) -> TermOrVariable:

@@ -30,6 +30,9 @@ from tpf_client.sparql.algebra import (
     walk,
 )
 
+TRIPLE_TERM = "t"
+"""What the names of hidden variables begin with that stand for triple terms."""
+
 
 def in_scope(pattern: Pattern) -> tuple[Variable, ...]:
     """The variables that a solution of the pattern may bind, hidden ones included.
@@ -99,7 +102,7 @@ def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
         case Extend(inner, variable, expression):
             inside = _known(inner, computed=computed)
             copied = isinstance(expression, VariableRef) and expression.variable in inside
-            sure = computed or copied or isinstance(expression, Constant)
+            sure = computed or copied or is_never_an_error(expression)
             return inside | {variable} if sure else inside
         case LeftJoin(inner) | Minus(inner):
             return _known(inner, computed=computed)
@@ -118,6 +121,23 @@ def _bound(pattern: Pattern, *, computed: bool) -> frozenset[Variable]:
             return always_bound(inner) & same
         case Service():
             return frozenset()
+
+
+def is_never_an_error(expression: Expression) -> bool:
+    """Whether an expression has a value in every solution of the pattern that it stands at."""
+    return isinstance(expression, Constant) or is_part_of_triple(expression)
+
+
+def is_part_of_triple(expression: Expression) -> bool:
+    """Whether this is a part of a triple term that was written as a pattern.
+
+    Such a term is a hidden variable, of which it was tested that it is one (see
+    `tpf_client.sparql.triple_terms_parser`).
+    """
+    match expression:
+        case Call("SUBJECT" | "PREDICATE" | "OBJECT", (VariableRef(variable),)):
+            return variable.startswith(f"?.{TRIPLE_TERM}")
+    return False
 
 
 def variables_in(expression: Expression) -> frozenset[Variable]:

@@ -1,7 +1,7 @@
 """The words of a SPARQL text, each with its place.
 
-Source: SPARQL 1.1 Query Language, section 19.8 (terminals). Signs of numbers are words of their
-own; the parser puts them together where the grammar has a signed number.
+Source: SPARQL 1.1 Query Language, section 19.8 (terminals), with those that 1.2 adds. Signs of
+numbers are words of their own; the parser puts them together where the grammar has a signed number.
 """
 
 import re
@@ -54,7 +54,7 @@ _OTHER = re.compile(
     | (?P<decimal>[0-9]*+\.[0-9]++)
     | (?P<integer>[0-9]++)
     | (?P<word>[A-Za-z][A-Za-z0-9_]*+)
-    | (?P<sign>\^\^|&&|\|\||!=|<=|>=|[{{}}()\[\];,.=<>!+\-*/|^?])
+    | (?P<sign><<\(|\)>>|<<|>>|\{{\||\|\}}|~|\^\^|&&|\|\||!=|<=|>=|[{{}}()\[\];,.=<>!+\-*/|^?])
     """,
     re.VERBOSE | re.DOTALL,
 )

@@ -1,7 +1,5 @@
 """Triples and property paths. Source: SPARQL 1.1 Query Language, 19.8 (rules 55 and 75 to 109)."""
 
-from collections.abc import Callable
-
 from annotations.terms import (
     DEFAULT_GRAPH,
     QuadPattern,
@@ -22,17 +20,15 @@ from tpf_client.sparql.algebra import (
     Sequence,
 )
 from tpf_client.sparql.depth import balanced
-from tpf_client.sparql.expression_parser import ExpressionParser
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.operands import join
+from tpf_client.sparql.triple_terms_parser import Emit, TripleTermsParser
 
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _FIRST, _REST, _NIL = (Term(f"<{_RDF}{name}>") for name in ("first", "rest", "nil"))
 
-Emit = Callable[[TermOrVariable, PathExpression | TermOrVariable, TermOrVariable], None]
 
-
-class TriplesParser(ExpressionParser):
+class TriplesParser(TripleTermsParser):
     """Reads triples into basic graph patterns and paths."""
 
     def __init__(self, text: str, base: str | None = None) -> None:
@@ -42,7 +38,6 @@ class TriplesParser(ExpressionParser):
         self._block = 0
         self._blocks_opened = 0
         self._labels: dict[str, int] = {}
-        self._in_template = False
 
     def _open_block(self) -> None:
         self._blocks_opened += 1
@@ -53,7 +48,7 @@ class TriplesParser(ExpressionParser):
             self.token.kind in ("variable", "blank")
             or self.at_iri()
             or self.at_literal()
-            or self.at("(", "[")
+            or self.at("(", "[", "<<", "<<(")
         )
 
     def _triples_block(self) -> Pattern:
@@ -62,10 +57,12 @@ class TriplesParser(ExpressionParser):
         def emit(
             subject: TermOrVariable, verb: PathExpression | TermOrVariable, object_: TermOrVariable
         ) -> None:
+            each: Pattern
             if isinstance(verb, str):
-                found.append(BGP((QuadPattern(subject, verb, object_, self._graph),)))
+                each = BGP((QuadPattern(subject, verb, object_, self._graph),))
             else:
-                found.append(path_pattern(subject, verb, object_, self._graph, self.fresh))
+                each = path_pattern(subject, verb, object_, self._graph, self.fresh)
+            found.append(self.taken_apart(each, subject, object_))
 
         self.triples(emit)
         pattern: Pattern = EMPTY_GROUP
@@ -76,13 +73,13 @@ class TriplesParser(ExpressionParser):
     def triples(self, emit: Emit) -> None:
         """Triples that share a subject, separated by full stops."""
         while self._at_triples():
-            if self.at("(", "["):
+            if self.at("(", "[", "<<"):
                 bare = self.ahead().text == ("]" if self.at("[") else ")")
-                subject = self._node(emit)
+                subject = self.node(emit)
                 if bare or not (self.at(".", "}") or self.token.kind == "end"):
                     self._property_list(subject, emit)
             else:
-                subject = self._node(emit)
+                subject = self.node(emit)
                 self._property_list(subject, emit)
             if not self.take("."):
                 return
@@ -90,9 +87,9 @@ class TriplesParser(ExpressionParser):
     def _property_list(self, subject: TermOrVariable, emit: Emit) -> None:
         verb = self._verb()
         while True:
-            emit(subject, verb, self._node(emit))
+            self._object(subject, verb, emit)
             while self.take(","):
-                emit(subject, verb, self._node(emit))
+                self._object(subject, verb, emit)
             if not self.at(";"):
                 return
             while self.take(";"):
@@ -100,6 +97,13 @@ class TriplesParser(ExpressionParser):
             if not self._at_verb():
                 return
             verb = self._verb()
+
+    def _object(
+        self, subject: TermOrVariable, verb: PathExpression | TermOrVariable, emit: Emit
+    ) -> None:
+        node = self.node(emit)
+        emit(subject, verb, node)
+        self.annotations(subject, verb, node, emit, self._property_list)
 
     def _at_verb(self) -> bool:
         return (
@@ -119,18 +123,30 @@ class TriplesParser(ExpressionParser):
         path = self._path_alternative()
         return path.predicate if isinstance(path, Link) else path
 
-    def _node(self, emit: Emit) -> TermOrVariable:
+    def node(self, emit: Emit) -> TermOrVariable:
+        """What may be a subject or an object."""
+        if self.at("<<"):
+            return self.reified_triple(emit)
+        if self.at("[", "("):
+            with self.nested():
+                if self.at("["):
+                    return self._blank_node_property_list(emit)
+                return self._collection(emit)
+        return self.simple_node()
+
+    def simple_node(self) -> TermOrVariable:
+        """The same without what has triples of its own: no lists, no property lists."""
         if self.token.kind == "variable":
             return self.variable()
         if self.at_literal():
             return self.literal()
         if self.token.kind == "blank":
             return self._labelled(self.advance().text[2:])
-        if self.at("[", "("):
-            with self.nested():
-                if self.at("["):
-                    return self._blank_node_property_list(emit)
-                return self._collection(emit)
+        if self.at("<<("):
+            return self.triple_term()
+        if self.take("["):
+            self.expect("]")
+            return self.anonymous()
         if not self.at_iri():
             self.expected("a term or a variable")
         return self.iri()
@@ -145,13 +161,14 @@ class TriplesParser(ExpressionParser):
             )
         return Variable(f"?.b_{label}")
 
-    def _anonymous(self) -> TermOrVariable:
+    def anonymous(self) -> TermOrVariable:
+        """A blank node that has no label."""
         name = self.fresh()
         return Term(f"_:anon·{name[2:]}") if self._in_template else name
 
     def _blank_node_property_list(self, emit: Emit) -> TermOrVariable:
         self.expect("[")
-        node = self._anonymous()
+        node = self.anonymous()
         if not self.at("]"):
             self._property_list(node, emit)
         self.expect("]")
@@ -161,13 +178,13 @@ class TriplesParser(ExpressionParser):
         self.expect("(")
         if self.take(")"):
             return _NIL
-        first = node = self._anonymous()
+        first = node = self.anonymous()
         while True:
-            emit(node, _FIRST, self._node(emit))
+            emit(node, _FIRST, self.node(emit))
             if self.take(")"):
                 emit(node, _REST, _NIL)
                 return first
-            following = self._anonymous()
+            following = self.anonymous()
             emit(node, _REST, following)
             node = following
 

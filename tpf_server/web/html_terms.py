@@ -80,7 +80,10 @@ class TermCells:
     def _literal(self, term: str, link: str) -> str:
         lexical, language, datatype = literal_parts(term)
         kind = f"@{language}" if language else self._datatype(term, datatype)
-        shown = f'<a href="{link}">"{escape(lexical)}"</a>'
+        tag, _, direction = (language or "").partition("--")
+        attributes = f' lang="{escape(tag)}"' if tag else ""
+        attributes += f' dir="{direction}"' if direction else ""
+        shown = f'<a href="{link}"{attributes}>"{escape(lexical)}"</a>'
         return f'{shown} <span class="kind">{escape(kind)}</span>' if kind else shown
 
     def abbreviate(self, iri: str) -> str:

@@ -48,6 +48,15 @@ def test_terms_cannot_inject_script_or_links(tmp_path: Path) -> None:
             assert "script-src 'sha256-" in response.headers["Content-Security-Policy"]
 
 
+def test_texts_tell_their_language_and_direction(tmp_path: Path) -> None:
+    texts = [Term('"مرحبا"@ar--rtl'), Term('"ciao"@it'), Term('"plain"')]
+    with Served(tmp_path, [quad("a", "says", text) for text in texts]) as served:
+        elements = Elements(served.get("trains", "text/html").text)
+    links = [a for tag, a in elements.found if tag == "a" and "?object=%22" in a.get("href", "")]
+    told = {(each.get("lang"), each.get("dir")) for each in links}
+    assert told == {("ar", "rtl"), ("it", None), (None, None)}
+
+
 def test_every_link_to_this_server_works(served: Served) -> None:
     served.publish((quad("t1", "delay", '"5"'), Expiration(NOON + timedelta(seconds=8))))
     paths = {""}

@@ -44,14 +44,20 @@ from tpf_client.dataflow.operators.union import Union
 from tpf_client.dataflow.operators.values import Values
 from tpf_client.errors import UnsupportedQueryError
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Constant, Exists, Expression, Pattern, VariableRef
+from tpf_client.sparql.algebra import Exists, Expression, Pattern, VariableRef
 from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists, movable
 from tpf_client.sparql.rewrite.operands import operands
 from tpf_client.sparql.rewrite.rename import replaced
 from tpf_client.sparql.rewrite.restrict import restrict
-from tpf_client.sparql.scopes import always_bound, bound_but_for_errors, in_scope, variables_in
+from tpf_client.sparql.scopes import (
+    always_bound,
+    bound_but_for_errors,
+    in_scope,
+    is_never_an_error,
+    variables_in,
+)
 
 
 def build_query(
@@ -324,7 +330,7 @@ class Builder(Construction):
             pattern.variable,
             compute,
             volatile=is_volatile(expression),
-            always=isinstance(expression, Constant),
+            always=is_never_an_error(expression),
         )
         return self.project(extended, (*schema, pattern.variable))
 

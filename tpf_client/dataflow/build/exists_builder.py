@@ -22,7 +22,7 @@ from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Expression, Pattern
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.rewrite.conditions import conjuncts, movable
-from tpf_client.sparql.scopes import always_bound, in_scope, variables_in
+from tpf_client.sparql.scopes import always_bound, in_scope, is_part_of_triple, variables_in
 
 
 def attach_exists(
@@ -118,6 +118,9 @@ def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:
         case algebra.Filter(inner, condition):
             used = variables_in(condition) & outside
             return not used <= always_bound(inner) or _sees_outside(inner, outside)
+        case algebra.Extend(inner, _, expression) if is_part_of_triple(expression):
+            # As if the pattern had matched it: a value from outside is one to be equal to.
+            return _sees_outside(inner, outside)
         case algebra.LeftJoin() | algebra.Minus() | algebra.Extend():
             return True
         case _:

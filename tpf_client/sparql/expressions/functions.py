@@ -137,10 +137,20 @@ def _langmatches(tag: Value, pattern: Value) -> bool:
 
 
 def _strlang(value: Value, tag: Value) -> Value:
+    if "--" in _plain(tag):
+        raise EvaluationError
     try:
         return value_of(literal(_plain(value), language=_plain(tag)))
     except TermError:
         raise EvaluationError from None
+
+
+def _strlangdir(value: Value, tag: Value, direction: Value) -> Value:
+    if _plain(direction) not in ("ltr", "rtl"):
+        raise EvaluationError
+    tagged = _strlang(value, tag)
+    assert isinstance(tagged, LanguageString)
+    return LanguageString(tagged.text, f"{tagged.language}--{direction}")
 
 
 def _regex(value: Value, pattern: Value, flags: Value = "") -> bool:
@@ -251,6 +261,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "ENCODE_FOR_URI": _encode_for_uri,
     "LANGMATCHES": _langmatches,
     "STRLANG": _strlang,
+    "STRLANGDIR": _strlangdir,
     "REGEX": _regex,
     "REPLACE": _replace,
     "ABS": _abs,

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
+from annotations.terms import Term, is_triple_term, triple_of_term
 from tpf_client.sparql.expressions.dates import (
     Date,
     DateTime,
@@ -31,6 +32,7 @@ from tpf_client.sparql.expressions.values import (
     divide,
     exact,
     product_of_integers,
+    value_of,
 )
 
 _RANK: dict[type, int] = {int: 0, Decimal: 1, Single: 2, float: 3}
@@ -177,10 +179,10 @@ def equal(left: Value, right: Value) -> bool:
     """
     kind, other = type(left), type(right)
     if kind is other:
-        if isinstance(left, Opaque):
+        if isinstance(left, Opaque) and isinstance(right, Opaque):
             if left == right:
                 return True
-            raise EvaluationError
+            return _equal_unknown(left.term, right.term)
         if isinstance(left, POINTS):
             gap = difference(left, right)  # type: ignore[arg-type]
             if gap is None:
@@ -193,10 +195,32 @@ def equal(left: Value, right: Value) -> bool:
     if kind in _RANK and other in _RANK:
         _, one, two = promoted(left, right)
         return bool(one == two)
-    # A literal of an unknown type may be any value, but no IRI, blank node or text in a language.
+    # A literal of an unknown type may be any value, but no IRI, blank node or text in a language;
+    # a triple term is none.
     if Opaque in (kind, other) and not {kind, other} & _NO_TYPED_LITERALS:
+        if any(isinstance(each, Opaque) and is_triple_term(each.term) for each in (left, right)):
+            return False
         raise EvaluationError
     return False
+
+
+def _equal_unknown(left: Term, right: Term) -> bool:
+    """Whether two different terms are equal that are no IRIs, and no literals of known values."""
+    if is_triple_term(left) and is_triple_term(right):
+        pairs = zip(triple_of_term(left), triple_of_term(right), strict=True)
+        # One part that differs is enough, whatever is not known of the others.
+        unknown = False
+        for one, other in pairs:
+            try:
+                if not equal(value_of(one), value_of(other)):
+                    return False
+            except EvaluationError:
+                unknown = True
+        if not unknown:
+            return True
+    elif is_triple_term(left) or is_triple_term(right):
+        return False
+    raise EvaluationError
 
 
 def _order(name: str, compare: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bool]:

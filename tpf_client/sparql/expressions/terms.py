@@ -1,6 +1,7 @@
 """Functions on terms rather than values: they give terms back as they are, or look at their form.
 
-Source: SPARQL 1.1 Query Language, sections 17.4.1 (functional forms) and 17.4.2 (on RDF terms).
+Source: SPARQL 1.1 Query Language, sections 17.4.1 (functional forms) and 17.4.2 (on RDF terms);
+those of SPARQL 1.2 on triple terms and base directions.
 """
 
 import uuid
@@ -12,18 +13,22 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import (
     Term,
+    Triple,
     blank_node,
     iri,
     is_blank_node,
     is_iri,
     is_literal,
+    is_triple_term,
     literal,
     literal_parts,
+    triple_of_term,
+    triple_term,
 )
 from tpf_client.sparql.algebra import Constant, Expression
 from tpf_client.sparql.expressions.environment import ArgumentCompiler, Solution, TermOf, ValueOf
 from tpf_client.sparql.expressions.operators import is_number
-from tpf_client.sparql.expressions.values import EvaluationError, Iri, Value
+from tpf_client.sparql.expressions.values import EvaluationError, Iri, Value, bounded
 from tpf_client.sparql.iris import is_absolute, resolve
 
 Arguments: TypeAlias = tuple[Expression, ...]
@@ -72,10 +77,42 @@ def _bnode(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
     return labelled
 
 
+def _triple(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
+    dictionary = compiler.typed.dictionary
+    parts = [compiler.term(argument) for argument in arguments]
+
+    def make(solution: Solution) -> int:
+        subject, predicate, object_ = (dictionary.decode(part(solution)) for part in parts)
+        if not (is_iri(subject) or is_blank_node(subject)) or not is_iri(predicate):
+            raise EvaluationError
+        return dictionary.encode(Term(bounded(triple_term(Triple(subject, predicate, object_)))))
+
+    return make
+
+
+def _part(place: int) -> Callable[[ArgumentCompiler, Arguments], TermOf]:
+    def compiled(compiler: ArgumentCompiler, arguments: Arguments) -> TermOf:
+        whole, dictionary = compiler.term(arguments[0]), compiler.typed.dictionary
+
+        def part(solution: Solution) -> int:
+            term = dictionary.decode(whole(solution))
+            if not is_triple_term(term):
+                raise EvaluationError
+            return dictionary.encode(triple_of_term(term)[place])
+
+        return part
+
+    return compiled
+
+
 TERM_FUNCTIONS: dict[str, Callable[[ArgumentCompiler, Arguments], TermOf]] = {
     "IF": _if,
     "COALESCE": _coalesce,
     "BNODE": _bnode,
+    "TRIPLE": _triple,
+    "SUBJECT": _part(0),
+    "PREDICATE": _part(1),
+    "OBJECT": _part(2),
 }
 """Functions whose result is a term that may be one of their arguments."""
 
@@ -133,6 +170,20 @@ def _lang(term: Term) -> str:
     if not is_literal(term):
         raise EvaluationError
     return (literal_parts(term).language or "").partition("--")[0]
+
+
+def _langdir(term: Term) -> str:
+    if not is_literal(term):
+        raise EvaluationError
+    return (literal_parts(term).language or "").partition("--")[2]
+
+
+def _has_language(term: Term) -> bool:
+    return is_literal(term) and literal_parts(term).language is not None
+
+
+def _has_direction(term: Term) -> bool:
+    return is_literal(term) and "--" in (literal_parts(term).language or "")
 
 
 def _datatype(term: Term) -> Iri:
@@ -212,12 +263,16 @@ ON_TERMS: dict[str, Callable[[ArgumentCompiler, Arguments], ValueOf]] = {
     "SAMETERM": _same_term,
     "STR": _on_term(lexical_form),
     "LANG": _on_term(_lang),
+    "LANGDIR": _on_term(_langdir),
+    "HASLANG": _on_term(_has_language),
+    "HASLANGDIR": _on_term(_has_direction),
     "DATATYPE": _on_term(_datatype),
     "IRI": _iri,
     "STRDT": _strdt,
     "ISIRI": _on_term(is_iri),
     "ISBLANK": _on_term(is_blank_node),
     "ISLITERAL": _on_term(is_literal),
+    "ISTRIPLE": _on_term(is_triple_term),
     "ISNUMERIC": _is_numeric,
     "NOW": _now,
     "RAND": _rand,
