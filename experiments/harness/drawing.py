@@ -1,5 +1,6 @@
 """Figures as SVG and PNG."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ _SIZE = (7.2, 4.0)
 _LEGEND_CHARACTERS = 100
 _FEW_DECADES = 300
 _MARKERS = "os^Dv<>Pp*hX"
+_COLOURS = 10
 _STYLE: Any = {
     "svg.hashsalt": "tpf-experiments",  # the same data give the same file
     "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
@@ -78,16 +80,16 @@ def _plain_numbers(axis: "Axis") -> None:
 
 
 def _lines(axes: "Axes", figure: Figure) -> None:
-    for number, (name, points) in enumerate(figure.series.items()):
+    for number, (name, points) in zip(_places(figure), figure.series.items(), strict=True):
         xs = [float(point.x) for point in points]
         ys = [point.y for point in points]
         if not figure.markers:
-            axes.plot(xs, ys, label=name, linewidth=1.0)
+            axes.plot(xs, ys, label=name, linewidth=1.0, color=_colour(number))
             continue
         marker = _MARKERS[number % len(_MARKERS)]
         axes.errorbar(
             xs, ys, yerr=_errors(points), label=name, marker=marker, markersize=4,
-            linewidth=1.2, capsize=2.5,
+            linewidth=1.2, capsize=2.5, color=_colour(number),
         )  # fmt: skip
     if figure.log_x:
         axes.set_xscale("log")
@@ -99,12 +101,14 @@ def _bars(axes: "Axes", figure: Figure) -> None:
         for point in points:
             places.setdefault(str(point.x), len(places))
     width = 0.8 / max(1, len(figure.series))
+    colours = [_colour(place) for place in _places(figure)]
     for number, (name, points) in enumerate(figure.series.items()):
         offset = (number - (len(figure.series) - 1) / 2) * width
         axes.bar(
             [places[str(point.x)] + offset for point in points],
             [point.y for point in points],
             width, yerr=_errors(points), label=name, capsize=1.5, error_kw={"linewidth": 0.8},
+            color=colours[number],
         )  # fmt: skip
     long = max((len(name) for name in places), default=0) * len(places) > 90
     axes.set_xticks(
@@ -112,6 +116,16 @@ def _bars(axes: "Axes", figure: Figure) -> None:
         rotation=35 if long else 0, ha="right" if long else "center",
     )  # fmt: skip
     axes.grid(visible=False, axis="x")
+
+
+def _places(figure: Figure) -> list[int]:
+    """The place of each series in the order of colours: its own, or one that no other has."""
+    free = (place for place in itertools.count() if place not in figure.places.values())
+    return [figure.places[name] if name in figure.places else next(free) for name in figure.series]
+
+
+def _colour(place: int) -> str:
+    return f"C{place % _COLOURS}"
 
 
 def _errors(points: Sequence[Point]) -> list[list[float]] | None:

@@ -1,7 +1,7 @@
 """What a report is made of: figures, tables, sentences, targets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from experiments.harness.measurement import Value
@@ -31,6 +31,8 @@ class Figure:
         log_x: whether the horizontal axis is logarithmic.
         log_y: whether the vertical axis is logarithmic.
         markers: whether points are marked; not for the hundreds of a time line.
+        places: the place of a series in the order of colours, by its name, so that it has the same
+            colour in every figure; where nothing is said, the order of the series.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Figure:
     log_x: bool = False
     log_y: bool = False
     markers: bool = True
+    places: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

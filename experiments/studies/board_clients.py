@@ -4,7 +4,7 @@ It follows orders, a line of JSON each, and answers each with a line that repeat
 
 =================  ==========================================================================
 ``start``          starts the queries; answered when each has its first answer (or failed, or is
-                   followed, where the server evaluates it)
+                   followed, where the server evaluates it; with ``answered``, not before it has)
 ``mark``           answered with what was received so far
 ``stop``           ends them; ``arrivals`` holds ``[query, what, instant, rows]`` for whatever
                    reached an answer: renewals of the board by their number (in ``?delay``),
@@ -224,7 +224,8 @@ class _Reader(threading.Thread):
         with requests.get(
             f"{url}/results", stream=True, headers=headers, timeout=_REQUEST_SECONDS
         ) as results:
-            self._seen.begin(self._number)
+            if not self._order.get("answered"):
+                self._seen.begin(self._number)
             for line in results.iter_lines(chunk_size=None):
                 if line and not self.stopping:
                     self._emitted(json.loads(line))
@@ -235,6 +236,7 @@ class _Reader(threading.Thread):
             return
         rows = emission.get("result", emission.get("added", []))
         self._seen.add(self._number, (row.items() for row in rows))
+        self._seen.begin(self._number)
 
 
 def follow(read: Callable[[], str], write: Callable[[Mapping[str, Any]], None]) -> None:

@@ -30,6 +30,7 @@ class Mode:
             others; ``""``: ours, which does.
         cache: whether nginx is in front.
         shared: whether the queries of a process share one client.
+        spark: whether the server gives its queries to Spark.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Mode:
     method: str = ""
     cache: bool = False
     shared: bool = False
+    spark: bool = False
 
 
 STREAMER = Mode("query streamer")
@@ -44,6 +46,11 @@ CACHED = Mode(f"query streamer{_BEHIND}", cache=True)
 SHARED = Mode("query streamer, shared client", shared=True)
 CQELS = Mode("CQELS mode", engine="cqels")
 CSPARQL = Mode("C-SPARQL mode", engine="csparql")
+SPARK = Mode("C-SPARQL mode on Spark", engine="csparql", spark=True)
+PLACES = {
+    mode.name: place for place, mode in enumerate((STREAMER, CACHED, SHARED, CQELS, CSPARQL, SPARK))
+}
+"""In the order of colours: a mode has the same one in all figures of all experiments."""
 REWRITING = tuple(
     Mode(f"{method.name}{_BEHIND if cache else ''}", method=method.name, cache=cache)
     for method in METHODS
@@ -117,6 +124,8 @@ def side(
             feed |= {"mode": "stream", "url": stream}
             order |= {"mode": "stream", "url": server.url, "token": TOKEN}
             order["whole"] = mode.engine == "csparql"
+            # Spark starts with the first query, which is followed long before it has answers.
+            order["answered"] = mode.spark
             queries = [_query(mode, w, stream, times, number) for number, w in enumerate(windows)]
         else:
             # What is published goes past the cache.
@@ -137,6 +146,8 @@ def _query(mode: Mode, window: Window, stream: str, times: Times, number: int) -
 
 def _configuration(mode: Mode, store: Path, queries: int) -> str:
     continuous = f"continuous = true\nfollowers = {queries + 16}\n" if mode.engine else ""
+    if mode.spark:
+        continuous += 'csparql_engine = "spark"\n'
     return (
         f'{continuous}[datasets.{DATASET}]\nsource = "{store}"\n'
         f'annotation = "{mode.method or "plain"}"\n'

@@ -20,7 +20,7 @@ from experiments.harness.processes import Process, python, started
 from experiments.harness.report import sentence_list, show
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
-from experiments.studies.board_modes import CQELS, CSPARQL, STREAMER, Mode, Side
+from experiments.studies.board_modes import CQELS, CSPARQL, PLACES, STREAMER, Mode, Side
 from experiments.studies.board_watch import Looks, timed, watch
 from experiments.workloads.citybench import EVENTS, QUERIES, WINDOW, City, city
 from loaders.sources.citybench import GRAPHS
@@ -146,7 +146,7 @@ class CityBenchQueries:
             ("server", "server_percent", "CPU of the server", "% of a core"),
         ):
             series = dict(base.series("mode", "query", column, numeric=False))
-            yield Figure(name, title, "query", label, series, kind="bars")
+            yield Figure(name, title, "query", label, series, kind="bars", places=PLACES)
         for query in results.distinct("query"):
             one = results.where(query=query)
             for x, label in (("rate", "readings per second and sensor"), ("instances", "queries")):
@@ -162,7 +162,7 @@ class CityBenchQueries:
                     series = dict(chosen.series("mode", x, column))
                     yield Figure(
                         f"{query}-{column.split('_')[0]}-by-{x}", f"{query} by {label}", label,
-                        title, series,
+                        title, series, places=PLACES,
                     )  # fmt: skip
         yield _table(results)
 

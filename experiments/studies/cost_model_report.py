@@ -6,7 +6,7 @@ from typing import Any
 from experiments.harness.items import Figure, Finding, Item, Point, Table
 from experiments.harness.report import sentence_list, show
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER
+from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, PLACES, STREAMER
 from experiments.studies.cost_formula import (
     Line,
     LineComparison,
@@ -31,7 +31,7 @@ def cost_model_report(results: Results) -> Iterator[Item]:
         ("traffic", "gb_month", "Traffic per month", "GB"),
     ):
         series = dict(results.series("mode", "clients", column, part=SIZE))
-        yield Figure(name, title, "clients", label, series, log_x=True, log_y=True)
+        yield Figure(name, title, "clients", label, series, log_x=True, log_y=True, places=PLACES)
     yield _both_sides(lines)
     yield _held_out(results)
     yield _simulation_table(results)
@@ -170,7 +170,7 @@ def _both_sides(lines: Mapping[str, Mapping[str, Line]]) -> Figure:
     }
     return Figure(
         "both-sides", "CPU of server, cache and clients together, by the formula", "clients",
-        "% of a core", series, log_x=True, log_y=True, markers=False,
+        "% of a core", series, log_x=True, log_y=True, markers=False, places=PLACES,
     )  # fmt: skip
 
 
@@ -185,6 +185,7 @@ def _held_out(results: Results) -> Figure:
     return Figure(
         "held-out", "CPU of the server: measured, and predicted from fewer clients", "clients",
         "% of a core", series, log_x=True, log_y=True,
+        places={f"{mode}, measured": place for mode, place in PLACES.items()},
     )  # fmt: skip
 
 

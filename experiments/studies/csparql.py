@@ -1,10 +1,9 @@
 """``csparql``: periodic queries: time per evaluation, what each rule brings, and Spark by cores."""
 
-import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from experiments.studies.csparql_report import (
     spark_report,
 )
 from experiments.workloads.conference import STREAM, Conference
+from experiments.workloads.market import EXCHANGE, MARKETS, brokers, market_query, transactions
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
@@ -46,17 +46,6 @@ _QUERIES = {
     "?coAuth foaf:name ?coAuthName FILTER(?auth != ?coAuth) }}",
     "stream": "SELECT ?person ?loc {0} WHERE {{ ?person lv:detectedAt ?loc }}",
 }
-_MARKETS = ("http://example.org/milan", "http://example.org/zurich")
-_B, _X = "http://example.org/brokers#", "http://example.org/exchange#"
-_FILTERED = """PREFIX b: <{b}> PREFIX x: <{x}>
-SELECT DISTINCT ?broker ?total FROM STREAM <{first}> [RANGE {window}s STEP 1s]
-WHERE {{ ?broker b:is_from ?country . ?broker x:does ?tx . ?tx x:with ?amount
-FILTER (?country = 'C1' && ?amount >= 90) }} AGGREGATE {{ (?total, SUM(?amount), ?broker) }}"""
-_DISTRIBUTED = """PREFIX x: <{x}> SELECT DISTINCT ?broker {market} ?total
-FROM NAMED STREAM <{first}> [RANGE {window}s STEP 1s]
-FROM NAMED STREAM <{second}> [RANGE {window}s STEP 1s]
-WHERE {{ GRAPH ?market {{ ?broker x:does ?tx . ?tx x:with ?amount }} }}
-AGGREGATE {{ (?total, SUM(?amount), {{?broker {comma_market}}}) }}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +122,8 @@ class PeriodicQueries:
                 for query in ("filters", "by market", "over markets")
                 for label, rules in _RULES.items()
             ]
-            yield MeasurementGroup(f"rules, {size} brokers", nullcontext, measurements)
+            opened = partial(_brokers, run, size)
+            yield MeasurementGroup(f"rules, {size} brokers", opened, measurements)
         for cores in settings.cores:
             yield MeasurementGroup(
                 f"Spark, {cores} core(s)",
@@ -260,29 +250,10 @@ def _evaluations(name: str, opened: Any) -> Iterable[Row]:
     yield watch.row()
 
 
-def _transactions(
-    seed: int, brokers: int, count: int
-) -> Iterator[tuple[int, int, list[list[str]]]]:
-    """Markets, instants in milliseconds and triples: a hundred transactions a second."""
-    chance = random.Random(seed)
-    for number in range(count):
-        tx = f"<{_X}tx{number}>"
-        broker = f"<{_B}{chance.randrange(brokers)}>"
-        amount = f'"{chance.randrange(100)}"^^<http://www.w3.org/2001/XMLSchema#integer>'
-        triples = [[broker, f"<{_X}does>", tx], [tx, f"<{_X}with>", amount]]
-        yield chance.randrange(2), 10 * number, triples
-
-
-def _market_query(query: str, window: int) -> str:
-    common = {"b": _B, "x": _X, "first": _MARKETS[0], "second": _MARKETS[1], "window": window}
-    if query == "filters":
-        return _FILTERED.format(**common)
-    by_market = query == "by market"
-    return _DISTRIBUTED.format(
-        market="?market" if by_market else "",
-        comma_market=", ?market" if by_market else "",
-        **common,
-    )
+@contextmanager
+def _brokers(run: Run, size: int) -> Iterator[Sequence[StoreGraph]]:
+    with run.static.graphs(run.folder / f"brokers{size}", {"brokers": brokers(size)}) as it:
+        yield it
 
 
 def _with_rules(
@@ -292,17 +263,18 @@ def _with_rules(
     query: str,
     window: int,
     rules: tuple[Rule, ...],
-    _opened: Any,
+    opened: Any,
 ) -> Iterable[Row]:
     engine = CsparqlEngine(rules=rules)
-    engine.add([f"<{_B}{n}>", f"<{_B}is_from>", f'"C{n % 20}"'] for n in range(size))
-    for name in _MARKETS:
-        engine.declare(name, [f"{_X}does", f"{_X}with"])
+    for graph in opened:
+        engine.attach(graph)
+    for name in MARKETS:
+        engine.declare(name, [f"{EXCHANGE}does", f"{EXCHANGE}with"])
     watch = _Stopwatch()
-    engine.register(_market_query(query, window), watch)
+    engine.register(market_query(query, window), watch)
     seconds = window + settings.seconds // 2
-    for market, at, triples in _transactions(run.seed, size, 100 * seconds):
-        engine.push(_MARKETS[market], triples, at)
+    for market, at, triples in transactions(run.seed, size, 100 * seconds):
+        engine.push(MARKETS[market], triples, at)
     engine.finish()
     # The window is full in the second half.
     watch.taken = watch.taken[window:] or watch.taken
@@ -316,10 +288,19 @@ class _Market:
         session: Spark.
         java: its process.
         work: a directory.
-        events: how many triples there are.
+        settings: sizes.
+        static: the countries of brokers.
     """
 
-    def __init__(self, session: Any, java: psutil.Process, work: Path, settings: Sizes) -> None:
+    def __init__(
+        self,
+        session: Any,
+        java: psutil.Process,
+        work: Path,
+        settings: Sizes,
+        static: Sequence[StoreGraph],
+    ) -> None:
+        self.static = static
         self.session = session
         self.java = java
         self.work = work
@@ -333,11 +314,11 @@ class _Market:
 
         self.number += 1
         self.directories = {
-            m: self.work / f"market{self.number}-{n}" for n, m in enumerate(_MARKETS)
+            m: self.work / f"market{self.number}-{n}" for n, m in enumerate(MARKETS)
         }
         lines: tuple[list[str], list[str]] = ([], [])
         end = 0
-        for market, at, triples in _transactions(seed, 1000, events // 2):
+        for market, at, triples in transactions(seed, 1000, events // 2):
             lines[market].extend(f"{at}\t" + "\t".join(each) + "\n" for each in triples)
             end = at
         for number, directory in enumerate(self.directories.values()):
@@ -351,10 +332,11 @@ class _Market:
 
         self.number += 1
         engine = CsparqlEngine()
-        engine.add([f"<{_B}{n}>", f"<{_B}is_from>", f'"C{n % 20}"'] for n in range(1000))
+        for graph in self.static:
+            engine.attach(graph)
         predicates = {
-            Term(f"<{name}>"): frozenset(Term(f"<{_X}{each}>") for each in ("does", "with"))
-            for name in _MARKETS
+            Term(f"<{name}>"): frozenset(Term(f"<{EXCHANGE}{each}>") for each in ("does", "with"))
+            for name in MARKETS
         }
         execution = SparkExecution(
             self.session, text, engine.static, self.directories, self.work / f"out{self.number}",
@@ -371,25 +353,29 @@ def _spark(settings: Sizes, run: Run, cores: int) -> Iterator[_Market]:
     except ImportError as error:
         raise UnavailableError(f"Spark is not installed: {error}") from error
     work = run.folder / f"spark{cores}-{uuid.uuid4().hex}"
-    with continuous_session(f"local[{cores}]", work / "spark", partitions=cores) as session:
+    # One Spark after the other: there can be one in a process.
+    with (
+        _brokers(run, 1000) as static,
+        continuous_session(f"local[{cores}]", work / "spark", partitions=cores) as session,
+    ):
         session.sparkContext.setLogLevel("ERROR")
         java = next(
             each
             for each in psutil.Process().children(recursive=True)
             if "java" in each.name().lower()
         )
-        market = _Market(session, java, work, settings)
+        market = _Market(session, java, work, settings, static)
         # What Java compiles and Spark loads at first is not what a long run does.
         if settings.spark_warm_up:
             market.write(run.seed, settings.spark_warm_up)
-            market.replay(_market_query("over markets", 5), RULES)
+            market.replay(market_query("over markets", 5), RULES)
         market.write(run.seed, settings.spark_events)
         yield market
 
 
 def _on_spark(query: str, window: int, rules: tuple[Rule, ...], market: _Market) -> Iterable[Row]:
     before, started = cpu_time(market.java), time.perf_counter()
-    rows = market.replay(_market_query(query, window), rules)
+    rows = market.replay(market_query(query, window), rules)
     seconds = time.perf_counter() - started
     events = market.settings.spark_events
     yield {

@@ -3,6 +3,7 @@
 Source: Taelman et al. 2016, section 6, figures 2a and 2b.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from experiments.studies.board_modes import (
     CSPARQL,
     REWRITING,
     SHARED,
+    SPARK,
     STREAMER,
     Mode,
     Times,
@@ -31,6 +33,9 @@ from experiments.studies.board_modes import (
 from experiments.studies.board_report import items
 from experiments.studies.board_watch import Looks, renewals, watch
 from experiments.workloads.board import Board, board
+from tpf_spark.errors import SparkError
+from tpf_spark.java import find_java
+from tpf_spark.session import SparkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Sizes:
         shared_queries: the same, where the queries of a process share one client.
         engine_queries: the same, where the server evaluates the queries; each reader holds a
             thread of the server.
+        spark_queries: the same, where Spark does, which has a job for each.
         method_queries: the same, for servers of others: patterns rewritten by annotation method.
         methods: the annotation methods.
         cached_methods: whether they are measured with nginx in front, too.
@@ -56,6 +62,7 @@ class Sizes:
         first_seconds: how long the start of the clients takes at least.
         periods: how many periods are looked at when all clients have started.
         grace: seconds in which what was published at the end may still arrive.
+        spark_grace: the same for Spark, whose answers come by micro-batches.
         modes: only these; all where empty.
     """
 
@@ -63,6 +70,7 @@ class Sizes:
     cached_queries: tuple[int, ...] = (10, 50, 100, 200, 500)
     shared_queries: tuple[int, ...] = (200, 500, 1000)
     engine_queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500, 1000)
+    spark_queries: tuple[int, ...] = (1, 5, 10)
     method_queries: tuple[int, ...] = (50,)
     methods: tuple[str, ...] = tuple(method.name for method in METHODS)
     cached_methods: bool = True
@@ -75,6 +83,7 @@ class Sizes:
     first_seconds: float = 10.0
     periods: int = 2
     grace: float = 3.0
+    spark_grace: float = 60.0
     modes: tuple[str, ...] = ()
 
     @classmethod
@@ -82,9 +91,9 @@ class Sizes:
         """Few queries, renewed every two seconds."""
         return cls(
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(),
-            engine_queries=(10, 30), method_queries=(), methods=(),
+            engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
             cached_methods=False, processes=2, period=2.0, first_seconds=1.5, periods=1,
-            grace=1.0,
+            grace=1.0, spark_grace=30.0,
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:
@@ -95,6 +104,7 @@ class Sizes:
             (SHARED, self.shared_queries),
             (CQELS, self.engine_queries),
             (CSPARQL, self.engine_queries),
+            (SPARK, self.spark_queries),
             *(
                 (mode, self.method_queries)
                 for mode in REWRITING
@@ -138,17 +148,20 @@ class ServerVsClient:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """One group: the same client processes and the same feed for all modes."""
+        """The same client processes and the same feed for all modes; Spark's may be left out."""
         departures = board(settings.departures)
-        measurements = [
-            Measurement(
-                {"source": departures.source, "mode": mode.name, "queries": queries},
-                partial(_measure, mode, queries),
-                repetitions=1,  # each is a series in time
-            )
-            for mode, queries in settings.planned()
-        ]
-        yield MeasurementGroup("board", partial(_open, settings, run, departures), measurements)
+        for name, on_spark in (("board", False), ("board, on Spark", True)):
+            measurements = [
+                Measurement(
+                    {"source": departures.source, "mode": mode.name, "queries": queries},
+                    partial(_measure, mode, queries),
+                    repetitions=1,  # each is a series in time
+                )
+                for mode, queries in settings.planned()
+                if mode.spark == on_spark
+            ]
+            opened = partial(_open, settings, run, departures, spark=on_spark)
+            yield MeasurementGroup(name, opened, measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """The server's side, the clients' side, latency, all figures."""
@@ -156,7 +169,12 @@ class ServerVsClient:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run, departures: Board) -> Iterator[OpenedBoard]:
+def _open(settings: Sizes, run: Run, departures: Board, *, spark: bool) -> Iterator[OpenedBoard]:
+    if spark:
+        try:
+            find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
+        except SparkError as error:
+            raise UnavailableError(str(error)) from error
     store = run.static.store(run.folder / "board", departures.static, SystemClock().now())
     with ExitStack() as stack:
         clients = [
@@ -174,7 +192,7 @@ def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[Row]:
     looks = Looks(
         settings.first_seconds,
         settings.periods * settings.period,
-        settings.grace,
+        settings.spark_grace if mode.spark else settings.grace,
     )
     try:
         with side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite:

@@ -8,7 +8,14 @@ import pytest
 from experiments.harness.items import Figure, Finding, Target
 from experiments.harness.measurement import Run
 from experiments.harness.results import Results
-from experiments.studies.csparql import _RULES, _RULES_ON_SPARK, PeriodicQueries, Sizes, _with_rules
+from experiments.studies.csparql import (
+    _RULES,
+    _RULES_ON_SPARK,
+    PeriodicQueries,
+    Sizes,
+    _brokers,
+    _with_rules,
+)
 
 COLUMNS = (*PeriodicQueries.keys, *PeriodicQueries.values)
 
@@ -23,10 +30,11 @@ def results(*rows: Mapping[str, Any]) -> Results:
 def test_rules_change_no_rows(query: str, tmp_path: Any) -> None:
     run = Run(1, tmp_path, print)
     sizes = Sizes(seconds=4)
-    rows = {
-        label: [row["rows"] for row in _with_rules(sizes, run, 100, query, 2, rules, None)]
-        for label, rules in _RULES.items()
-    }
+    with _brokers(run, 100) as static:
+        rows = {
+            label: [row["rows"] for row in _with_rules(sizes, run, 100, query, 2, rules, static)]
+            for label, rules in _RULES.items()
+        }
     assert rows["none"] != [0]
     assert all(found == rows["none"] for found in rows.values())
 

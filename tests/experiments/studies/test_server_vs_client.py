@@ -9,10 +9,19 @@ import pytest
 
 from experiments.errors import UnavailableError
 from experiments.harness import peers
-from experiments.harness.items import Finding, Target
+from experiments.harness.items import Figure, Finding, Target
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER, Mode
+from experiments.studies.board_modes import (
+    CACHED,
+    CQELS,
+    CSPARQL,
+    PLACES,
+    SHARED,
+    SPARK,
+    STREAMER,
+    Mode,
+)
 from experiments.studies.server_vs_client import ServerVsClient, Sizes
 from experiments.workloads.board import board, number_of, renewal
 from tests.experiments.harness.test_runner import run
@@ -80,12 +89,38 @@ def test_a_cache_in_front(tmp_path: Path) -> None:
     assert results.numbers("cache_percent", kind="total")[0] > 0
 
 
+def test_without_java_spark_is_left_out_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "nowhere"))
+    tables = {"server-vs-client": {**SMALL, "modes": [SPARK.name]}}
+    results = run(tmp_path / "results", ServerVsClient(), tables=tables)
+    assert results.left_out == {
+        "board, on Spark": f"no Java in {tmp_path / 'nowhere'} (there is no bin/java that runs)"
+    }
+    assert results.rows == []
+
+
+def test_a_mode_has_its_colour_in_every_figure() -> None:
+    for modes in ([STREAMER, SPARK], [CQELS, SPARK, SHARED]):
+        rows = [total(mode, n, 1.0, bytes=10, seconds=1) for mode in modes for n in (10, 200)]
+        figures = [
+            item for item in ServerVsClient().report(Results(rows, {}, {}))
+            if isinstance(item, Figure) and len(item.series) > 1
+        ]  # fmt: skip
+        assert figures
+        for figure in figures:
+            assert set(figure.series) <= set(figure.places)
+            assert figure.places == PLACES
+
+
 def test_the_modes_of_a_full_run() -> None:
     planned = list(Sizes().planned())
     for mode in (STREAMER, CQELS, CSPARQL):
         sizes = [queries for each, queries in planned if each is mode]
         assert sizes[:6] == [10, 50, 100, 150, 200, 500]
         assert (1000 in sizes) == bool(mode.engine)
+    assert [queries for each, queries in planned if each is SPARK] == [1, 5, 10]
     rewriting = [mode for mode, _ in planned if mode.method]
     assert len(rewriting) == 10
     assert sum(mode.cache for mode in rewriting) == 5
@@ -123,6 +158,9 @@ def test_the_first_lines_follow_the_data() -> None:
     text = said([total(STREAMER, 10, 2.0), total(CSPARQL, 10, 1.0, **engine)])
     assert "with 10 clients the fragment server needs 2.0 times more CPU" in text
     assert "at none of the measured 10 queries" in text
+    text = said([total(STREAMER, 10, 2.0), total(STREAMER, 200, 3.0), total(SPARK, 10, 90.0)])
+    assert "with 10 clients the fragment server needs 45.0 times less CPU" in text
+    assert "Break-even with C-SPARQL mode on Spark" in text
     text = said([total(STREAMER, 10, 2.0)])
     assert "of 10: 30.00 ms of CPU per second" in text
     assert "Server:" not in text
