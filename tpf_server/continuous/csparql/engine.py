@@ -96,9 +96,6 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._windows = SharedWindows()
         self._evaluations = EvaluationRegistry()
         self.learning = Learning(self.dictionary, partial(has_static, self.static), enabled=learn)
-        self._readers = StreamReaders(
-            self._windows, self._evaluations, self.learning, self.limits.window_rows
-        )
         self._tables = StaticTables(self.static, self.dictionary)
         self._planner = EvaluationPlanner(
             self._tables,
@@ -107,6 +104,9 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             self._evaluations,
             self.learning,
             rules,
+        )
+        self._readers = StreamReaders(
+            self._windows, self._evaluations, self.learning, self._planner, self.limits.window_rows
         )
         self._times = StreamTimes(lateness, patience)
         self._timetable = Timetable(self._times, self.queries)
@@ -201,10 +201,12 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         name = self._free_name(name if query.registration is None else query.registration.name)
         self._check_graphs(query.query.dataset)
         self._check_services(query.services)
+        evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
         registered = PeriodicQuery(
             name,
             query,
-            self._planner.evaluation(query, self._readers.arrivals),
+            evaluation,
+            question,
             callback,
             self.limits.backlog,
             next(self._registrations),
@@ -213,8 +215,10 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         try:
             self._timetable.add(registered)
         except UnsupportedContinuousQueryError:
-            if not registered.evaluation.owners:
-                registered.evaluation.close()
+            if not question.owners:
+                evaluation.leave(question)
+            if not evaluation.owners:
+                evaluation.close()
             raise
         self.queries[name] = registered
         self._readers.add(registered)
@@ -229,8 +233,8 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         query = parse(text, self.base)
         self._check_graphs(query.query.dataset)
         self._check_services(query.services)
-        evaluation = self._planner.evaluation(query, self._readers.arrivals)
-        answer = evaluation.at(0 if self.time is None else self.time, "")
+        evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
+        answer = evaluation.at(0 if self.time is None else self.time, "", question)
         if not evaluation.owners:
             evaluation.close()
         return answer
@@ -385,7 +389,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
                 pace.rest(registered)
 
     def _answer(self, registered: PeriodicQuery, at: int) -> None:
-        answer = registered.evaluation.at(at, registered.name)
+        answer = registered.evaluation.at(at, registered.name, registered.question)
         self._readers.answered(registered, at)
         registered.emitted += 1
         try:

@@ -1,6 +1,7 @@
 """A C-SPARQL query that runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from annotations.terms import Term, is_variable
@@ -10,6 +11,7 @@ from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.drawing import as_text
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
+from tpf_server.continuous.csparql.native.questions import Question
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import PhysicalWindow
 from tpf_server.continuous.engine.running_query import RunningQuery
@@ -24,6 +26,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         query: what was parsed.
         instants: at which it is evaluated, for now.
         evaluation: what answers.
+        question: what it asks of that.
         stream: the IRI of the stream that it makes, if it makes one.
         late: how many elements came after an evaluation that should have seen them.
         number: in the order of registration.
@@ -38,6 +41,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         name: str,
         query: CsparqlQuery,
         evaluation: PeriodicEvaluation,
+        question: Question,
         callback: Callback | None,
         backlog: int,
         number: int,
@@ -47,6 +51,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.query = query
         self.instants = query.instants
         self.evaluation = evaluation
+        self.question = question
         self.late = 0
         self.number = number
         self.next: int | None = None
@@ -86,6 +91,17 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         """Its operators, as they run."""
         return self.evaluation.graph
 
+    def _operators(self) -> list[str]:
+        """Its operators as text; those that it shares with other queries last."""
+        shared = as_text(self.graph).splitlines()
+        parts = self.question.parts
+        if parts is None or not self.evaluation.widened:
+            return shared
+        *own, gap = as_text(replace(self.graph, query=parts.own)).splitlines()
+        indent = " " * (len(gap) - len(gap.lstrip()))
+        said = f"{indent}shared by queries with other constants: {self.evaluation.owners}"
+        return [*own, said, *(f"{indent}  {line}" for line in shared)]
+
     @property
     def reads(self) -> frozenset[Term]:
         """The streams that it reads."""
@@ -108,7 +124,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
                 for clause in self.query.streams
             ],
             "plans": self.evaluation.plans,
-            "operators": as_text(self.graph).splitlines(),
+            "operators": self._operators(),
         }
         if self.stream is not None:
             found["stream"] = self.stream[1:-1]

@@ -1,6 +1,7 @@
 """From a query to what evaluates it, by what is known of its streams."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import TypeVar
 
 from tpf_client.dataflow.dictionary import TermDictionary
@@ -9,8 +10,10 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.learning import Learning
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
-from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry, key_of
+from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry, over_time
 from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
+from tpf_server.continuous.csparql.native.parted_query import PartedQuery, parted
+from tpf_server.continuous.csparql.native.questions import Question
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.rules import Rule, optimised
@@ -53,8 +56,10 @@ class EvaluationPlanner:
         initial = operator_graph(query, self._static.names, self._learning.told())
         return initial, optimised(initial, self._rules)
 
-    def evaluation(self, query: CsparqlQuery, arrivals: int) -> PeriodicEvaluation:
-        """What evaluates a query; that of an equal one where no element has come since.
+    def evaluation(self, query: CsparqlQuery, arrivals: int) -> tuple[PeriodicEvaluation, Question]:
+        """What evaluates a query, and what it asks of that.
+
+        It is that of a query that differs in constants at most, where no element has come since.
 
         Args:
             query: any.
@@ -64,37 +69,92 @@ class EvaluationPlanner:
             UnsupportedContinuousQueryError: it cannot be run.
         """
         try:
-            key = key_of(self._initial(query, separated=True))
+            initial = self._initial(query, separated=True)
+            key, question = question_of(initial)
             found = self._evaluations.fresh(key, arrivals)
             if found is not None:
-                return found
+                return found, self.shared(found, query, question)
 
             def make(graph: OperatorGraph) -> PeriodicEvaluation:
                 return PeriodicEvaluation(
                     graph, self._tables, self._dictionary, self._environment, arrivals, key
                 )
 
-            return self._planned(query, make)
+            made = self._planned(query, make)
+            return made, made.ask(question)
         except UnsupportedQueryError as error:
             self._tables.drop_idle()
             raise UnsupportedContinuousQueryError(str(error)) from error
         except RecursionError:
             raise UnsupportedContinuousQueryError("it is nested too deeply") from None
 
+    def shared(
+        self, evaluation: PeriodicEvaluation, query: CsparqlQuery, question: Question
+    ) -> Question:
+        """What a query asks of an evaluation that there is already.
+
+        Args:
+            evaluation: of a query that differs in constants at most.
+            query: it.
+            question: what it asks.
+        """
+        found = evaluation.ask(question)
+        if found is question and not evaluation.widened and question.parts is not None:
+            self._plan_anew(evaluation, query, question.parts)
+        return found
+
     def plan_anew(self, evaluation: PeriodicEvaluation, query: CsparqlQuery) -> None:
         """An evaluation goes on by what is known now."""
+        parts: PartedQuery | None = None
+        if evaluation.widened:
+            _, question = question_of(self._initial(query, separated=True))
+            parts = question.parts
+        self._plan_anew(evaluation, query, parts)
+
+    def _plan_anew(
+        self, evaluation: PeriodicEvaluation, query: CsparqlQuery, parts: PartedQuery | None
+    ) -> None:
         self._learning.forget(evaluation)
-        self._planned(query, evaluation.plan_anew)
+
+        def make(graph: OperatorGraph) -> None:
+            evaluation.plan_anew(graph, parts)
+
+        self._planned(query, make, parts)
         self._learning.rest(evaluation)
 
     def _initial(self, query: CsparqlQuery, *, separated: bool) -> OperatorGraph:
         knowledge = self._learning.knowledge(query.streams, separated=separated)
         return operator_graph(query, self._static.names, knowledge)
 
-    def _planned(self, query: CsparqlQuery, make: Callable[[OperatorGraph], T]) -> T:
+    def _planned(
+        self,
+        query: CsparqlQuery,
+        make: Callable[[OperatorGraph], T],
+        parts: PartedQuery | None = None,
+    ) -> T:
         """What is made of the operators of a query; no static part that is too large alone."""
+
+        def made(*, separated: bool) -> T:
+            graph = self._initial(query, separated=separated)
+            if parts is not None:
+                graph = replace(graph, query=parts.below)
+            return make(optimised(graph, self._rules))
+
         with self._dictionary.keeping():
             try:
-                return make(optimised(self._initial(query, separated=True), self._rules))
+                return made(separated=True)
             except TooManyStaticError:
-                return make(optimised(self._initial(query, separated=False), self._rules))
+                return made(separated=False)
+
+
+def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
+    """What queries have in common that differ in constants only, and what one of them asks.
+
+    Args:
+        graph: as the query is written, not as it is planned.
+    """
+    clauses = tuple((each.stream, each.window, each.named) for each in graph.clauses)
+    names = clauses, graph.sources.names
+    parts = parted(graph.query) if clauses and over_time(graph) else None
+    common = graph.query if parts is None else (parts.below, parts.comparisons)
+    return (common, names), Question((graph.query, names), graph.query, parts)

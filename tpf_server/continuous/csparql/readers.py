@@ -8,6 +8,7 @@ from tpf_server.continuous.csparql.native.contents import Occurrence
 from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
 from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.csparql.planner import EvaluationPlanner
 from tpf_server.continuous.engine.errors import WindowLimitError
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
@@ -21,6 +22,7 @@ class StreamReaders:
         windows: that move with time; those that count triples belong to one query each.
         evaluations: see `EvaluationRegistry`.
         learning: what their plans rest on.
+        planner: makes evaluations.
         window_rows: how many elements the windows of a query may hold.
 
     Attributes:
@@ -33,6 +35,7 @@ class StreamReaders:
         windows: SharedWindows,
         evaluations: EvaluationRegistry,
         learning: Learning,
+        planner: EvaluationPlanner,
         window_rows: int,
     ) -> None:
         self.arrivals = 0
@@ -40,6 +43,7 @@ class StreamReaders:
         self._windows = windows
         self._evaluations = evaluations
         self._learning = learning
+        self._planner = planner
         self._window_rows = window_rows
         self._timed: _ByStream = {}
         self._counting: _ByStream = {}
@@ -49,6 +53,7 @@ class StreamReaders:
     def add(self, registered: PeriodicQuery) -> None:
         """A query sees what comes from now on."""
         evaluation = registered.evaluation
+        registered.question.owners += 1
         self._evaluations.add(evaluation, self.arrivals)
         self._learning.rest(evaluation)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
@@ -71,6 +76,7 @@ class StreamReaders:
 
     def _leave(self, registered: PeriodicQuery) -> None:
         evaluation = registered.evaluation
+        evaluation.leave(registered.question)
         if self._evaluations.remove(evaluation):
             self._learning.forget(evaluation)
             evaluation.close()
@@ -93,7 +99,10 @@ class StreamReaders:
             self._answered = at if self._answered is None else max(self._answered, at)
         found = self._evaluations.equal(registered.evaluation)
         if found is not None:
+            question = registered.question
             self._leave(registered)
+            registered.question = self._planner.shared(found, registered.query, question)
+            registered.question.owners += 1
             registered.evaluation = found
             self._evaluations.add(found)
 

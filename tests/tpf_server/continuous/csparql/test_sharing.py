@@ -1,6 +1,11 @@
-"""Queries that share windows: each answers as if alone; cost follows what is concerned."""
+"""Queries that share windows: each answers as if alone; cost follows what is concerned.
+
+More random ones by hand: ``TPF_EXAMPLES=10000 ./run test --hypothesis-profile=default`` and this
+file.
+"""
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -12,12 +17,14 @@ from hypothesis import strategies as st
 
 from tests.support.csparql_reference import Clause, solutions
 from tests.support.random_csparql import STREAMS, logical, queries, statics, timelines, triples
-from tests.support.random_queries import PREFIX
+from tests.support.random_queries import LITERALS, PREFIX, SUBJECTS
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.errors import CallbackError, ContinuousSyntaxError
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError as Unsupported
 from tpf_server.continuous.engine.forgetting import reached
+
+EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 
 comings = st.lists(
     st.tuples(
@@ -32,6 +39,43 @@ comings = st.lists(
 )
 """Queries: which windows they take, before which element they come and go, when they raise."""
 
+COMPARING = (
+    "SELECT * {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }}",
+    "SELECT ?u {} WHERE {{ ?u :p ?v . ?v ?w ?x FILTER([term] [op] ?u && ?v != ?x) }}",
+    "SELECT DISTINCT ?v {} WHERE {{ ?u ?w ?v OPTIONAL {{ ?v :p ?x }}"
+    " FILTER(?v [op] [term] && ?u != [term]) }}",
+    "ASK {} WHERE {{ ?u :p ?v . ?u ?q ?w FILTER(?v [op] [term]) }}",
+    "SELECT ?u (COUNT(?v) AS ?n) {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }} GROUP BY ?u",
+    "SELECT ?u {} WHERE {{ ?u ?p ?v }} GROUP BY ?u HAVING (COUNT(?v) [op] [number])",
+    "SELECT (MAX(?u) AS ?n) {} WHERE {{ ?u ?p ?v FILTER(?v != [term]) }}"
+    " HAVING (COUNT(?v) [op] [number])",
+    "CONSTRUCT {{ ?u :by ?v }} {} WHERE {{ ?u :p ?v FILTER EXISTS {{ ?v ?w ?x }}"
+    " FILTER(?v [op] [term]) }}",
+    "SELECT * {} WHERE {{ ?u :p ?v }} AGGREGATE {{ (?n, COUNT, {{?u}}) FILTER(?n [op] [number]) }}",
+    "SELECT ?u ?n {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }}"
+    " AGGREGATE {{ (?n, COUNT, {{?v}}) }}",
+    "SELECT ?u ?v {} WHERE {{ ?u :p ?v FILTER(?v [op] [term]) }} ORDER BY ?u ?v LIMIT 1",
+    "SELECT ?u {} WHERE {{ ?u :p ?v FILTER(timestamp(?v) [op] [number]) }}",
+)
+
+
+@st.composite
+def constants_differ(draw: st.DrawFn) -> list[tuple[tuple[str, str], int, int, int, int | None]]:
+    """Queries that differ in constants alone, most of them."""
+    operator = draw(st.sampled_from(["=", "<", "<=", ">", ">="]))
+    texts = [draw(st.sampled_from(COMPARING))] * 3 + [draw(st.sampled_from(COMPARING))]
+    found = []
+    for _, pair, begin, end, raises in draw(comings):
+        query = draw(st.sampled_from(texts)).replace("[op]", operator)
+        while "[term]" in query:
+            query = query.replace("[term]", draw(st.sampled_from(SUBJECTS + LITERALS)), 1)
+        query = query.replace("[number]", str(draw(st.integers(0, 3))))
+        found.append(((query, query), pair, begin, end, raises))
+    return found
+
+
+alike = constants_differ()
+changing = st.lists(st.tuples(st.integers(0, 10), st.booleans(), triples), max_size=3)
 
 Triple = tuple[str, str, str]
 Change = tuple[bool, Triple]
@@ -79,21 +123,42 @@ def load(engine: CsparqlEngine, static: str) -> None:
         engine.add([terms[:3]], terms[3][1:-1] if len(terms) > 3 else None)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    comings,
-    st.tuples(logical, logical),
-    statics,
-    timelines,
-    st.lists(st.tuples(st.integers(0, 10), st.booleans(), triples), max_size=3),
-)
+_Coming = list[tuple[tuple[str, str], int, int, int, int | None]]
+_Timeline = list[tuple[str, int, Triple]]
+
+
+@settings(max_examples=EXAMPLES or 120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(comings, st.tuples(logical, logical), statics, timelines, changing)
 def test_queries_that_come_and_go_answer_as_each_alone(
-    coming: list[tuple[tuple[str, str], int, int, int, int | None]],
+    coming: _Coming,
     windows: tuple[tuple[int, int], tuple[int, int]],
     static: str,
-    timeline: list[tuple[str, int, Triple]],
+    timeline: _Timeline,
     changes: list[tuple[int, bool, Triple]],
 ) -> None:
+    check(coming, windows, static, timeline, changes)
+
+
+@settings(max_examples=EXAMPLES or 120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(alike, st.tuples(logical, logical), statics, timelines, changing)
+def test_queries_that_differ_in_constants_answer_as_each_alone(
+    coming: _Coming,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    static: str,
+    timeline: _Timeline,
+    changes: list[tuple[int, bool, Triple]],
+) -> None:
+    check(coming, windows, static, timeline, changes)
+
+
+def check(
+    coming: _Coming,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    static: str,
+    timeline: _Timeline,
+    changes: list[tuple[int, bool, Triple]],
+) -> None:
+    """Queries in one engine answer as each in an engine of its own."""
     engine = CsparqlEngine()
     load(engine, static)
     changed: list[Change] = []
@@ -309,3 +374,49 @@ def test_closed_queries_leave_nothing_behind() -> None:
         for query in queries:
             query.close()
     assert (len(engine.queries), len(engine._windows), len(engine._timetable)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?s ?v FROM STREAM <urn:s> [RANGE 5s STEP 1s] WHERE {"
+        " ?s <urn:p> ?v . ?s <urn:q> ?w FILTER(?v >= %d) }",
+        "SELECT ?s FROM STREAM <urn:s> [RANGE 5s STEP 1s] WHERE {"
+        " ?s <urn:p> ?v . ?s <urn:q> ?w } GROUP BY ?s HAVING (MAX(?v) >= %d)",
+    ],
+)
+def test_queries_that_differ_in_a_constant_are_evaluated_once(text: str, *, between: bool) -> None:
+    count = 200
+    engine = CsparqlEngine()
+    queries = []
+    for number in range(count):
+        queries.append(engine.register(text % number))
+        if between and number % 50 == 0:
+            engine.push("urn:s", ("<urn:x>", "<urn:p>", "<urn:y>"), 1)
+    for second in range(1, 8):
+        for predicate in "pq":
+            triple = "<urn:a>", f"<urn:{predicate}>", _integer(second)
+            engine.push("urn:s", triple, second * 1_000)
+    (evaluation,) = {each.evaluation for each in queries}
+    told = "\n".join(queries[7].explain()["operators"])
+    assert f"shared by queries with other constants: {count}" in told
+    assert f">= {_integer(7)}" in told
+    before, asked = evaluation.recomputed, evaluation.evaluations
+    for predicate in "pq":
+        engine.push("urn:s", ("<urn:b>", f"<urn:{predicate}>", _integer(99)), 8_000)
+    engine.advance(8_000)
+    assert evaluation.evaluations == asked + 2 * count
+    assert evaluation.recomputed <= before + 2
+    for number, each in enumerate(queries):
+        *_, answer = each
+        expected = {"<urn:b>"} if number <= 99 else set()
+        assert {row[0] for row in answer.rows} == expected | ({"<urn:a>"} if number < 8 else set())
+    for each in queries:
+        each.close()
+    assert not evaluation.questions
+    assert len(engine._windows) == len(engine._evaluations) == 0
+
+
+def _integer(number: int) -> str:
+    return f'"{number}"^^<http://www.w3.org/2001/XMLSchema#integer>'

@@ -46,13 +46,37 @@ def build(
     return build_output(builder, query, query.pattern)
 
 
+def build_above(
+    query: algebra.Query,
+    gap: tuple[Pattern, Node],
+    leaves: Leaves,
+    flow: Dataflow,
+    environment: Environment,
+) -> Output:
+    """The dataflow of what is above a part of a query.
+
+    Args:
+        query: it has no patterns of its own.
+        gap: what stands in it for that part, and its solutions.
+        leaves: are asked for nothing.
+        flow: takes in the nodes.
+        environment: for expressions.
+    """
+    builder = CsparqlBuilder(leaves, flow, environment)
+    builder.gap = gap
+    return build_output(builder, query, query.pattern)
+
+
 class CsparqlBuilder(Builder):
     """Builds nodes for patterns, aggregations included."""
 
     static: Callable[[QuadPattern], bool]
+    gap: tuple[Pattern, Node] | None = None
 
     def build(self, pattern: Pattern, seed: Node | None) -> Node:
         """The node of a pattern's solutions."""
+        if self.gap is not None and pattern is self.gap[0]:
+            return self.gap[1]
         if isinstance(pattern, Aggregated):
             return self._aggregation(pattern)
         if isinstance(pattern, algebra.BGP) and pattern.patterns:

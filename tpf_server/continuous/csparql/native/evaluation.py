@@ -1,4 +1,4 @@
-"""Equal queries on the native engine: their windows, dataflow, and answer at an instant."""
+"""Queries on the native engine that ask the same, but for constants: their answer at an instant."""
 
 from collections.abc import Hashable, Set
 
@@ -11,23 +11,27 @@ from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
 from tpf_server.continuous.csparql.native.builder import build
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves, TooManyStaticError
+from tpf_server.continuous.csparql.native.parted_query import PartedQuery
+from tpf_server.continuous.csparql.native.questions import Question, QuestionParts, read
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 
 
 class PeriodicEvaluation:
-    """A query that is kept up to date from instant to instant.
+    """A query that is kept up to date from instant to instant, or what several have in common.
 
     Args:
-        graph: its operators.
+        graph: its operators, or theirs.
         tables: of the static data.
         dictionary: the integers of terms.
         environment: for expressions.
         since: the number of the last element that it does not see.
+        key: what such queries have in common.
 
     Attributes:
         graph: see above.
-        key: what queries have in common that ask the same; equal graphs otherwise.
+        key: see above.
+        questions: what they ask, by the keys of that; with more than one, `widened`.
         plans: how many it had.
         owners: how many queries it is of.
         joined: whether it was asked if an equal one is there already.
@@ -55,6 +59,8 @@ class PeriodicEvaluation:
         self.plans = 0
         self.owners = 0
         self.joined = False
+        self.questions: dict[Hashable, Question] = {}
+        self._parts: QuestionParts | None = None
         self.evaluations = 0
         self.recomputed = 0
         self._tables = tables
@@ -87,14 +93,45 @@ class PeriodicEvaluation:
             self._let_go()
             raise
 
-    def plan_anew(self, graph: OperatorGraph) -> None:
-        """Go on with other operators for the same query; what the windows hold is seen as before.
+    def plan_anew(self, graph: OperatorGraph, parts: PartedQuery | None = None) -> None:
+        """Go on with other operators; what the windows hold is seen as before.
+
+        Args:
+            graph: of the same query, or of what is below a gap.
+            parts: the parts of a query, where the rest of it is its own from now on.
 
         Raises:
             TooManyStaticError: see above; then it must be given others.
         """
         self._let_go()
         self._plan(graph)
+        self._parts = None
+        if parts is not None:
+            self._parts = QuestionParts(
+                parts, self._output, self._leaves, self._dictionary, self._environment
+            )
+            for question in self.questions.values():
+                self._parts.of(question)
+
+    def ask(self, question: Question) -> Question:
+        """One query more asks this, or the same as others; returns what these ask."""
+        found = self.questions.setdefault(question.key, question)
+        if self._parts is not None:
+            self._parts.of(found)
+        return found
+
+    @property
+    def widened(self) -> bool:
+        """Whether it answers queries that compare with different constants."""
+        return self._parts is not None
+
+    def leave(self, question: Question) -> None:
+        """One query less asks this."""
+        question.owners -= 1
+        if question.owners <= 0:
+            self.questions.pop(question.key, None)
+            if self._parts is not None:
+                self._parts.drop(question)
 
     def _let_go(self) -> None:
         self._leaves.close()
@@ -124,24 +161,30 @@ class PeriodicEvaluation:
         """Let go of what others hold for it."""
         self._leaves.close()
 
-    def at(self, instant: int, name: str) -> PeriodicAnswer:
-        """The answer of a query at an instant; instants never go back."""
+    def at(self, instant: int, name: str, question: Question | None = None) -> PeriodicAnswer:
+        """The answer of a query at an instant; instants never go back.
+
+        Args:
+            instant: when.
+            name: of the query.
+            question: what it asks, where that is not all that is evaluated.
+        """
         self.evaluations += 1
         for window in self.windows.values():
             window.contents.move(instant)
             if window.changed:
                 window.changed = False
                 self._stale = True
+        parts = self._parts
         if self._stale:
             self._stale = False
             self.recomputed += 1
             self._flow.flush()
-            # What nobody asks for: the answer is read as a whole.
-            self._output.take_changes()
-            decode = self._dictionary.decode
-            self._rows = tuple(
-                tuple([decode(each) if each else None for each in row])
-                for row in self._output.rows()
-            )
-        query = self.graph.query
-        return answer_of(name, instant, query, self._output.variables, self._rows)
+            if parts is None:
+                self._rows = read(self._output, self._dictionary.decode)
+            else:
+                parts.pass_on()
+        if parts is None or question is None:
+            return answer_of(name, instant, self.graph.query, self._output.variables, self._rows)
+        part = parts.of(question)
+        return answer_of(name, instant, question.query, part.output.variables, part.rows())

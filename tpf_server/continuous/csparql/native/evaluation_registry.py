@@ -1,4 +1,4 @@
-"""The evaluations of an engine: one for all equal queries that see the same."""
+"""The evaluations of an engine: one for all queries that ask the same, but for constants."""
 
 from collections.abc import Hashable
 
@@ -37,7 +37,7 @@ class EvaluationRegistry:
             arrivals: how many elements had come, where that query is new.
         """
         evaluation.owners += 1
-        if arrivals is not None and _over_time(evaluation.graph):
+        if arrivals is not None and over_time(evaluation.graph):
             self._fresh[evaluation.key] = evaluation, arrivals
 
     def remove(self, evaluation: PeriodicEvaluation) -> bool:
@@ -53,29 +53,20 @@ class EvaluationRegistry:
         return True
 
     def equal(self, evaluation: PeriodicEvaluation) -> PeriodicEvaluation | None:
-        """Another one, which gives the same from now on."""
+        """Another one, which can give the same from now on."""
         if evaluation.joined or not evaluation.whole:
             return None
-        evaluation.joined = True
-        if not _over_time(evaluation.graph):
-            return None
-        found = self._whole.setdefault(evaluation.key, evaluation)
-        return None if found is evaluation else found
+        found = evaluation
+        if over_time(evaluation.graph):
+            found = self._whole.setdefault(evaluation.key, evaluation)
+        evaluation.joined = found is evaluation
+        return None if evaluation.joined else found
 
     def __len__(self) -> int:
         """How many are remembered."""
         return len(self._whole) + len(self._fresh)
 
 
-def key_of(graph: OperatorGraph) -> Hashable:
-    """Equal for queries that ask the same.
-
-    Args:
-        graph: as the query is written, not as it is planned.
-    """
-    clauses = tuple((each.stream, each.window, each.named) for each in graph.clauses)
-    return graph.query, clauses, graph.sources.names
-
-
-def _over_time(graph: OperatorGraph) -> bool:
+def over_time(graph: OperatorGraph) -> bool:
+    """Whether no window counts triples."""
     return all(isinstance(each.window, LogicalWindow) for each in graph.clauses)

@@ -1,31 +1,14 @@
 """To which queries a solution belongs that differ in constants they compare with."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
+from tpf_server.continuous.engine.plans.comparisons import Comparison
 from tpf_server.continuous.engine.plans.constant_index import ConstantIndex
 from tpf_server.continuous.engine.static.static_cache import INSTANCE
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A condition that compares a value of a solution with the constant of a query.
-
-    Args:
-        operator: how.
-        variable: what stands for the constant.
-        value: the value of a solution.
-        test: whether a value and a constant compare.
-    """
-
-    operator: str
-    variable: Variable
-    value: Callable[[Solution], TermId]
-    test: Callable[[Solution], bool]
 
 
 class Dispatch(Node):

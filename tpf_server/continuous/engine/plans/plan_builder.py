@@ -15,7 +15,8 @@ from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.rewrite.conditions import conjuncts, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
-from tpf_server.continuous.engine.plans.dispatch import Comparison, Dispatch
+from tpf_server.continuous.engine.plans.comparisons import comparison
+from tpf_server.continuous.engine.plans.dispatch import Dispatch
 from tpf_server.continuous.engine.plans.emitting_group import EmittingGroup
 from tpf_server.continuous.engine.plans.leaves import STAMP, ContinuousLeaves
 from tpf_server.continuous.engine.plans.own_slices import OwnSlices
@@ -73,15 +74,7 @@ class PlanBuilder(Builder):
 
     def _dispatched(self, node: Node, conditions: Sequence[algebra.Expression]) -> Node:
         """The solutions of a node with the instances whose constants compare."""
-        found = []
-        for condition in conditions:
-            match condition:
-                case algebra.Call(operator, (left, algebra.VariableRef(variable))):
-                    sides = (Variable("?.value"), Variable("?.constant"))
-                    whole = algebra.Call(operator, tuple(map(algebra.VariableRef, sides)))
-                    test = ArithmeticCompiler(self.environment, sides).condition(whole)
-                    value = self.compiler(node).binding(left)
-                    found.append(Comparison(operator, variable, value, test))
+        found = [comparison(each, node.schema, self.environment) for each in conditions]
         stamps = [name for name in node.schema if name.startswith(STAMP)]
         dispatch = Dispatch(node, found, stamps, self.leaves.dictionary, nets=self.leaves.nets)
         self.dispatches.append(dispatch)

@@ -26,7 +26,6 @@ from tpf_client.sparql.algebra import (
     BGP,
     Aggregate,
     Call,
-    Constant,
     Distinct,
     Exists,
     Expression,
@@ -42,7 +41,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.rewrite.conditions import conjunction, conjuncts
 from tpf_client.sparql.rewrite.visitor import everything
-from tpf_server.continuous.engine.plans.constant_index import OPERATORS
+from tpf_server.continuous.engine.plans.comparisons import compared, lifted_variable
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery, WindowClause
@@ -176,18 +175,11 @@ def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] 
 def _compared(
     condition: Expression, constants: list[Term], wanted: Collection[int] | None
 ) -> Expression:
-    match condition:
-        case Call(operator, (left, Constant(term))) if operator in OPERATORS and not isinstance(
-            left, Constant
-        ):
-            constants.append(term)
-        case Call(operator, (Constant(term), left)) if operator in OPERATORS and not isinstance(
-            left, Constant
-        ):
-            operator = OPERATORS[operator]
-            constants.append(term)
-        case _:
-            return condition
+    found = compared(condition)
+    if found is None:
+        return condition
+    operator, left, constant = found
+    constants.append(constant)
     number = len(constants) - 1
     if wanted is not None and number not in wanted:
         return condition
@@ -251,11 +243,6 @@ def common_query(
     if matched or not compares:
         variables |= {INSTANCE}
     return replace(query, query=common), variables
-
-
-def lifted_variable(number: int) -> Variable:
-    """The variable that stands for a constant."""
-    return Variable(f"?.c{number}")
 
 
 def _only_bgp(pattern: Pattern) -> BGP | None:

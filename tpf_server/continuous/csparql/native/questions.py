@@ -1,0 +1,173 @@
+"""What queries get of an evaluation that they share though they compare with other constants."""
+
+import itertools
+from collections.abc import Callable, Hashable
+
+from annotations.terms import Term
+from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.node import Dataflow, Input, Leaves
+from tpf_client.dataflow.operators.output import Output
+from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.expressions.environment import Environment
+from tpf_client.sparql.scopes import always_bound
+from tpf_server.continuous.csparql.answers import Row
+from tpf_server.continuous.csparql.native.builder import build_above
+from tpf_server.continuous.csparql.native.parted_query import PartedQuery
+from tpf_server.continuous.engine.plans.comparisons import comparison
+from tpf_server.continuous.engine.plans.constant_index import ConstantIndex
+
+
+class Question:
+    """What one query asks, or several that ask the same.
+
+    Args:
+        key: equal for queries that ask the same.
+        query: its algebra, as it is written.
+        parts: what it shares with others, and what is its own; ``None``: it is one piece.
+
+    Attributes:
+        owners: how many queries it is of.
+    """
+
+    def __init__(self, key: Hashable, query: Query, parts: PartedQuery | None) -> None:
+        self.key = key
+        self.query = query
+        self.parts = parts
+        self.owners = 0
+
+
+class QuestionPart:
+    """The dataflow of what is a question's own.
+
+    Args:
+        question: it.
+        below: the solutions that it shares.
+        leaves: of the evaluation.
+        dictionary: the integers of terms.
+        environment: for expressions.
+        number: tells it from others.
+
+    Attributes:
+        number: see above.
+        constants: that it compares with.
+        output: its answer.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        below: Output,
+        leaves: Leaves,
+        dictionary: TermDictionary,
+        environment: Environment,
+        number: int,
+    ) -> None:
+        parts = question.parts
+        assert parts is not None
+        self.number = number
+        self.constants = tuple(dictionary.encode(each) for each in parts.constants)
+        self._flow = Dataflow(dictionary)
+        certain = always_bound(parts.below.pattern)
+        self._entry = self._flow.add(Input(below.variables, certain, monotone=False))
+        self.output = build_above(
+            parts.above, (parts.gap, self._entry), leaves, self._flow, environment
+        )
+        self._decode = dictionary.decode
+        self._stale = True
+        self._rows: tuple[Row, ...] = ()
+
+    def push(self, solution: Solution, count: int) -> None:
+        """A solution is let through to it, or is not any more."""
+        self._stale = True
+        self._entry.push(solution, count)
+
+    def rows(self) -> tuple[Row, ...]:
+        """Its answer."""
+        if self._stale:
+            self._stale = False
+            self._flow.flush()
+            self._rows = read(self.output, self._decode)
+        return self._rows
+
+
+def read(output: Output, decode: Callable[[TermId], Term]) -> tuple[Row, ...]:
+    """All that is in an output."""
+    # What nobody asks for: the answer is read as a whole.
+    output.take_changes()
+    return tuple(tuple([decode(each) if each else None for each in row]) for row in output.rows())
+
+
+class QuestionParts:
+    """Gives solutions that are computed once to the questions whose constants compare.
+
+    Args:
+        parts: of any of the questions.
+        below: the solutions.
+        leaves: of the evaluation.
+        dictionary: the integers of terms.
+        environment: for expressions.
+    """
+
+    def __init__(
+        self,
+        parts: PartedQuery,
+        below: Output,
+        leaves: Leaves,
+        dictionary: TermDictionary,
+        environment: Environment,
+    ) -> None:
+        self._below = below
+        self._leaves = leaves
+        self._dictionary = dictionary
+        self._environment = environment
+        self._comparisons = [
+            comparison(each, below.variables, environment) for each in parts.comparisons
+        ]
+        first = self._comparisons[0]
+        self.index = ConstantIndex(first.operator, first.test, dictionary)
+        self._numbers = itertools.count(1)
+        self._of: dict[Question, QuestionPart] = {}
+        self._numbered: dict[int, QuestionPart] = {}
+
+    def pass_on(self) -> None:
+        """What changed below goes to the questions that it concerns."""
+        first, *others = self._comparisons
+        for solution, count in self._below.take_changes():
+            for number in self.index.queries(first.value(solution)):
+                part = self._numbered[number]
+                if all(
+                    each.test((each.value(solution), constant))
+                    for each, constant in zip(others, part.constants[1:], strict=True)
+                ):
+                    part.push(solution, count)
+
+    def of(self, question: Question) -> QuestionPart:
+        """What a question gets."""
+        found = self._of.get(question)
+        if found is None:
+            self.pass_on()
+            found = QuestionPart(
+                question,
+                self._below,
+                self._leaves,
+                self._dictionary,
+                self._environment,
+                next(self._numbers),
+            )
+            self._of[question] = self._numbered[found.number] = found
+            self.index.add(found.constants[0], found.number)
+            for solution, count in self._below.multiset().items():
+                if all(
+                    each.test((each.value(solution), constant))
+                    for each, constant in zip(self._comparisons, found.constants, strict=True)
+                ):
+                    found.push(solution, count)
+        return found
+
+    def drop(self, question: Question) -> None:
+        """Nobody asks it any more."""
+        part = self._of.pop(question, None)
+        if part is not None:
+            del self._numbered[part.number]
+            self.index.remove(part.constants[0], part.number)
