@@ -163,6 +163,9 @@ class LiveStore(Protocol):
     def modified(self, snapshot: Snapshot) -> datetime | None:
         """When the newest batch of the snapshot was published; ``None`` where there is none."""
 
+    def updates(self, now: datetime) -> Sequence[int]:
+        """How many facts came, changed or went in each minute of the last hour, as is known."""
+
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """The exact number of matching facts that are valid in the snapshot."""
 

@@ -4,7 +4,7 @@ Sources: *Describing Linked Datasets with the VoID Vocabulary*; *Data Catalog Vo
 version 3, sections 6.3 to 6.9.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -27,6 +27,8 @@ class Entry(NamedTuple):
         static: how many static quads it has.
         live: how many live facts are valid now; ``None`` where it takes none.
         modified: when it was loaded, or published to, last; ``None``: it is empty.
+        updates: how many facts came, changed or went in each minute of the last hour.
+        sparql: URL of the SPARQL endpoint over it; none where empty.
     """
 
     endpoint: Endpoint
@@ -34,6 +36,8 @@ class Entry(NamedTuple):
     static: int
     live: int | None
     modified: datetime | None
+    updates: Sequence[int] = ()
+    sparql: str = ""
 
 
 def catalog(base: str, title: str, entries: list[Entry]) -> Iterator[Triple]:
@@ -78,6 +82,8 @@ def _dataset(entry: Entry) -> Iterator[Triple]:
         yield Triple(stream, RDF_TYPE, Term(f"<{LDES}EventStream>"))
         yield Triple(stream, _dct("source"), iri)
         yield Triple(stream, Term(f"<{TREE}view>"), Term(f"<{endpoint.ldes_url}>"))
+    if entry.sparql:
+        yield Triple(iri, Term(f"<{VOID}sparqlEndpoint>"), Term(f"<{entry.sparql}>"))
     for view in entry.views:
         yield Triple(iri, _dct("hasFormat"), Term(f"<{view.url}>"))
     for url, media_type in distributions(endpoint):

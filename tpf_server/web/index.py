@@ -14,6 +14,7 @@ from tpf_server.web.html import render
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.responses import answer
 from tpf_server.web.site import Site
+from tpf_server.web.sparkline import sparkline
 
 _ANY = QuadPattern(Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
@@ -28,6 +29,7 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
             site_title=site.settings.title,
             base=base,
             entries=entries,
+            sparkline=sparkline,
             query_page=site.settings.watched_at and urljoin(base, site.settings.watched_at),
         )
         response = answer(body, "text/html; charset=utf-8")
@@ -53,4 +55,6 @@ def _entries(site: Site, base: str) -> Iterator[Entry]:
             0 if static is None else static.count(_ANY),
             None if live is None or snapshot is None else live.count(FactPattern(), snapshot),
             max((min(each, now) for each in known if each is not None), default=None),
+            () if live is None else live.updates(now),
+            f"{base}{name}/sparql" if site.settings.query else "",
         )

@@ -130,6 +130,10 @@ def test_the_service_describes_itself_as_its_readers_see_it(server: RunningServe
         service = rdflib.URIRef("http://www.w3.org/ns/sparql-service-description#Service")
         assert list(graph.subjects(rdflib.RDF.type, service)) == [url]
         assert len(list(graph.subject_objects(rdflib.DCTERMS.source))) == datasets
+    catalog = requests.get(server.origin, headers={"Accept": "text/turtle"}, timeout=60).text
+    for name in ("trains", "stops"):
+        endpoint = f"<http://data.example.org/fragments/{name}/sparql>"
+        assert f"{endpoint} ." in catalog or f"{endpoint} ;" in catalog
     documentation = requests.get(server.origin + "api-doc", timeout=60).json()
     addresses = json.dumps(documentation["entrypoint"])
     for path in ("sparql", "query/", "{name}/sparql", "{name}/query/"):

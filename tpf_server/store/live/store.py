@@ -24,6 +24,7 @@ from tpf_server.store.live.logs import open_log
 from tpf_server.store.live.reader import Reader
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.states import batch_of, check_retained, past_state
+from tpf_server.store.live.update_counts import UpdateCounts
 from tpf_server.store.live.withdrawal import Withdrawals, spans
 from tpf_server.store.protocols import BatchReceipt, Events, Follower, Snapshot, Span, Told
 
@@ -84,6 +85,7 @@ class IndexedLiveStore:
         self._index = FactIndex(self._settings.key, keep_history=self._settings.history is None)
         self._reader = Reader(self._index)
         self._unwatched = Unwatched()
+        self._updates = UpdateCounts()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -111,11 +113,15 @@ class IndexedLiveStore:
             return
         first_read = self._index.last == 0
         for record in chain((first,), records):
-            self._reader.apply(record)
-            self._listeners.tell(self._index, record)
+            self._apply(record)
         if first_read:
             self._index.settle()
         self._unwatched.grown(self._index.rows.live_rows)
+
+    def _apply(self, record: Record) -> None:
+        self._reader.apply(record)
+        self._updates.note(record)
+        self._listeners.tell(self._index, record)
 
     def watch(
         self, predicates: Callable[[Term], bool], seen: Callable[[Sequence[Quad]], None]
@@ -183,6 +189,12 @@ class IndexedLiveStore:
             self._check(snapshot, None)
             changed = batch_of(self._index, snapshot.sequence)
         return None if changed is None else from_micros(changed.changed)
+
+    def updates(self, now: datetime) -> Sequence[int]:
+        """See `LiveStore`."""
+        with self._reading():
+            self._follow()
+            return self._updates.until(to_micros(now))
 
     def count(self, pattern: FactPattern, snapshot: Snapshot) -> int:
         """See `LiveStore`."""
@@ -337,8 +349,7 @@ class IndexedLiveStore:
         with self._reading():
             # A reader may have seen the commit and read the record before us.
             if self._index.last == record.sequence - 1:
-                self._reader.apply(record)
-                self._listeners.tell(self._index, record)
+                self._apply(record)
                 self._unwatched.grown(self._index.rows.live_rows)
         return receipt
 
