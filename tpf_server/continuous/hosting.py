@@ -161,14 +161,24 @@ class Hosting:
             log.append(Emission(next(numbers), answer.at, answer.rows))
             if registered.stream is not None and answer.form != "SELECT" and answer.rows:
                 rows = [tuple(str(term) for term in row) for row in answer.rows]
-                self._streams.made_by_periodic(registered.stream, rows, answer.at)
+                give(registered.stream, rows, answer.at)
 
         registered: PeriodicQuery | ExecutedQuery
         executor = self._executors.get(self._default if engine is None else engine)
         if executor is None:
+            give = self._streams.made_by_periodic
             registered = self._periodic.register(text, deliver, name=called)
         else:
+            give = self._streams.made_elsewhere
             registered = executor.register(text, deliver, name=called)
+            if registered.stream is not None:
+                try:
+                    self._periodic.link(
+                        called, registered.stream, registered.reads, may_feed_itself=False
+                    )
+                except UnsupportedContinuousQueryError:
+                    registered.close()
+                    raise
         made = set() if registered.stream is None else {registered.stream}
         for stream in made:
             self._engine.create_stream(stream)

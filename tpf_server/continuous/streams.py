@@ -171,6 +171,23 @@ class SharedStreams:
         self._to_executors(stream, triples, at)
         self._count(stream, triples)
 
+    def made_elsewhere(self, stream: Term, triples: Triples, at: int) -> None:
+        """An executor's query made an element, for an instant that may have passed long ago.
+
+        Where it has, the element is of now: nobody would see it otherwise.
+
+        Raises:
+            ElementError: the stream declares that it has no such predicate.
+        """
+        self._periodic.check_declared(stream, (triple[1] for triple in triples))
+        passed = (self._newest, self._engine.time, self._periodic.time)
+        at = max([at, *(each + 1 for each in passed if each is not None)])
+        encoded = self._engine.encoded(triples)
+        self._to_periodic(stream, encoded, at)
+        self._to_engine(stream, encoded, at)
+        self._to_executors(stream, triples, at)
+        self._count(stream, triples)
+
     def _to_executors(self, stream: Term, triples: Triples, at: int) -> None:
         if self._newest is None or at > self._newest:
             self._newest = at

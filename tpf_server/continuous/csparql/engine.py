@@ -243,18 +243,21 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         """The operators of a query: as it is written, and after the rules."""
         return self._planner.explain(parse(text, self.base))
 
-    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
+    def link(
+        self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool = True
+    ) -> None:
         """Say that somebody else makes a stream from others, so that order and cycles are known.
 
         Args:
             name: of who makes it, for `unlink`.
             made: the IRI of the stream.
             reads: the IRIs of the streams that it is made from.
+            may_feed_itself: whether that may be made from itself.
 
         Raises:
             UnsupportedContinuousQueryError: a query would feed itself.
         """
-        self._timetable.link(name, made, reads)
+        self._timetable.link(name, made, reads, may_feed_itself=may_feed_itself)
 
     def unlink(self, name: str) -> None:
         """Forget what `link` said; nothing happens where it said nothing."""

@@ -84,9 +84,13 @@ class Feeding:
 
     def streams_of(self, query: PeriodicQuery) -> Streams:
         """The streams whose elements come to a query, also by what others make of them."""
+        return self.streams_from(query.reads)
+
+    def streams_from(self, reads: Iterable[Term]) -> Streams:
+        """The streams whose elements come to who reads these."""
         seen: set[Term] = set()
         awaited: set[Term] = set()
-        asked = list(query.reads)
+        asked = list(reads)
         while asked:
             stream = asked.pop()
             if stream in seen:

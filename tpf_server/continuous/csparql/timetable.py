@@ -112,8 +112,11 @@ class Timetable:
                     if not self._moved_by[stream]:
                         del self._moved_by[stream]
 
-    def link(self, name: str, made: Term, reads: Iterable[Term]) -> None:
+    def link(self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool) -> None:
         """See `CsparqlEngine.link`."""
+        reads = frozenset(reads)
+        if not may_feed_itself and made in self._feeding.streams_from(reads).seen:
+            raise UnsupportedContinuousQueryError(f"{name} would feed itself through its streams")
         self._feeding.link(name, made, reads)
         try:
             self._arrange(self._queries.values())

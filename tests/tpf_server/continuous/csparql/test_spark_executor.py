@@ -32,6 +32,10 @@ TEXT = """REGISTER QUERY {} AS SELECT ?a ?c (COUNT(*) AS ?n)
 FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b . ?b <urn:near> ?c }} GROUP BY ?a ?c"""
 
 
+STREAM = """REGISTER STREAM {} AS CONSTRUCT {{ ?a <urn:q> ?b }}
+FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b }}"""
+
+
 class Site:
     def __init__(self, spark: Any, work: Path) -> None:
         # Only with PySpark can it be imported.
@@ -153,13 +157,57 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
 def test_what_cannot_run_there_is_refused_with_the_reason(site: Site) -> None:
     counted = TEXT.replace("RANGE 20ms STEP 10ms", "RANGE TRIPLES 5")
     assert site.register("q", "spark", counted).status_code == 422
-    stream = (
-        "REGISTER STREAM {} AS CONSTRUCT {{ ?a <urn:q> ?b }}"
-        " FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b }}"
+    itself = STREAM.replace("<s>", "<made>")
+    assert "feed itself" in site.register("made", "spark", itself).json()["detail"]
+    again = STREAM.replace(
+        "FROM STREAM <s>", "FROM STREAM <s> [RANGE 9s STEP 1s] FROM STREAM <made>"
     )
-    assert "their time has passed" in site.register("q", "spark", stream).json()["detail"]
+    assert "feed itself" in site.register("made", "spark", again).json()["detail"]
     assert "unknown engine 'flink': native, spark" in site.register("q", "flink").json()["detail"]
     body = {"query": "SELECT ?a { STREAM <s> [NOW] { ?a ?b ?c } }", "engine": "spark"}
     refused = site.session.post(f"{ROOT}/queries", json=body, headers=TOKEN)
     assert "CQELS-QL does not run on spark" in refused.json()["detail"]
     assert site.service.queries() == []
+
+
+def test_what_spark_makes_a_stream_of_queries_of_both_languages_read(site: Site) -> None:
+    made = site.register("made", "spark", STREAM)
+    assert made.status_code == 201, made.text
+    assert made.json()["stream"] == "http://localhost/made"
+    periodic = """REGISTER QUERY {} AS SELECT DISTINCT ?a
+        FROM STREAM <made> [RANGE 10s STEP 10ms] {{ ?a <urn:q> ?b }}"""
+    assert site.register("periodic", "native", periodic).status_code == 201
+    continuous = {"query": "SELECT ?a { STREAM <made> [RANGE 10s] { ?a <urn:q> ?b } }", "name": "c"}
+    assert site.session.post(f"{ROOT}/queries", json=continuous, headers=TOKEN).status_code == 201
+    site.push((1, "ann"), (12, "bob"))
+    until(lambda: site.state("made")["state"] == "running")
+    site.push((41, "eve"))
+
+    def heard() -> set[str]:
+        """Who came in the stream."""
+        text = site.session.get(
+            f"{ROOT}/queries/c/results",
+            params={"follow": "false"},
+            headers={"Accept": "application/x-ndjson"},
+        ).text
+        return {row["a"] for line in text.splitlines() for row in json.loads(line)["added"]}
+
+    until(lambda: heard() == {"<urn:ann>", "<urn:bob>"})
+    counts = site.session.get(f"{ROOT}/streams/made").json()
+    assert counts["elements"] >= 2
+    assert (counts["dropped"], counts["late"]) == (0, 0)
+    # Time passes where it is read, too.
+    site.push((200, "eve"))
+    site.push((400, "eve"))
+    assert ["<urn:ann>", "<urn:bob>"] in [
+        [row["a"] for row in rows] for _, rows in site.results("periodic")
+    ]
+    # A stream that says it has nothing of the kind ends the query that makes it; the others go on.
+    site.service.create_stream("http://localhost/other", ["urn:else"])
+    assert site.register("other", "spark", STREAM).status_code == 201
+    site.push((600, "joe"))
+    until(lambda: site.state("other")["state"] == "running")
+    site.push((800, "joe"))
+    until(lambda: site.state("other")["state"] == "stopped")
+    assert "does not declare the predicate <urn:q>" in site.state("other")["error"]
+    assert site.state("periodic")["state"] == site.state("c")["state"] == "running"

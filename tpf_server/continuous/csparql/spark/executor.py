@@ -79,6 +79,8 @@ class SparkQuery(ExecutedQuery):
             "engine": "spark",
             "every_ms": list(self.query.instants.periods),
         }
+        if self.stream is not None:
+            found["stream"] = self.stream[1:-1]
         if self.job is not None:
             progress = self.job.progress()
             found["job"] = {
@@ -152,10 +154,6 @@ class SparkExecutor:
     ) -> SparkQuery:
         """Start a query; see `Executor`."""
         query = parse(text, self._base)
-        if query.registration is not None and query.registration.kind == "stream":
-            raise UnsupportedContinuousQueryError(
-                "REGISTER STREAM on Spark: its elements would come when their time has passed"
-            )
         if not query.streams:
             raise UnsupportedContinuousQueryError("without FROM STREAM Spark has nothing to do")
         if self._own:
@@ -192,6 +190,8 @@ class SparkExecutor:
             made.emitted += 1
             try:
                 made.take(answer)
+            except ContinuousError as error:
+                made.stop(error)
             except Exception as error:  # noqa: BLE001 (whatever it is, it is this query's alone)
                 made.fail(error)
 
