@@ -22,6 +22,7 @@ from annotations.namespaces import (
 from annotations.terms import Quad, Term
 from tests.support.served import BASE, NOON, Served, parse, quad
 from tpf_server.errors import PublishError
+from tpf_server.store.live import cleaner
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.protocols import Standing
 from tpf_server.web import event_nodes, event_stream
@@ -244,7 +245,10 @@ def test_bad_requests_are_refused(tmp_path: Path) -> None:
         assert served.get("trains/ldes").status_code == 404
 
 
-def test_what_is_not_kept_any_more_is_gone_and_nothing_before_that(tmp_path: Path) -> None:
+def test_what_is_not_kept_any_more_is_gone_and_nothing_before_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaner, "_SLACK", 16)
     second = timedelta(seconds=1)
     with streaming(tmp_path, retention=second) as served:
         live, clock = served.live, served.clock
@@ -253,19 +257,19 @@ def test_what_is_not_kept_any_more_is_gone_and_nothing_before_that(tmp_path: Pat
         def renew(times: int) -> None:
             for _ in range(times):
                 end = clock.now() + HOUR
-                facts = [Fact(quad(str(n), "p", "o"), Expiration(end)) for n in range(200)]
+                facts = [Fact(quad(str(n), "p", "o"), Expiration(end)) for n in range(8)]
                 live.publish(facts, clock.now())
                 clock.advance_to(clock.now() + 10 * second)
 
         renew(40)
-        assert sum(len(node.members) for node in nodes(served)) == 40 * 200
+        assert sum(len(node.members) for node in nodes(served)) == 40 * 8
         clock.advance_to(clock.now() + HOUR)
         assert live.retire(clock.now())
         renew(80)
         assert served.get("trains/ldes?page=0").status_code == 410
         spans = live.spans(1)
         assert 80 <= spans[-1].last - spans[0].first + 1 < 120
-        assert sum(len(node.members) for node in nodes(served)) >= 80 * 200
+        assert sum(len(node.members) for node in nodes(served)) >= 80 * 8
 
 
 def test_what_was_there_before_is_no_event(tmp_path: Path) -> None:
