@@ -7,6 +7,7 @@ import typer
 from loaders.commands import (
     load_gtfs_rt,
     load_json,
+    load_ldes,
     load_ngsi_ld,
     load_rdf,
     load_siri,
@@ -38,6 +39,7 @@ LOADS: dict[str, Callable[..., None]] = {
     "citybench": load_sources.citybench,
     "taxi": load_sources.taxi,
     "csv": load_sources.csv,
+    "ldes": load_ldes.ldes,
     "stream": stream.stream,
     "publish": publish.publish,
 }

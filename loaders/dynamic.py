@@ -68,9 +68,26 @@ def write_facts(
     """
     report = report or Silent()
     report.stage(f"writing facts of {feed.name}")
+    return write_labelled(history(feed.batches(start, until)), target, method, naming, report)
+
+
+def write_labelled(
+    facts: Iterable[Fact],
+    target: Path,
+    method: Method,
+    naming: Naming,
+    report: Report | None = None,
+) -> int:
+    """Write facts as N-Quads, annotated by a method; return how many there are.
+
+    Raises:
+        InputError: they come from an input that is malformed.
+        OutputError: the file cannot be written.
+    """
+    report = report or Silent()
     count = 0
     with _file_aside(target) as file:
-        for fact in history(feed.batches(start, until)):
+        for fact in facts:
             file.writelines(f"{line_of(quad)}\n" for quad in method.encode(fact, naming))
             count += 1
             report.done(count)

@@ -1,7 +1,7 @@
 """Fetches what a feed says, within bounds of time and size."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from http.client import HTTPException
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -26,10 +26,14 @@ class Fetched(NamedTuple):
     Args:
         content: its body.
         following: the URL of the next page, where it links to one.
+        status: its status.
+        headers: its header fields.
     """
 
     content: bytes
     following: str | None
+    status: int
+    headers: Mapping[str, str]
 
 
 def fetched_pages(session: requests.Session, url: str) -> Iterator[bytes]:
@@ -60,8 +64,13 @@ def fetched(session: requests.Session, url: str) -> bytes:
     return answered(session, url).content
 
 
-def answered(session: requests.Session, url: str) -> Fetched:
-    """A successful answer.
+def answered(
+    session: requests.Session,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    accepted: Collection[int] = (),
+) -> Fetched:
+    """An answer that is successful, or has one of the accepted statuses.
 
     Another thread asks: one that is told a byte from time to time, and no timeout of a socket ends,
     is left alone after `_SECONDS`.
@@ -71,7 +80,8 @@ def answered(session: requests.Session, url: str) -> Fetched:
     """
     answers: SimpleQueue[Fetched | InputError] = SimpleQueue()
     late = threading.Event()
-    asking = threading.Thread(target=_ask, args=(session, url, answers, late), daemon=True)
+    arguments = (session, url, headers or {}, accepted, answers, late)
+    asking = threading.Thread(target=_ask, args=arguments, daemon=True)
     asking.start()
     asking.join(_SECONDS)
     if asking.is_alive():
@@ -86,12 +96,14 @@ def answered(session: requests.Session, url: str) -> Fetched:
 def _ask(
     session: requests.Session,
     url: str,
+    headers: Mapping[str, str],
+    accepted: Collection[int],
     answers: "SimpleQueue[Fetched | InputError]",
     late: threading.Event,
 ) -> None:
     try:
-        with session.get(url, timeout=_SECONDS, stream=True) as answer:
-            if not answer.ok:
+        with session.get(url, headers=dict(headers), timeout=_SECONDS, stream=True) as answer:
+            if not answer.ok and answer.status_code not in accepted:
                 answers.put(InputError(f"HTTP {answer.status_code} {answer.reason}", url))
                 return
             content = bytearray()
@@ -104,7 +116,7 @@ def _ask(
                     return
             following = answer.links.get("next", {}).get("url")
             page = None if following is None else urljoin(answer.url or url, following)
-            answers.put(Fetched(bytes(content), page))
+            answers.put(Fetched(bytes(content), page, answer.status_code, answer.headers))
     except (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError) as e:
         answers.put(InputError(reason_of(e), url))
 

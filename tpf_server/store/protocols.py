@@ -93,7 +93,7 @@ class Follower(Protocol):
         """Versions stand no more, by their rows, and others do."""
 
 
-class Span(NamedTuple):
+class BatchRun(NamedTuple):
     """A run of batches: of the numbers from ``number * size + 1`` on, those that are there.
 
     Args:
@@ -228,7 +228,7 @@ class LiveStore(Protocol):
             what to call when it is to be told no more.
         """
 
-    def spans(self, size: int, after: int = 0) -> Sequence[Span]:
+    def spans(self, size: int, after: int = 0) -> Sequence[BatchRun]:
         """The batches that are kept as events, from the one after `after` on.
 
         In runs of `size` numbers, the same wherever one begins.

@@ -31,7 +31,7 @@ from annotations.namespaces import (
 from annotations.terms import Term, Triple
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.metadata import integer
-from tpf_server.store.protocols import Events, Span
+from tpf_server.store.protocols import BatchRun, Events
 
 LEAF: Final = 64
 """Batches of a leaf."""
@@ -69,7 +69,7 @@ class EventNodes:
         self._root = Term(f"<{self._url}>")
         self._stream = Term(f"<{self._url}#stream>")
 
-    def root(self, blocks: Sequence[Span], leaves: Sequence[Span]) -> Iterator[Triple]:
+    def root(self, blocks: Sequence[BatchRun], leaves: Sequence[BatchRun]) -> Iterator[Triple]:
         """The first node: of the stream itself, and where it goes on.
 
         Args:
@@ -96,7 +96,7 @@ class EventNodes:
         for span in leaves:
             yield from self._relation(root, span, "page")
 
-    def block(self, number: int, leaves: Sequence[Span]) -> Iterator[Triple]:
+    def block(self, number: int, leaves: Sequence[BatchRun]) -> Iterator[Triple]:
         """A node that leads to leaves."""
         node = Term(f"<{self._url}?block={number}>")
         yield from self._about(node)
@@ -140,15 +140,13 @@ class EventNodes:
             yield Triple(member, tmp.graph, quad.graph)
         if gone:
             yield Triple(member, RDF_TYPE, _DELETE)
-            if isinstance(fact.label, Interval):
-                yield Triple(member, tmp.initial, instant_term(fact.label.start))
-        elif isinstance(fact.label, Interval):
+        if isinstance(fact.label, Interval):
             yield Triple(member, tmp.initial, instant_term(fact.label.start))
             yield Triple(member, tmp.final, instant_term(fact.label.end))
         elif fact.label is not None:
             yield Triple(member, tmp.expiration, instant_term(fact.label.end))
 
-    def _relation(self, node: Term, span: Span, kind: str) -> Iterator[Triple]:
+    def _relation(self, node: Term, span: BatchRun, kind: str) -> Iterator[Triple]:
         target = f"{self._url}?{kind}={span.number}"
         yield from self._link(node, target, "GreaterThanOrEqualToRelation", span.begin)
         size = LEAF if kind == "page" else LEAF * BLOCK

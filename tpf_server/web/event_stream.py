@@ -13,7 +13,7 @@ from tpf_server.errors import NotFoundError, RequestError, SnapshotExpired
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.freshness import matching_tag
 from tpf_server.fragments.negotiation import Chosen
-from tpf_server.store.protocols import LiveStore, Span
+from tpf_server.store.protocols import BatchRun, LiveStore
 from tpf_server.web.documents import rdf_answer
 from tpf_server.web.event_nodes import BLOCK, LEAF, EventNodes
 from tpf_server.web.responses import without_body
@@ -89,7 +89,7 @@ def _parameters(request: Request) -> Mapping[str, int]:
 
 def _root(live: LiveStore, nodes: EventNodes) -> _Node:
     blocks = live.spans(LEAF * BLOCK)
-    leaves: Sequence[Span] = ()
+    leaves: Sequence[BatchRun] = ()
     if blocks:
         leaves = live.spans(LEAF, blocks[-1].number * LEAF * BLOCK)
     state = (blocks[0].first, blocks[-1].last) if blocks else ()

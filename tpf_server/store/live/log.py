@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tpf_server.errors import StoreError
-from tpf_server.store.protocols import BatchReceipt, Span
+from tpf_server.store.protocols import BatchReceipt, BatchRun
 
 NO_START = -(2**63)
 """The start of an expiring version, which has none: before every instant."""
@@ -212,7 +212,7 @@ class Log(Protocol):
         They are decoded one by one, so that a whole log is read in little memory.
         """
 
-    def spans(self, size: int, after: int) -> list[Span]:
+    def spans(self, size: int, after: int) -> list[BatchRun]:
         """The batches with a greater number than `after`, in runs of `size` numbers."""
 
     def writing(self) -> AbstractContextManager[None]:

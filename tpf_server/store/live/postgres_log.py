@@ -34,7 +34,7 @@ from tpf_server.store.live.log import (
     encode,
 )
 from tpf_server.store.live.sqlite_tables import write_backup
-from tpf_server.store.protocols import BatchReceipt, Span
+from tpf_server.store.protocols import BatchReceipt, BatchRun
 
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -184,7 +184,7 @@ class PostgresLog:
         )
         return (decode(*row) for row in rows)
 
-    def spans(self, size: int, after: int) -> list[Span]:
+    def spans(self, size: int, after: int) -> list[BatchRun]:
         """See `Log`."""
         rows = self._rows(
             "SELECT (sequence - 1) / %s::bigint AS number, min(sequence), max(sequence), "
@@ -193,7 +193,7 @@ class PostgresLog:
             size,
             after,
         )
-        return [Span(*row) for row in rows]
+        return [BatchRun(*row) for row in rows]
 
     @contextmanager
     def writing(self) -> Iterator[None]:

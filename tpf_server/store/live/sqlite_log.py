@@ -27,7 +27,7 @@ from tpf_server.store.live.log import (
     left_out,
 )
 from tpf_server.store.live.sqlite_tables import SCHEMA, TABLES, contents_of, fill, new_file
-from tpf_server.store.protocols import BatchReceipt, Span
+from tpf_server.store.protocols import BatchReceipt, BatchRun
 
 _log = logging.getLogger("tpf_server")
 
@@ -170,7 +170,7 @@ class SqliteLog:
             )
         return (decode(*row) for row in rows)
 
-    def spans(self, size: int, after: int) -> list[Span]:
+    def spans(self, size: int, after: int) -> list[BatchRun]:
         """See `Log`."""
         with self._lock, _translated(self._path):
             rows = self._read.execute(
@@ -179,7 +179,7 @@ class SqliteLog:
                 "GROUP BY number ORDER BY number",
                 (size, after),
             ).fetchall()
-        return [Span(*row) for row in rows]
+        return [BatchRun(*row) for row in rows]
 
     @contextmanager
     def writing(self) -> Iterator[None]:

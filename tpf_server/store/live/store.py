@@ -26,7 +26,7 @@ from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.states import batch_of, check_retained, past_state
 from tpf_server.store.live.update_counts import UpdateCounts
 from tpf_server.store.live.withdrawal import Withdrawals, spans
-from tpf_server.store.protocols import BatchReceipt, Events, Follower, Snapshot, Span, Told
+from tpf_server.store.protocols import BatchReceipt, BatchRun, Events, Follower, Snapshot, Told
 
 _CHECK_SECONDS = 1.0
 """For how long it is believed that a batch could be published: to find out takes a small one."""
@@ -140,7 +140,7 @@ class IndexedLiveStore:
         with self._reading():
             return self._locked(self._listeners.listen(told))
 
-    def spans(self, size: int, after: int = 0) -> Sequence[Span]:
+    def spans(self, size: int, after: int = 0) -> Sequence[BatchRun]:
         """See `LiveStore`; none where no events are kept."""
         with self._reading():
             begin = self._events_from

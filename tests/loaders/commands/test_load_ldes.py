@@ -1,0 +1,244 @@
+"""Event streams, as a user does it: ``tpf-load ldes``."""
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from annotations.clock import SystemClock
+from annotations.labels import Expiration, Fact, Interval
+from annotations.terms import Quad, Term
+from tests.loaders.facts_server import listening
+from tests.loaders.test_cli import run
+from tpf_server.app import create_app
+from tpf_server.errors import PublishError
+from tpf_server.fragments.dataset import OpenDataset
+from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.live.settings import LiveSettings
+from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.protocols import Standing
+
+PREFIXES = """
+@prefix : <http://x/> . @prefix tree: <https://w3id.org/tree#> .
+@prefix ldes: <https://w3id.org/ldes#> .
+@prefix dct: <http://purl.org/dc/terms/> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+@prefix as: <https://www.w3.org/ns/activitystreams#> .
+"""
+STREAM = """:s a ldes:EventStream ; tree:view <{root}> ; ldes:timestampPath dct:created ;
+    ldes:versionOfPath dct:isVersionOf ; ldes:versionDeleteObject as:Delete ;
+    ldes:versionDeletePath <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> .
+"""
+
+
+class Nodes:
+    """A server of nodes, by path; a text is Turtle."""
+
+    def __init__(self, nodes: dict[str, str]) -> None:
+        self.nodes = nodes
+        self.full: set[str] = set()
+        self.asked: list[tuple[str, int]] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        path = environ["PATH_INFO"]
+        text = self.nodes.get(path)
+        status = "404 Not Found" if text is None else "410 Gone" if text == "gone" else "200 OK"
+        body = (PREFIXES + (text or "")).encode()
+        tag = f'"{hash(body)}"'
+        if environ.get("HTTP_IF_NONE_MATCH") == tag:
+            status, body = "304 Not Modified", b""
+        self.asked.append((path, int(status[:3])))
+        age = "max-age=99, immutable" if path in self.full else "max-age=1"
+        headers = [("Content-Type", "text/turtle"), ("ETag", tag), ("Cache-Control", age)]
+        start_response(status, headers)
+        return [body]
+
+
+def member(name: str, of: str, second: int, said: str) -> str:
+    at = f"2026-01-01T00:00:{second:02}Z"
+    return (
+        f':s tree:member :{name} . :{name} dct:isVersionOf :{of} ; dct:created "{at}"^^xsd:dateTime'
+        + (f" ; {said} ." if said else " .")
+    )
+
+
+class Standings:
+    """What stands in a store."""
+
+    def begin(self, versions: list[Standing]) -> None:
+        self.facts = {each[1:] for each in versions}
+
+    def change(self, removed: object, added: object) -> None:
+        """Nothing changes meanwhile."""
+
+
+def standing(live: IndexedLiveStore) -> set[tuple[Quad, int, int]]:
+    found = Standings()
+    live.follow(found)()  # type: ignore[arg-type]
+    return found.facts
+
+
+class Target:
+    """A server with a dataset, with or without an event stream."""
+
+    def __init__(self, ending: ExitStack, folder: Path, *, key: Any = "triple", **own: Any) -> None:
+        folder.mkdir()
+        keep = timedelta(hours=1) if own else None
+        settings = LiveSettings(key=key, keep_events=keep, accept_past=True)
+        self.live = open_live_store(folder / "live.sqlite", settings)
+        dataset = OpenDataset(DatasetSettings(name="d", key=key, **own), None, self.live)
+        at = ending.enter_context(listening(lambda *given: self.app(*given)))
+        self.app: Callable[..., Any] = create_app(
+            Settings(base_url=at, publish_token="t"), [dataset], SystemClock()
+        )
+        self.url = f"{at.rstrip('/')}/d"
+
+
+class Said(NamedTuple):
+    """How a command ended, and what it said."""
+
+    status: int
+    text: str
+
+
+def load(*arguments: str) -> Said:
+    with redirect_stderr(StringIO()) as text:
+        status = run("load", "ldes", *arguments)
+    return Said(status, text.getvalue())
+
+
+def push(target: Target, *arguments: str) -> Said:
+    return load(*arguments, "--push", target.url, "--token", "t")
+
+
+def test_versions_hold_until_newer_ones(tmp_path: Path) -> None:
+    with ExitStack() as ending:
+        target = Target(ending, tmp_path / "target")
+        nodes = Nodes({})
+        at = ending.enter_context(listening(nodes)).rstrip("/")
+        # In two views, the members of a node in no order, one with a blank node.
+        nodes.nodes |= {
+            "/": STREAM.format(root=f"{at}/root") + f":s tree:view <{at}/other> .",
+            "/root": STREAM.format(root=f"{at}/root")
+            + f"<{at}/root> tree:relation [ tree:node <{at}/1> ], [ tree:node <{at}/2> ] .",
+            "/1": member("b2", "b", 3, ":p 2, 3") + member("a1", "a", 1, ':p 1 ; :q "x"'),
+            "/2": member("b1", "b", 2, ":p 1, 2 ; :where [ :lat 5 ]")
+            + f"<{at}/2> tree:relation [ tree:node <{at}/root> ] .",
+        }
+        nodes.full.add("/1")
+        state = tmp_path / "state"
+        options = ("--state", str(state), "--polls", "1")
+        found = push(target, f"{at}/", *options)
+        assert "3 members published" in found.text, found.text
+        held = {
+            (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])
+            for row, _, end in standing(target.live)
+            if end > 2**57
+        }
+        assert held >= {("a", "p", "1"), ("a", "q", "x"), ("b", "p", "2"), ("b", "p", "3")}
+        assert ("b", "p", "1") not in held
+        assert not any(name == "where" for _, name, _ in held)
+        # Again: what is full is not read, what has not changed is not sent, and nothing is new.
+        nodes.asked.clear()
+        assert "0 members" in push(target, f"{at}/", *options).text
+        assert sorted(nodes.asked) == [("/", 304), ("/2", 304), ("/root", 304)]
+        # Something new, a deletion, and a node that is gone.
+        nodes.nodes["/2"] += member("a2", "a", 5, ':p 7 ; :q "x"') + member(
+            "b3", "b", 6, "a as:Delete"
+        )
+        nodes.nodes["/root"] += f"<{at}/root> tree:relation [ tree:node <{at}/3> ] ."
+        nodes.nodes["/3"] = "gone"
+        assert "2 members" in push(target, f"{at}/", *options).text
+        held = {
+            (row.subject[10:-1], row.predicate[10:-1], row.object[1:2])
+            for row, _, end in standing(target.live)
+            if end > 2**57
+        }
+        assert {each for each in held if len(each[0]) == 1} == {("a", "p", "7"), ("a", "q", "x")}
+        # The file belongs to this stream and this dataset.
+        wrong = push(target, f"{at}/root", *options)
+        assert (wrong.status, "belongs to another stream" in wrong.text) == (1, True)
+
+
+def test_a_file_has_what_all_members_come_to(tmp_path: Path) -> None:
+    with ExitStack() as ending:
+        nodes = Nodes({})
+        at = ending.enter_context(listening(nodes)).rstrip("/")
+        nodes.nodes["/"] = (
+            STREAM.format(root=f"{at}/")
+            + member("a1", "a", 1, ":p 1")
+            + member("a2", "a", 4, ":p 2")
+        )
+        file = tmp_path / "facts.nq"
+        assert load(f"{at}/", "--facts", str(file)).status == 0
+        text = file.read_text()
+        assert '"2026-01-01T00:00:01Z"' in text
+        assert text.count('"2026-01-01T00:00:04Z"') == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x", "malformed text/turtle"),
+        (":a :b :c .", "is no node of an event stream"),
+        (STREAM.format(root="http://elsewhere.example/"), "is at another origin"),
+        (
+            STREAM.format(root="/") + ":s tree:member :m .",
+            "has no <http://purl.org/dc/terms/created>",
+        ),
+        (STREAM.format(root="/") + ":s tree:member :m . :m dct:created 5 .", "member <http://x/m>"),
+        (STREAM.format(root="/") + ":s tree:member [] .", "a member without a name"),
+        (":s tree:view </> ; ldes:timestampPath ( :a :b ) .", "is no single property"),
+    ],
+)
+def test_a_bad_node_is_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    with ExitStack() as ending:
+        target = Target(ending, tmp_path / "target")
+        at = ending.enter_context(listening(Nodes({"/": text}))).rstrip("/")
+        found = push(target, f"{at}/", "--polls", "1")
+        assert reason in found.text, found.text
+        assert "Traceback" not in found.text
+
+
+def test_wrong_use_is_told() -> None:
+    for arguments in (("x",), ("http://x/",), ("http://x/", "--push", "y"),
+                      ("http://x/", "--push", "http://x/streams/s"),
+                      ("http://x/", "--facts", "f", "--state", "s")):  # fmt: skip
+        assert load(*arguments).status == 2, arguments
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_our_stream_makes_the_same_dataset(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    with ExitStack() as ending:
+        source = Target(ending, tmp_path / "source", key="subject-predicate", event_stream=3600.0)
+        target = Target(ending, tmp_path / "target", key="subject-predicate")
+        now = SystemClock().now()
+        for _ in range(4):
+            for _ in range(6):
+                now += timedelta(milliseconds=1)
+                facts = {}
+                for _ in range(chance.randrange(1, 4)):
+                    row = Quad(
+                        *(Term(f"<urn:{chance.choice(part)}>") for part in ("ab", "pq", "xyz"))
+                    )
+                    start, end = (
+                        now + timedelta(hours=h)
+                        for h in (chance.randrange(-2, 1), chance.randrange(1, 4))
+                    )
+                    label = Interval(start, end) if chance.random() < 0.5 else Expiration(end)
+                    facts[row[:2]] = Fact(row, label)
+                gone = [Fact(each.quad) for each in facts.values()] if chance.random() < 0.3 else []
+                try:
+                    source.live.publish([] if gone else list(facts.values()), now, withdrawn=gone)
+                except PublishError:
+                    continue
+            state = str(tmp_path / "state")
+            ldes = f"{source.url}/ldes"
+            found = push(target, ldes, "--polls", "1", "--state", state, "--past")
+            assert found.status == 0, found.text
+        assert standing(target.live) == standing(source.live)
