@@ -6,7 +6,7 @@ The fields of `Settings` and `DatasetSettings` *are* the table: name, type, defa
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -23,6 +23,8 @@ _RESERVED_NAMES = frozenset(
 _TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
 _WEB_IRI = re.compile(r"https?://[^\x00-\x20<>\"{}|\\^`]+")
+_PREFIX = re.compile(r"(?:[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?")
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
 
 
@@ -53,6 +55,10 @@ class DatasetSettings:
     )
     singleton_vocabulary: str = _setting(
         "", "namespace of singletonPropertyOf, with # or / at its end; unset: " + SINGLETON
+    )
+    prefixes: dict[str, str] = field(
+        default_factory=dict,
+        metadata={"help": "prefixes of the dataset, before the server's: name = IRI"},
     )
     source: str = _setting("", "a store directory, or an RDF file that is indexed at start")
     live: bool | str | None = _setting(
@@ -109,6 +115,7 @@ class DatasetSettings:
                 raise SettingsError(
                     f"dataset {self.name}: {name} is no IRI with # or / at its end: {namespace!r}"
                 )
+        _check_prefixes(f"dataset {self.name}: ", self.prefixes)
         _check_token(f"dataset {self.name}: token", self.token)
         times = (self.retention, self.max_age or 0, self.history or 0, self.event_stream or 0)
         if min(self.page_size, *times) < 0:
@@ -282,6 +289,7 @@ class Settings:
         for graph, url in self.remote.items():
             if not _HTTP_URL.fullmatch(url):
                 raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")
+        _check_prefixes("", self.prefixes)
         _check_token("publish_token", self.publish_token)
         if self.stream_time not in ("clock", "elements"):
             raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
@@ -326,6 +334,15 @@ def _check_token(name: str, token: str) -> None:
             f"{name} could never match: a token is ASCII, without control characters, and without "
             "blanks at its ends"
         )
+
+
+def _check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
+    for name, namespace in prefixes.items():
+        # They are written into pages as they are.
+        if not _PREFIX.fullmatch(name):
+            raise SettingsError(f"{where}no name of a prefix: {name!r}")
+        if not _IRI.fullmatch(namespace):
+            raise SettingsError(f"{where}prefix {name} stands for no IRI: {namespace!r}")
 
 
 def _check_types(settings: Settings | DatasetSettings) -> None:

@@ -27,6 +27,7 @@ from experiments.harness.servers import (
 from experiments.harness.static_loading import StaticLoading
 from experiments.studies.client_report import (
     COMUNICA,
+    COMUNICA_BRTPF,
     OURS,
     PLAIN,
     REFERENCE,
@@ -64,7 +65,7 @@ class Sizes:
 
     triples: int = 100_000
     latencies: tuple[int, ...] = (0, 20)
-    clients: tuple[str, ...] = (OURS, COMUNICA)
+    clients: tuple[str, ...] = (OURS, COMUNICA, COMUNICA_BRTPF)
     servers: tuple[str, ...] = (PLAIN, RESTRICTED, REFERENCE)
     queries: tuple[str, ...] = tuple(QUERIES)
 
@@ -106,6 +107,8 @@ class OpenedClients:
         if client not in self.clients or server not in self.places:
             raise MeasurementError(f"{client} or {server} is not running")
         question = {"query": QUERIES[query], "url": self.places[server].url}
+        if client == COMUNICA_BRTPF:
+            question["type"] = "brtpf"
         answer = self.clients[client].ask(question, _ANSWER_SECONDS)
         if "error" in answer:
             raise MeasurementError(str(answer["error"]))
@@ -119,7 +122,8 @@ class Clients:
     question = (
         "How many requests, bytes and seconds, and how much CPU, does a SPARQL query over "
         "fragments need, by its shape: with our client and with Comunica, over plain fragments, "
-        "over our bindings-restricted fragments, and over the reference server?"
+        "over our bindings-restricted fragments (where Comunica is told what they are, too), and "
+        "over the reference server?"
     )
     settings = Sizes
     keys = ("triples", "latency_ms", "server", "client", "query")
@@ -145,6 +149,7 @@ class Clients:
             for query in settings.queries
             for server in settings.servers
             for client in settings.clients
+            if client != COMUNICA_BRTPF or server == RESTRICTED
             if server != REFERENCE or query not in IN_GRAPHS
         ]
         yield MeasurementGroup("queries", partial(_open, settings, run), measurements, _warm_up)
@@ -205,7 +210,7 @@ def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterat
 
 @contextmanager
 def _client(name: str) -> Iterator[Process]:
-    if name == COMUNICA:
+    if name in (COMUNICA, COMUNICA_BRTPF):
         script = Path(__file__).with_name("native") / "comunica.mjs"
         peers.package("@comunica/query-sparql")
         order = [peers.new_node(), str(script), str(peers.node_modules())]
@@ -250,6 +255,8 @@ def _rows(result: Any) -> Counter[tuple[str | None, ...]]:
 def _warm_up(opened: OpenedClients) -> None:
     for client in opened.clients:
         for server in opened.places:
+            if client == COMUNICA_BRTPF and server != RESTRICTED:
+                continue
             for query in _WARM_UP:
                 if query in opened.answers:
                     opened.ask(client, server, query)

@@ -10,6 +10,7 @@ from experiments.workloads.shop import COMPARED
 
 OURS = "ours"
 COMUNICA = "Comunica"
+COMUNICA_BRTPF = "Comunica, source type brtpf"
 PLAIN = "ours, plain TPF"
 RESTRICTED = "ours, brTPF and large pages"
 REFERENCE = "@ldf/server"

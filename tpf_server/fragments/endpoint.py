@@ -49,7 +49,7 @@ class Endpoint:
         if self.max_values:
             self.form += ("values",)
         if dataset.live is not None:
-            self.form += ("at",)
+            self.form += ("at", "known")
         self.changes_url = ""
         if dataset.live is not None and settings.change_followers:
             self.changes_url = f"{base}{own.name}/changes"
@@ -69,6 +69,7 @@ class Endpoint:
         self.prefixes = {
             **(dataset.static.prefixes if dataset.static is not None else {}),
             **settings.prefixes,
+            **own.prefixes,
         }
         self.authority = Authority(base + own.name, self.vocabulary)
         self.skolemizer = Skolemizer(f"{base}.well-known/genid/{own.name}/")

@@ -23,6 +23,7 @@ _HINTS = {
     "object": 'an IRI or "text"',
     "graph": "an IRI",
     "at": "now, or 2026-01-01T12:00:00Z",
+    "known": "by what was published until then; now",
 }
 
 
@@ -48,7 +49,7 @@ class HtmlWriter:
         """The page."""
         query = fragment.query
         endpoint, request = query.endpoint, query.request
-        fields = POSITIONS if query.snapshot is None else (*POSITIONS, "at")
+        fields = POSITIONS if query.snapshot is None else (*POSITIONS, "at", "known")
         has_graphs = any(quad.graph != DEFAULT_GRAPH for quad in fragment.rows.quads)
         until = None
         if query.state.next_change is not None:

@@ -57,6 +57,7 @@ TEMPORAL_TERMS: Final = (
     VocabularyTerm("maximum", "The largest value, or the most rows, of a variable.", _NUMBER),
     VocabularyTerm("changes", "Where server-sent events tell what changes in the dataset."),
     VocabularyTerm("at", "The instant whose facts are asked for.", _INSTANT),
+    VocabularyTerm("known", "Until when what was published counts.", _INSTANT),
 )
 SINGLETON_TERMS: Final = (
     VocabularyTerm("singletonPropertyOf", "The property that a singleton property stands for."),

@@ -17,8 +17,8 @@ function text(term) {
   return term.datatype.value === XSD_STRING ? quoted : `${quoted}^^<${term.datatype.value}>`;
 }
 
-async function answer(engine, query, url, rowCame) {
-  const result = await engine.query(query, { sources: [url] });
+async function answer(engine, query, source, rowCame) {
+  const result = await engine.query(query, { sources: [source] });
   const rows = { push(row) { rowCame(); all.push(row); } }, all = [];
   if (result.resultType === 'bindings') {
     const names = (await result.metadata()).variables.map((v) => v.variable ?? v).sort((a, b) => (a.value < b.value ? -1 : 1));
@@ -33,13 +33,14 @@ async function answer(engine, query, url, rowCame) {
 
 const engine = new QueryEngine();
 for await (const line of createInterface({ input: process.stdin })) {
-  const { id, query, url } = JSON.parse(line);
+  const { id, query, url, type } = JSON.parse(line);
+  const source = type ? { type, value: url } : url;
   // What one question learned must not answer the next one.
   await engine.invalidateHttpCache();
   const begin = performance.now(), cpu = process.cpuUsage();
   let found, first = null;
   try {
-    found = { rows: await answer(engine, query, url, () => { first ??= (performance.now() - begin) / 1000; }) };
+    found = { rows: await answer(engine, query, source, () => { first ??= (performance.now() - begin) / 1000; }) };
   } catch (error) {
     found = { error: String(error) };
   }

@@ -10,7 +10,14 @@ from experiments.harness import peers
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.client import Clients, right_answers
-from experiments.studies.client_report import COMUNICA, OURS, PLAIN, REFERENCE, RESTRICTED
+from experiments.studies.client_report import (
+    COMUNICA,
+    COMUNICA_BRTPF,
+    OURS,
+    PLAIN,
+    REFERENCE,
+    RESTRICTED,
+)
 from experiments.workloads.shop import COMPARED, QUERIES, Shop
 from tests.experiments.harness.test_runner import run
 
@@ -56,14 +63,19 @@ def test_comunica_and_the_reference_server(tmp_path: Path) -> None:
     except UnavailableError as error:
         pytest.skip(str(error))
     sizes = {
-        "triples": 3000, "latencies": [1], "servers": [PLAIN, REFERENCE],
+        "triples": 3000, "latencies": [1], "servers": [PLAIN, RESTRICTED, REFERENCE],
         "queries": ["chain", "optional", "order+limit", "ask", "construct"],
     }  # fmt: skip
     results = run(tmp_path, Clients(), repetitions=1, tables={"client": sizes})
     assert results.complete
-    assert len(results.rows) == 20
+    assert len(results.rows) == 35
     assert set(results.numbers("right")) == {1.0}
     assert all(count > 0 for count in results.numbers("requests", client=COMUNICA))
+    told, untold = (
+        sum(results.numbers("requests", client=client, server=RESTRICTED))
+        for client in (COMUNICA_BRTPF, COMUNICA)
+    )
+    assert told < untold
     text = write_report(tmp_path, [Clients()]).read_text()
     assert "Comunica with" in text
 

@@ -56,9 +56,9 @@ def test_rows_restrict_live_facts_and_pages_are_slices_of_all(served: Served) ->
 def test_the_form_announces_values_and_limit(served: Served) -> None:
     page = served.page("trains")
     (template,) = page.objects(HYDRA + "template")
-    assert template.endswith("{?subject,predicate,object,graph,limit,values,at}")
+    assert template.endswith("{?subject,predicate,object,graph,limit,values,at,known}")
     assert "http://vocab.org/brtpf#values" in page.objects(HYDRA + "property")
-    assert len(page.objects(TMP + "mapping")) == 3
+    assert len(page.objects(TMP + "mapping")) == 4
     assert set(page.objects(TMP + "maximum")) == {"64", "1000"}
 
 
@@ -137,5 +137,5 @@ def test_malformed_values_are_400(served: Served, values: str) -> None:
 def test_off_by_setting(tmp_path: Path) -> None:
     with Served(tmp_path, STATIC, settings={"max_values": 0}) as served:
         (template,) = served.page("trains").objects(HYDRA + "template")
-        assert template.endswith("{?subject,predicate,object,graph,limit,at}")
+        assert template.endswith("{?subject,predicate,object,graph,limit,at,known}")
         assert served.page(path("(?subject) {}")).total == len(STATIC)

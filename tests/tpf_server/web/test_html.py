@@ -7,8 +7,9 @@ from pathlib import Path
 
 from annotations.labels import Expiration
 from annotations.terms import Quad, Term
-from tests.support.served import BASE, NOON, Served, quad
+from tests.support.served import BASE, HYDRA, NOON, TMP, Served, quad
 from tests.tpf_server.conftest import STATIC
+from tpf_server.fragments.pattern import POSITIONS
 
 EVIL = [
     Quad(
@@ -72,7 +73,7 @@ def test_the_form_is_labelled_and_filled(served: Served) -> None:
     elements = Elements(served.get("trains?subject=http://example.org/t1", "text/html").text).found
     labels = {attributes["for"] for tag, attributes in elements if tag == "label"}
     inputs = {a["name"]: a for tag, a in elements if tag == "input"}
-    assert set(inputs) == labels == {"subject", "predicate", "object", "graph", "at"}
+    assert set(inputs) == labels == {*POSITIONS, "at", "known"}
     assert inputs["subject"]["value"] == "http://example.org/t1"
 
 
@@ -109,6 +110,31 @@ def test_terms_are_abbreviated(tmp_path: Path) -> None:
         assert '<span class="kind">xsd:integer</span>' in text
         assert re.search(rf'title="{BASE}(.well-known/genid/trains/\S+)">/\1</a>', text)
         assert 'title="http://example.net/a">http://example.net/a</a>' in text
+
+
+def test_a_dataset_has_prefixes_of_its_own(tmp_path: Path) -> None:
+    own = {"ex": "http://example.org/", "t": "http://example.org/train#"}
+    server = {"prefixes": {"ex": "http://elsewhere.example/", "o": "http://other.example/"}}
+    with Served(
+        tmp_path, [quad("a", "b", "<http://other.example/c>")], settings=server,
+        dataset={"prefixes": own},
+    ) as served:  # fmt: skip
+        text = served.get("trains", "text/html").text
+        assert 'title="http://example.org/a">ex:a</a>' in text
+        assert 'title="http://other.example/c">o:c</a>' in text
+        assert served.page("trains?subject=ex:a").total == 1
+        assert served.page("trains?object=o:c").total == 1
+
+
+def test_the_form_asks_what_was_known(served: Served) -> None:
+    fields = [a["name"] for tag, a in Elements(served.get("trains", "text/html").text).found
+              if tag == "input"]  # fmt: skip
+    assert fields == ["subject", "predicate", "object", "graph", "at", "known"]
+    known = "2015-12-08T12:00:00Z"
+    text = served.get(f"trains?known={known}", "text/html").text
+    assert f'name="known" value="{known}"' in text
+    page = served.page("trains")
+    assert f"{TMP}known" in page.objects(f"{HYDRA}property")
 
 
 def test_no_third_party_is_asked(served: Served) -> None:
