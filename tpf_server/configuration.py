@@ -17,7 +17,8 @@ ENVIRONMENT_PREFIX = "TPF_SERVER_"
 AT_START = (
     "host", "port", "workers", "access_log", "continuous", "query", "followers",
     "followers_per_address", "change_followers", "body_timeout", "idle_timeout",
-    "max_connections_per_address", "declare", "learn_predicates", "csparql_engine", "spark_master",
+    "max_connections_per_address", "declare", "learn_predicates", "csparql_engine",
+    "rspql_report", "rspql_tick", "spark_master",
     "widen_steps", "remote", "remote_interval",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""

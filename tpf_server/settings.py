@@ -229,6 +229,14 @@ class Settings:
     csparql_engine: str = _setting(
         "native", "what executes C-SPARQL where a registration does not say: native or spark"
     )
+    rspql_report: str = _setting(
+        "window close",
+        "when queries in RSP-QL answer that do not say it: window close, content change, "
+        "non-empty content, periodic with a duration; what holds together, with commas between",
+    )
+    rspql_tick: str = _setting(
+        "time", "where it is looked for these instants: time, batch or tuple"
+    )
     spark_master: str = _setting("local[*]", "master URL of Spark, for queries that run there")
     widen_steps: str = _setting(
         "unstated",
@@ -284,6 +292,8 @@ class Settings:
             raise SettingsError(f"csparql_engine is native or spark, not {self.csparql_engine!r}")
         if self.widen_steps not in ("never", "unstated", "all"):
             raise SettingsError(f"widen_steps is never, unstated or all, not {self.widen_steps!r}")
+        if self.rspql_tick not in ("time", "batch", "tuple"):
+            raise SettingsError(f"rspql_tick is time, batch or tuple, not {self.rspql_tick!r}")
         if self.remote_interval <= 0:
             raise SettingsError("remote_interval must be above 0")
         for graph, url in self.remote.items():

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
@@ -17,12 +17,16 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Deferred, Executor
 from tpf_server.continuous.csparql.pace import Pace, Widen
+from tpf_server.continuous.engine.errors import ContinuousSyntaxError
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
+from tpf_server.continuous.rspql.parser import parse_report
+from tpf_server.continuous.rspql.reports import ReportPolicy, Tick
 from tpf_server.continuous.service import ContinuousService
+from tpf_server.errors import SettingsError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import Settings
 from tpf_server.store.protocols import LiveStore
@@ -89,6 +93,8 @@ def continuous_service(
         memory=settings.max_result_bytes,
         followers=settings.followers,
         followers_per_address=settings.followers_per_address,
+        report=_report(settings.rspql_report),
+        tick=cast("Tick", settings.rspql_tick),
     )
     for stream, predicates in settings.declare.items():
         engine.create_stream(stream)
@@ -106,6 +112,13 @@ def continuous_service(
         remote,
         partial(_executors, settings, engine),
     )
+
+
+def _report(text: str) -> ReportPolicy:
+    try:
+        return parse_report(text)
+    except ContinuousSyntaxError as error:
+        raise SettingsError(f"rspql_report: {error}") from None
 
 
 def static_graphs(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -25,14 +26,18 @@ from tpf_server.continuous.engine.elements.elements import merged_files
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
 from tpf_server.continuous.engine.static.static_files import load
-from tpf_server.continuous.languages import CSPARQL, is_csparql
+from tpf_server.continuous.languages import CSPARQL, RSPQL, semantics_of
 from tpf_server.continuous.remote_services import asked_once
+from tpf_server.continuous.rspql import parser as rspql
+from tpf_server.continuous.rspql.parser import parse_report
+from tpf_server.continuous.rspql.registering import register
+from tpf_server.continuous.rspql.reports import TICKS, WINDOW_CLOSE
 from tpf_server.errors import ServerError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
 
 Files = list[tuple[str, Path]]
-_POLICIES = (*SEMANTICS, CSPARQL)
+_POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
 
 
 @app.callback()
@@ -79,6 +84,12 @@ def run(
         Widen,
         typer.Option(help="whose steps grow while evaluations take longer than they, in C-SPARQL"),
     ] = Widen.NEVER,
+    report: Annotated[
+        str, typer.Option(help="when queries in RSP-QL answer that do not say it")
+    ] = str(WINDOW_CLOSE),
+    tick: Annotated[
+        str, typer.Option(help=f"where it is looked for that: {', '.join(TICKS)}")
+    ] = TICKS[0],
     lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
     skip_malformed: Annotated[bool, typer.Option(help="leave malformed lines out")] = False,
@@ -92,8 +103,8 @@ def run(
 ) -> None:
     """Play streams through queries; a line for each result.
 
-    A line has the number of the arrival (in C-SPARQL: the instant of the evaluation, in
-    milliseconds since 1970), the number of the query and the values, separated by tabulators.
+    A line has the number of the arrival (in C-SPARQL and RSP-QL: the instant of the evaluation,
+    in milliseconds since 1970), the number of the query and the values, separated by tabulators.
     """
     with _errors_in_a_line(), _opened(output) as out:
         task = _Task(
@@ -112,7 +123,9 @@ def run(
             raise typer.BadParameter("only C-SPARQL runs on Spark")
         if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is EngineName.SPARK):
             raise typer.BadParameter("steps are widened in C-SPARQL on the native engine only")
-        if policy != CSPARQL:
+        if policy == RSPQL:
+            _run_rspql(task, report, tick, out, drawing if explain else None)
+        elif policy != CSPARQL:
             _run_cqels(task, policy, out, explain=explain)
         elif explain:
             made = CsparqlEngine()
@@ -176,10 +189,12 @@ def _declared(pairs: Sequence[str]) -> dict[str, list[str]]:
 
 def _told(queries: Sequence[str]) -> str:
     """The semantics that the language of the queries has."""
-    languages = {is_csparql(text) for text in queries}
-    if len(languages) > 1:
-        raise typer.BadParameter("some of the queries are CQELS-QL and some C-SPARQL")
-    return CSPARQL if languages.pop() else CQELS.name
+    found = {semantics_of(text) for text in queries}
+    if len(found) > 1:
+        names = {None: "CQELS-QL", CSPARQL: "C-SPARQL", RSPQL: "RSP-QL"}
+        written = " and some ".join(name for each, name in names.items() if each in found)
+        raise typer.BadParameter(f"some of the queries are {written}")
+    return found.pop() or CQELS.name
 
 
 def _run_csparql(
@@ -208,6 +223,38 @@ def _run_csparql(
         )
     for each in played.widened:
         typer.echo(each, err=True)
+    _report(played.elements, played.malformed, played.late, "came after the evaluation")
+
+
+def _run_rspql(
+    task: _Task, report: str, tick: str, output: TextIO, drawing: Drawing | None
+) -> None:
+    """Run queries in RSP-QL, or draw them."""
+    if tick not in TICKS:
+        raise typer.BadParameter(f"{tick!r} is none of {', '.join(TICKS)}")
+    policy = parse_report(report)
+    if drawing is not None:
+        made = CsparqlEngine()
+        load(made, task.static, task.graphs)
+        for name, predicates in task.declared.items():
+            made.declare(name, predicates)
+        for text in task.queries:
+            query = rspql.parse(text, made.base, policy, tick)
+            output.write(f"{query.said}\n\n{csparql.explain(made, query, drawing)}")
+        return
+    played = csparql.run(
+        task.queries,
+        task.static,
+        task.graphs,
+        task.streams,
+        output,
+        declared=task.declared,
+        lateness=task.lateness,
+        skip_malformed=task.skip_malformed,
+        register=partial(register, report=policy, tick=tick),
+        read=partial(rspql.parse, report=policy, tick=tick),
+        warn=partial(typer.echo, err=True),
+    )
     _report(played.elements, played.malformed, played.late, "came after the evaluation")
 
 

@@ -1,4 +1,4 @@
-"""Which of the two languages a text is written in."""
+"""Which of the languages of continuous queries a text is written in."""
 
 from itertools import pairwise
 from typing import Final
@@ -8,19 +8,34 @@ from tpf_client.sparql.tokens import Token, tokenize
 
 CSPARQL: Final = "csparql"
 """What the semantics of C-SPARQL are called, where CQELS-QL has names of policies."""
+RSPQL: Final = "rspql"
+"""What those of RSP-QL are called."""
 
 
-def is_csparql(text: str) -> bool:
-    """Whether a text has a clause that only C-SPARQL has: REGISTER, or FROM [NAMED] STREAM."""
+def semantics_of(text: str) -> str | None:
+    """The semantics of a text with a clause that only one language has; ``None``: CQELS-QL.
+
+    In C-SPARQL that is REGISTER QUERY or STREAM, or FROM [NAMED] STREAM; in RSP-QL REGISTER with
+    another word, or FROM NAMED WINDOW.
+    """
     try:
         tokens = tokenize(text)
     except QuerySyntaxError:
-        return False  # it is no query in either language
-    return any(
+        return None  # it is no query in any language
+    pairs = list(pairwise(tokens))
+    if any(
+        (_is(one, "REGISTER") and _is(other, "ISTREAM", "DSTREAM", "RSTREAM"))
+        or (_is(one, "FROM", "NAMED") and _is(other, "WINDOW"))
+        for one, other in pairs
+    ):
+        return RSPQL
+    if any(
         (_is(one, "REGISTER") and _is(other, "QUERY", "STREAM"))
         or (_is(one, "FROM", "NAMED") and _is(other, "STREAM"))
-        for one, other in pairwise(tokens)
-    )
+        for one, other in pairs
+    ):
+        return CSPARQL
+    return None
 
 
 def _is(token: Token, *words: str) -> bool:

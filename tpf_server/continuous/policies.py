@@ -1,10 +1,12 @@
 """How a service of continuous queries treats time, elements and readers.
 
-See ``docs/continuous-queries.md`` for each with what it means in both languages.
+See ``docs/continuous-queries.md`` for each with what it means in the languages.
 """
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, Tick
 
 StreamTime: TypeAlias = Literal["clock", "elements"]
 
@@ -27,6 +29,8 @@ class Policies:
         memory: bytes that the emissions of all queries may take, about.
         followers: how many readers may follow results at the same time.
         followers_per_address: how many of them one address may have; 0: all.
+        report: when queries in RSP-QL answer that do not say it.
+        tick: where it is looked for these instants, likewise.
     """
 
     time: StreamTime = "clock"
@@ -39,3 +43,5 @@ class Policies:
     memory: int = 2**28
     followers: int = 256
     followers_per_address: int = 0
+    report: ReportPolicy = WINDOW_CLOSE
+    tick: Tick = "time"

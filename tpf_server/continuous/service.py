@@ -90,7 +90,7 @@ class ContinuousService:
             engine, periodic, self._policies.lateness, self._executors.values()
         )
         self._hosting = Hosting(
-            engine, periodic, self._streams, self._log, self._executors, default
+            engine, periodic, self._streams, self._log, self._executors, default, self._policies
         )
         self._intake = Intake(engine, periodic, self._streams, self._policies, lambda: self.now)
         self._latest = EARLIEST
@@ -283,9 +283,10 @@ class ContinuousService:
         """Start a query.
 
         Args:
-            text: CQELS-QL or C-SPARQL.
+            text: CQELS-QL, C-SPARQL or RSP-QL.
             name: what to call it; where neither it nor the text says, it gets a number.
-            semantics: a policy of CQELS-QL, or ``csparql``; where it is not given the text tells.
+            semantics: a policy of CQELS-QL, ``csparql`` or ``rspql``; where it is not given the
+                text tells.
             into: for CONSTRUCT in CQELS-QL: the stream that its triples are pushed to.
             engine: what executes C-SPARQL: ``native``, or one of the executors.
 

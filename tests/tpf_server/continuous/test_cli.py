@@ -157,3 +157,50 @@ def test_a_stream_that_is_a_variable(files):
     assert (result.exit_code, result.output) == (0, "2\t0\t<http://t/> <urn:a9>\n")
     explained = run(files, "--explain", query=text)
     assert json.loads(explained.output)["reason"] == "?s: there is no stream"
+
+
+RSPQL_QUERY = (
+    "REGISTER ISTREAM <o> AS SELECT ?a ?b FROM NAMED WINDOW <w> ON <http://s/> [RANGE 4ms STEP 2ms]"
+    " WHERE { WINDOW <w> { ?a <urn:p> ?b } }"
+)
+
+
+def test_rsp_ql_is_told_by_its_clauses(files):
+    result = run(files, query=RSPQL_QUERY)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        "4\t0\t<urn:a1>\t<urn:b1>",
+        "4\t0\t<urn:a2>\t<urn:b2>",
+        "4\t0\t<urn:a3>\t<urn:none>",
+    ]
+    options = ("--semantics", "rspql", "--report", "content change", "--tick", "tuple")
+    at_once = run(files, *options, query=RSPQL_QUERY)
+    assert [line.split("\t")[0] for line in at_once.output.splitlines()] == ["1", "3", "4"]
+
+
+def test_rsp_ql_explained(files):
+    shown = run(files, "--explain", query=RSPQL_QUERY).output
+    assert "ISTREAM, report: window close, tick: time" in shown
+    assert "window RANGE 4ms STEP 2ms" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--tick", "tock"), "'tock' is none of time, batch, tuple"),
+        (("--report", "never"), "line 1, column 1: expected WINDOW CLOSE"),
+        (("--semantics", "csparql"), "expected QUERY or STREAM, found 'ISTREAM'"),
+        (("--engine", "spark"), "only C-SPARQL runs on Spark"),
+    ],
+)
+def test_what_is_wrong_with_rsp_ql(files, options, said):
+    result = run(files, *options, query=RSPQL_QUERY)
+    assert result.exit_code == 2
+    assert said in re.sub(r"\s*│?\n│?\s*", " ", result.output)
+
+
+def test_languages_are_not_mixed(files):
+    arguments = [RSPQL_QUERY, QUERY, "--graph", f"http://g/={files / 'graph.ttl'}"]
+    result = CliRunner().invoke(app, ["run", *arguments])
+    assert result.exit_code == 2
+    assert "CQELS-QL and some RSP-QL" in re.sub(r"\s*│?\n│?\s*", " ", result.output)

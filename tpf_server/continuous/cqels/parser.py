@@ -26,9 +26,7 @@ from annotations.terms import Term, TermOrVariable, Variable, is_variable
 from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
-    Aggregate,
     Call,
-    Expression,
     Extend,
     Filter,
     Path,
@@ -37,7 +35,6 @@ from tpf_client.sparql.algebra import (
     VariableRef,
 )
 from tpf_client.sparql.expression_parser import AGGREGATES
-from tpf_client.sparql.parser import QueryParser
 from tpf_client.sparql.rewrite.graph import grounded, same_if_joined_before
 from tpf_client.sparql.rewrite.operands import join
 from tpf_client.sparql.rewrite.rename import renamed
@@ -48,6 +45,7 @@ from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
+from tpf_server.continuous.engine.select_names import SelectNames
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.engine.windows.continuous_query import (
     MARK,
@@ -88,14 +86,13 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
     return ContinuousQuery(query, tuple(parser.windows), text, services)
 
 
-class CqelsParser(QueryParser):
+class CqelsParser(SelectNames):
     """Reads CQELS-QL; `windows` holds the STREAM clauses that were met."""
 
     def __init__(self, text: str, base: str | None = BASE) -> None:
         super().__init__(text, base)
         self.windows: list[WindowClause] = []
         self._in_stream = False
-        self._selected: list[tuple[Variable, Expression | None]] = []
         self._tokens = _with_brackets(self._tokens)
 
     # ---------------------------------------------------------------------------- streams
@@ -162,44 +159,6 @@ class CqelsParser(QueryParser):
     def _fail_at(self, reason: str, position: int) -> NoReturn:
         raise QuerySyntaxError(reason, self.text, position)
 
-    # ----------------------------------------------------------------------------- SELECT
-
-    def _modified(
-        self,
-        pattern: Pattern,
-        items: list[tuple[Variable, Expression | None]],
-        *,
-        star: bool,
-        distinct: bool = False,
-        reduced: bool = False,
-    ) -> tuple[Pattern, tuple[Variable, ...]]:
-        outer, self._selected = self._selected, items
-        result = super()._modified(pattern, items, star=star, distinct=distinct, reduced=reduced)
-        self._selected = outer
-        return result
-
-    def _group_by(self) -> list[tuple[Variable, Expression]] | None:
-        keys = super()._group_by()
-        if keys is None:
-            return None
-        places = {name: place for place, (name, _) in enumerate(self._selected)}
-        for at, (name, expression) in enumerate(keys):
-            if expression != VariableRef(name) or name not in places:
-                continue
-            selected = self._selected[places[name]][1]
-            if selected is not None and not _aggregated(selected):
-                keys[at] = (name, selected)
-                self._selected[places[name]] = (name, None)
-        return keys
-
-    def _having(self) -> list[Expression]:
-        named = {
-            name: expression
-            for name, expression in self._selected
-            if expression is not None and _aggregated(expression)
-        }
-        return [_replaced(condition, named) for condition in super()._having()]
-
 
 def _naming(pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
     """A pattern over every stream: what has the value of `graph` has that of `name`."""
@@ -215,28 +174,6 @@ def _naming(pattern: Pattern, graph: Variable, name: Variable) -> Pattern:
         return BGP((*there, name_of_stream(window, name)))
 
     return renamed(transformed(pattern, change), graph, name)
-
-
-def _aggregated(expression: Expression) -> bool:
-    match expression:
-        case Aggregate():
-            return True
-        case Call(_, arguments):
-            return any(_aggregated(each) for each in arguments)
-        case _:
-            return False
-
-
-def _replaced(expression: Expression, named: dict[Variable, Expression]) -> Expression:
-    match expression:
-        case VariableRef(variable):
-            return named.get(variable, expression)
-        case Call(_, arguments):
-            return replace(
-                expression, arguments=tuple(_replaced(each, named) for each in arguments)
-            )
-        case _:
-            return expression
 
 
 def _with_brackets(tokens: list[Token]) -> list[Token]:

@@ -35,6 +35,22 @@ class PeriodicAnswer:
         """The answer of ASK."""
         return bool(self.rows)
 
+    @property
+    def makes_triples(self) -> bool:
+        """Whether triples came out, which can be elements of a stream."""
+        return bool(self.rows) and self.form in ("CONSTRUCT", "DESCRIBE")
+
+    @property
+    def elements(self) -> Sequence[Sequence[tuple[Term, Term, Term]]]:
+        """What triples come into a stream as: one element; where they are in graphs, one of each.
+
+        The triples of no graph are one, too.
+        """
+        found: dict[Term | None, list[tuple[Term, Term, Term]]] = {}
+        for s, p, o, *graph in self.rows:
+            found.setdefault(graph[0] if graph else None, []).append((s, p, o))  # type: ignore[arg-type]
+        return list(found.values())
+
 
 _TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))
 

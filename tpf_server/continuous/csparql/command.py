@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TextIO
 
 from annotations.clock import SystemClock
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.denotation import denotational_graph
 from tpf_server.continuous.csparql.drawing import as_graphviz, as_mermaid, as_text
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.files import Played, play, play_on_spark
+from tpf_server.continuous.csparql.files import Played, Register, play, play_on_spark
 from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.static.static_files import load
@@ -31,18 +32,20 @@ class Drawing(StrEnum):
     GRAPHVIZ = "graphviz"
 
 
-def explain(engine: CsparqlEngine, text: str, drawing: Drawing = Drawing.TEXT) -> str:
+def explain(
+    engine: CsparqlEngine, query: str | CsparqlQuery, drawing: Drawing = Drawing.TEXT
+) -> str:
     """The operator graph of a query as it is written and as it runs, and its denotational graph.
 
     Args:
         engine: has the static data, which decide what is static.
-        text: C-SPARQL.
+        query: C-SPARQL, or what was parsed.
         drawing: as text, as Markdown with Mermaid flowcharts, or as three graphs in DOT.
 
     Raises:
         ContinuousQueryError: the text is no query.
     """
-    initial, final = engine.explain(text)
+    initial, final = engine.explain(query)
     denotation = denotational_graph(final)
     titles = ("Operators as written", "Operators as they run", "Static and streaming")
     match drawing:
@@ -75,6 +78,8 @@ def run(
     work: Path | None = None,
     pace: Pace | None = None,
     warn: Callable[[str], None] = print,
+    register: Register = CsparqlEngine.register,
+    read: Callable[[str, str], CsparqlQuery] = parse,
 ) -> Played:
     """Play streams through C-SPARQL queries; lines of answers go to `output`.
 
@@ -92,6 +97,8 @@ def run(
         work: for Spark: where results and checkpoints are kept; needed there.
         pace: widens steps of queries under load, natively.
         warn: is told of services that do not answer.
+        register: starts a query natively, in another language than C-SPARQL.
+        read: reads a query in that language; also given the base of relative IRIs.
 
     Raises:
         ContinuousError: a query or a line is wrong.
@@ -103,10 +110,10 @@ def run(
     named = {str(made.name(iri))[1:-1]: path for iri, path in streams}
     if engine is EngineName.NATIVE:
         made.asks = True
-        asked = (each for text in queries for each in parse(text, made.base).services)
+        asked = (each for text in queries for each in read(text, made.base).services)
         for reason in asked_once(made.static, asked, SystemClock()):
             warn(reason)
-        return play(made, queries, named, output, skip_malformed=skip_malformed)
+        return play(made, queries, named, output, skip_malformed=skip_malformed, register=register)
     if work is None:
         raise ValueError("Spark needs a directory to work in")
     return play_on_spark(

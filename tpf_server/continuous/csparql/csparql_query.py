@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from annotations.terms import Term
+from annotations.terms import Term, Variable
 from tpf_client.sparql.algebra import PathExpression, Query
 from tpf_server.continuous.csparql.windows import Instants, StreamClause
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
@@ -39,6 +39,7 @@ class CsparqlQuery:
         text: what was parsed.
         paths: the paths of any length, with the index of the first character of each.
         services: what the static graphs hold that stand for SERVICE clauses.
+        wanted: variables that are wanted of solutions beside those of the template.
     """
 
     query: Query
@@ -47,6 +48,7 @@ class CsparqlQuery:
     text: str
     paths: tuple[tuple[PathExpression, int], ...] = ()
     services: tuple[ServiceClause, ...] = ()
+    wanted: frozenset[Variable] = frozenset()
 
     @property
     def instants(self) -> Instants:

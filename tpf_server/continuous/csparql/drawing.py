@@ -168,7 +168,7 @@ def _sources(graph: OperatorGraph, quad: QuadPattern, part: str) -> list[DrawnOp
     if part != "static":
         for stream in source.streams:
             clause = graph.clause_of(stream)
-            below = DrawnOperator(f"stream {stream}", "stream", ())
+            below = DrawnOperator(f"stream {clause.stream}", "stream", ())
             result.append(DrawnOperator(f"window {clause.window}", "window", (below,)))
     return result
 

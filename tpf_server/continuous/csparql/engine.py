@@ -16,6 +16,7 @@ from typing import Any
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.learning import Learning
 from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
 from tpf_server.continuous.csparql.native.leaves import has_static
@@ -192,17 +193,38 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             UnknownGraphError: by setting, it names a static graph that is not there.
             LimitError: there are as many queries as allowed, or there is one of this name.
         """
-        self._check_open()
         query = parse(text, self.base)
         if not query.continuous:
             raise UnsupportedContinuousQueryError(
                 "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
             )
+        return self.start(query, callback, name=name)
+
+    def start(
+        self,
+        query: CsparqlQuery,
+        callback: Callback | None = None,
+        *,
+        name: str | None = None,
+        kind: type[PeriodicQuery] = PeriodicQuery,
+    ) -> PeriodicQuery:
+        """Start a query that was parsed.
+
+        Args:
+            query: of this language, or of one that is evaluated as it is.
+            callback: see `register`.
+            name: see `register`.
+            kind: what it is when it runs.
+
+        Raises:
+            UnsupportedContinuousQueryError, UnknownGraphError, LimitError: see `register`.
+        """
+        self._check_open()
         name = self._free_name(name if query.registration is None else query.registration.name)
         self._check_graphs(query.query.dataset)
         self._check_services(query.services)
         evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
-        registered = PeriodicQuery(
+        registered = kind(
             name,
             query,
             evaluation,
@@ -239,9 +261,10 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             evaluation.close()
         return answer
 
-    def explain(self, text: str) -> tuple[OperatorGraph, OperatorGraph]:
+    def explain(self, query: str | CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query: as it is written, and after the rules."""
-        return self._planner.explain(parse(text, self.base))
+        parsed = parse(query, self.base) if isinstance(query, str) else query
+        return self._planner.explain(parsed)
 
     def link(
         self, name: str, made: Term, reads: Iterable[Term], *, may_feed_itself: bool = True
@@ -325,6 +348,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
     def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
         """An encoded element arrives."""
         self._times.came(stream, at)
+        self._announce(stream, at)
         # Evaluations may let go of terms, and of queries.
         self.arriving.append(triples)
         try:
@@ -334,6 +358,12 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         finally:
             self.arriving.pop()
         self._enter(stream, triples, at)
+
+    def _announce(self, stream: Term, at: int) -> None:
+        """An element is about to come."""
+        for registered in tuple(self._readers.following.get(stream, ())):
+            if registered.coming(stream, at):
+                self._timetable.look(registered)
 
     def _enter(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
         """An element comes into the windows of its stream."""
@@ -348,6 +378,9 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             for registered in self._timetable.idle(stream):
                 self._timetable.begin(registered, at)
             occurrences = self._readers.arrive(stream, triples, at)
+            for registered in tuple(self._readers.following.get(stream, ())):
+                if registered.came(stream, at):
+                    self._timetable.look(registered)
             for registered in self._readers.count(stream, occurrences):
                 self._answer(registered, at)
         finally:
@@ -377,7 +410,11 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             self._evaluate_at(at, registered)
 
     def _evaluate_at(self, at: int, registered: PeriodicQuery) -> None:
-        self._timetable.plan(registered, registered.instants.after(at))
+        following = registered.due_after(at)
+        if following is None:
+            self._timetable.rest(registered)
+        else:
+            self._timetable.plan(registered, following)
         pace = self._pace
         if pace is None:
             self._answer(registered, at)
@@ -386,13 +423,15 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             self._answer(registered, at)
             pace.evaluated(registered, pace.seconds() - begun)
         idle = self._skip_idle and registered.query.streams and not registered.evaluation.held
-        if idle and registered.state == "running":
+        if idle and not registered.told and registered.state == "running":
             self._timetable.rest(registered)
             if pace is not None:
                 pace.rest(registered)
 
     def _answer(self, registered: PeriodicQuery, at: int) -> None:
-        answer = registered.evaluation.at(at, registered.name, registered.question)
+        answer = registered.answer(at)
+        if answer is None:
+            return
         self._readers.answered(registered, at)
         registered.emitted += 1
         try:
@@ -400,15 +439,17 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
             registered.fail(error)
             return
-        if registered.stream is not None and answer.form != "SELECT" and answer.rows:
+        if registered.stream is not None and answer.makes_triples:
             encode = self.dictionary.encode
-            triples = [(encode(s), encode(p), encode(o)) for s, p, o in answer.rows]  # type: ignore[arg-type]
-            try:
-                self._check_declared(registered.stream, triples)
-            except ElementError as error:
-                registered.stop(error)
-                return
-            self._enter(registered.stream, triples, at)
+            for element in answer.elements:
+                triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
+                try:
+                    self._check_declared(registered.stream, triples)
+                except ElementError as error:
+                    registered.stop(error)
+                    return
+                self._announce(registered.stream, answer.at)
+                self._enter(registered.stream, triples, answer.at)
 
     def holders(self) -> Iterable[object]:
         """Queries, windows, and what comes into them."""

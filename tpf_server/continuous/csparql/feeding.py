@@ -75,10 +75,10 @@ class Feeding:
             rank(query, ())
             for stream in query.reads:
                 for maker in makers.get(stream, ()):
-                    if maker.query.query.form == "SELECT":
+                    if maker.query.query.form in ("SELECT", "ASK"):
                         raise UnsupportedContinuousQueryError(
                             f"{query.name} reads {stream}, whose elements are no triples: "
-                            f"{maker.name} is a SELECT"
+                            f"{maker.name} is a {maker.query.query.form}"
                         )
         return ranks
 

@@ -57,12 +57,17 @@ class Learning:
             if known is None and self._enabled:
                 known = frozenset(self.carried.get(clause.stream, ()))
             if known is not None:
-                predicates[clause.stream] = known
+                predicates[clause.graph] = known
         return Knowledge(predicates, self._has_static)
 
-    def told(self) -> Knowledge:
-        """What is known beyond doubt: was declared."""
-        return Knowledge(dict(self.declared), self._has_static)
+    def told(self, clauses: Iterable[StreamClause]) -> Knowledge:
+        """What is known of these streams beyond doubt: was declared."""
+        declared = {
+            clause.graph: self.declared[clause.stream]
+            for clause in clauses
+            if clause.stream in self.declared
+        }
+        return Knowledge(declared, self._has_static)
 
     def rest(self, evaluation: PeriodicEvaluation) -> None:
         """A plan rests on what it assumes."""

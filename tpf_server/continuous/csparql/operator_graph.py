@@ -24,7 +24,7 @@ class Knowledge:
     """What is known about the data before anything is evaluated.
 
     Args:
-        predicates: the predicates that a stream has, for streams of which that is known: they were
+        predicates: the predicates that a window has, where that is known of its stream: they were
             declared, or are taken to have no others until one comes.
         has_static: whether any triple of these static graphs matches a pattern.
     """
@@ -86,14 +86,14 @@ class OperatorGraph:
         static = bool(source.static) and self.knowledge.has_static(quad, source.static)
         return "mixed" if static else "streaming"
 
-    def may_carry(self, stream: Term, quad: QuadPattern) -> bool:
-        """Whether a triple that matches a pattern may come with a stream, as far as is known."""
-        declared = self.knowledge.predicates.get(stream)
+    def may_carry(self, window: Term, quad: QuadPattern) -> bool:
+        """Whether a triple that matches a pattern may come into a window, as far as is known."""
+        declared = self.knowledge.predicates.get(window)
         return declared is None or is_variable(quad.predicate) or quad.predicate in declared
 
-    def clause_of(self, stream: Term) -> StreamClause:
-        """The FROM STREAM clause of a stream."""
-        return next(clause for clause in self.clauses if clause.stream == stream)
+    def clause_of(self, window: Term) -> StreamClause:
+        """The FROM STREAM clause of a window, which patterns call so."""
+        return next(clause for clause in self.clauses if clause.graph == window)
 
 
 def operator_graph(
@@ -108,14 +108,15 @@ def operator_graph(
     """
     query = parsed.query
     sources = Sources(query.dataset, parsed.streams, repository)
-    streams = tuple(clause.stream for clause in parsed.streams)
+    windows = tuple(clause.graph for clause in parsed.streams)
     pattern = with_constant_graphs(query.pattern, sources)
-    pattern, stamps = with_timestamps(pattern, sources, streams)
+    pattern, stamps = with_timestamps(pattern, sources, windows)
     pattern = transformed(pattern, _separated)
     query = replace(query, pattern=pattern)
     if query.form == "CONSTRUCT":
         # Only what the template uses is wanted of the solutions.
         used = {term for triple in query.template for term in triple if is_variable(term)}
+        used |= parsed.wanted
         match pattern:
             case Project(inner, variables):
                 kept = tuple(name for name in variables if name in used)

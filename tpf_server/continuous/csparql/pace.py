@@ -54,7 +54,7 @@ class Pace:
 
     def add(self, registered: PeriodicQuery) -> None:
         """A query is registered."""
-        if registered.query.instants.periods and (
+        if (registered.widens and registered.query.instants.periods) and (
             self._whose is Widen.ALL
             or (self._whose is Widen.UNSTATED and not registered.states_period)
         ):

@@ -32,6 +32,12 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         number: in the order of registration.
         next: the instant at which it is to be evaluated next, if that is known.
         last: the instant at which it was evaluated last.
+        widens: whether its steps may grow where there is too much to do.
+        timed: whether instants are due that lie ahead; otherwise it answers at arrivals only.
+        counts: whether its windows are moved on by arrivals: of triples, or of whole elements.
+        by_elements: which of these.
+        follows: whether it is to hear of elements of its streams, see `coming` and `came`.
+        told: whether these tell it when it is to be evaluated.
         ranges: whether it says GRAPH ?g, so that it depends on which static graphs there are.
         rank: higher than those of all queries whose triples it reads.
     """
@@ -61,7 +67,11 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self._widened = ("", "")
         registration = query.registration
         self.stream = None if registration is None else registration.stream
-        self.counts = bool(query.streams) and not query.instants.periods
+        self.timed = bool(self.instants.periods)
+        self.counts = bool(query.streams) and not self.timed
+        self.widens = True
+        self.by_elements = False
+        self.follows = self.told = False
         self.ranges = any(
             is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
         )
@@ -105,7 +115,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
     @property
     def reads(self) -> frozenset[Term]:
         """The streams that it reads."""
-        return frozenset(self.evaluation.windows)
+        return frozenset(self.evaluation.streams.values())
 
     def explain(self) -> dict[str, Any]:
         """Its state, when it is evaluated, what its windows hold, and its operators."""
@@ -119,7 +129,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
                 {
                     "stream": clause.stream[1:-1],
                     "window": str(clause.window),
-                    "elements": self.evaluation.windows[clause.stream].held,
+                    "elements": self.evaluation.windows[clause.graph].held,
                 }
                 for clause in self.query.streams
             ],
@@ -129,6 +139,38 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         if self.stream is not None:
             found["stream"] = self.stream[1:-1]
         return found
+
+    def due_first(self, at: int) -> int | None:
+        """The first instant that is not before `at` at which it is to be evaluated."""
+        return self.instants.first(at)
+
+    def due_after(self, at: int) -> int | None:
+        """The one after an instant at which it was evaluated; ``None``: elements will tell."""
+        return self.instants.after(at)
+
+    def due_at_end(self, at: int) -> int:
+        """The instant at which it has seen everything up to an instant."""
+        return self.instants.first(at)
+
+    def coming(self, stream: Term, at: int) -> bool:
+        """An element is about to come, where it follows them; whether another instant is due."""
+        raise NotImplementedError
+
+    def came(self, stream: Term, at: int) -> bool:
+        """It has come into the windows; whether another instant is due."""
+        raise NotImplementedError
+
+    def wanted(self, done: int) -> int | None:
+        """The instant that is due next, where elements tell.
+
+        Args:
+            done: until when everything was evaluated.
+        """
+        raise NotImplementedError
+
+    def answer(self, at: int) -> PeriodicAnswer | None:
+        """What it answers at an instant; ``None``: nothing."""
+        return self.evaluation.at(at, self.name, self.question)
 
     def arrived(self) -> bool:
         """One more triple came; whether a query over counted windows must be evaluated now."""

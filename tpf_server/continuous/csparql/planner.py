@@ -53,7 +53,7 @@ class EvaluationPlanner:
 
     def explain(self, query: CsparqlQuery) -> tuple[OperatorGraph, OperatorGraph]:
         """The operators of a query: as it is written, and after the rules."""
-        initial = operator_graph(query, self._static.names, self._learning.told())
+        initial = operator_graph(query, self._static.names, self._learning.told(query.streams))
         return initial, optimised(initial, self._rules)
 
     def evaluation(self, query: CsparqlQuery, arrivals: int) -> tuple[PeriodicEvaluation, Question]:
@@ -153,7 +153,7 @@ def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
     Args:
         graph: as the query is written, not as it is planned.
     """
-    clauses = tuple((each.stream, each.window, each.named) for each in graph.clauses)
+    clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
     names = clauses, graph.sources.names
     parts = parted(graph.query) if clauses and over_time(graph) else None
     common = graph.query if parts is None else (parts.below, parts.comparisons)

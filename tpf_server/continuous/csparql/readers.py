@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.learning import Learning
-from tpf_server.continuous.csparql.native.contents import Occurrence
 from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
 from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.csparql.planner import EvaluationPlanner
+from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow
 from tpf_server.continuous.engine.errors import WindowLimitError
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
@@ -28,6 +28,7 @@ class StreamReaders:
     Attributes:
         arrivals: how many elements somebody read.
         late: how many of them came after an answer that should have seen them.
+        following: queries that are to hear of the elements of a stream.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class StreamReaders:
         self._window_rows = window_rows
         self._timed: _ByStream = {}
         self._counting: _ByStream = {}
+        self.following: _ByStream = {}
         self._most_windows = 1
         self._answered: int | None = None
 
@@ -57,18 +59,27 @@ class StreamReaders:
         self._evaluations.add(evaluation, self.arrivals)
         self._learning.rest(evaluation)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
-        for stream, view in evaluation.windows.items():
+        for stream in registered.reads:
             self._like(registered).setdefault(stream, {})[registered] = None
-            if not registered.counts and evaluation.owners == 1:
-                self._windows.attach(stream, view, evaluation.predicates)
+            if registered.follows:
+                self.following.setdefault(stream, {})[registered] = None
+        for name, view in evaluation.windows.items():
+            if registered.counts:
+                # What came before it does not come into them.
+                view.since = 0
+            elif evaluation.owners == 1:
+                self._windows.attach(evaluation.streams[name], view, evaluation.predicates)
 
     def remove(self, registered: PeriodicQuery) -> None:
         """It sees nothing any more."""
-        readers = self._like(registered)
-        for stream in registered.reads:
-            del readers[stream][registered]
-            if not readers[stream]:
-                del readers[stream]
+        readings = [self._like(registered)]
+        if registered.follows:
+            readings.append(self.following)
+        for readers in readings:
+            for stream in registered.reads:
+                del readers[stream][registered]
+                if not readers[stream]:
+                    del readers[stream]
         self._leave(registered)
 
     def _like(self, registered: PeriodicQuery) -> _ByStream:
@@ -81,8 +92,8 @@ class StreamReaders:
             self._learning.forget(evaluation)
             evaluation.close()
             if not registered.counts:
-                for stream, view in evaluation.windows.items():
-                    self._windows.detach(stream, view, evaluation.predicates)
+                for name, view in evaluation.windows.items():
+                    self._windows.detach(evaluation.streams[name], view, evaluation.predicates)
 
     def read(self, stream: Term) -> bool:
         """Whether anybody reads a stream."""
@@ -131,14 +142,18 @@ class StreamReaders:
             full = full or window.held() * self._most_windows > allowed
         if full:
             for registered in tuple(readers):
-                if registered.evaluation.held > allowed:
-                    error = f"the windows of {registered.name} hold more than {allowed} elements"
-                    registered.stop(WindowLimitError(error))
+                self._limit(registered)
         return occurrences
 
     def count(self, stream: Term, occurrences: Sequence[Occurrence]) -> Iterator[PeriodicQuery]:
         """Triples come into windows that count them; gives queries that are to answer now."""
         for registered in tuple(self._counting.get(stream, ())):
+            if registered.by_elements:
+                if registered.state == "running" and self._element_came(
+                    registered, stream, occurrences
+                ):
+                    yield registered
+                continue
             for each in occurrences:
                 # Its callback may have closed it, or that of another query.
                 if registered.state != "running":
@@ -150,3 +165,26 @@ class StreamReaders:
                 contents.move(each.at)
                 if registered.arrived():
                     yield registered
+
+    def _element_came(
+        self, registered: PeriodicQuery, stream: Term, occurrences: Sequence[Occurrence]
+    ) -> bool:
+        """An element comes into the windows of a query that whole ones move; whether it runs."""
+        evaluation = registered.evaluation
+        predicates = evaluation.predicates
+        for name, view in evaluation.windows.items():
+            if evaluation.streams[name] != stream:
+                continue
+            counted = isinstance(view.window, PhysicalWindow)
+            for each in occurrences:
+                if counted or predicates is None or each.triple[1] in predicates:
+                    view.contents.add(each)
+        self._limit(registered)
+        return registered.state == "running"
+
+    def _limit(self, registered: PeriodicQuery) -> None:
+        """Stop a query whose windows hold too much."""
+        allowed = self._window_rows
+        if registered.evaluation.held > allowed:
+            error = f"the windows of {registered.name} hold more than {allowed} elements"
+            registered.stop(WindowLimitError(error))

@@ -43,7 +43,7 @@ class MergedSource:
 
     Args:
         static: names of static graphs; `DEFAULT_GRAPH` is the repository's default graph.
-        streams: IRIs of streams.
+        streams: windows, by what patterns call them: in C-SPARQL the IRIs of their streams.
     """
 
     static: tuple[Term, ...]
@@ -65,13 +65,15 @@ class Sources:
         clauses = tuple(clauses)
         self._static_only = False
         self._default = dataset.default if dataset else (DEFAULT_GRAPH,)
-        self._unnamed = tuple(clause.stream for clause in clauses if not clause.named)
-        self._streams = tuple(clause.stream for clause in clauses if clause.named)
+        self._unnamed = tuple(clause.graph for clause in clauses if not clause.named)
+        self._streams = tuple(clause.graph for clause in clauses if clause.named)
+        called = {clause.name for clause in clauses}
         self._named = dataset.named if dataset else tuple(repository)
         # One that is not there yet may come.
         self._any = not dataset
         something_named = bool(self._streams or dataset.named)
-        shown = self._streams if something_named else self._unnamed
+        streams = self._streams if something_named else self._unnamed
+        shown = [each for each in streams if each not in called]
         self.names: tuple[Term, ...] = tuple(dict.fromkeys((*self._named, *shown)))
         """What GRAPH ?g ranges over."""
 

@@ -92,7 +92,7 @@ class Timetable:
         except UnsupportedContinuousQueryError:
             self._feeding.remove(registered)
             raise
-        if registered.instants.periods:
+        if registered.timed:
             self.rest(registered)
 
     def remove(self, registered: PeriodicQuery) -> None:
@@ -145,7 +145,7 @@ class Timetable:
             registered.rank = rank
 
     def _join(self, registered: PeriodicQuery) -> None:
-        if not registered.instants.periods:
+        if not registered.timed:
             return
         streams = self._feeding.streams_of(registered)
         timeline = self._timelines.get(streams)
@@ -167,10 +167,20 @@ class Timetable:
 
         So an element that is much too late does not make a query count from its time on.
         """
-        instants, last = registered.instants, registered.last
-        first = instants.first(max(at, self._of[registered].done + 1))
-        self._wake(registered)
-        self.plan(registered, first if last is None or first > last else instants.after(last))
+        done, last = self._of[registered].done, registered.last
+        first = registered.due_first(max(at, done + 1))
+        if first is not None and last is not None and first <= last:
+            first = registered.due_after(last)
+        if first is not None:
+            self._wake(registered)
+            self.plan(registered, first)
+
+    def look(self, registered: PeriodicQuery) -> None:
+        """Elements have told when a query is due: it may be before what was planned."""
+        at = registered.wanted(self._of[registered].done)
+        if at is not None and (registered.next is None or at < registered.next):
+            self._wake(registered)
+            self.plan(registered, at)
 
     def plan(self, registered: PeriodicQuery, at: int) -> None:
         """A query is to be evaluated at this instant next."""
@@ -248,12 +258,12 @@ class Timetable:
         """Those that are due until each was evaluated once at or after an instant, the last one."""
         timelines = tuple(self._timelines.values())
         passed = [each.passed for each in timelines]
-        until = [each.instants.first(end) for each in self._of]
+        until = [each.due_at_end(end) for each in self._of]
         for timeline in timelines:
             self._reach(timeline, max(until))
         ended = []
         for at, registered in self._in_order(-NEVER):
-            if at > registered.instants.first(end):
+            if at > registered.due_at_end(end):
                 ended.append(registered)
             else:
                 yield at, registered

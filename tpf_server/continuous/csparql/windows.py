@@ -9,9 +9,18 @@ the n triples that came last. Source: paper 003, section 3.2.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from annotations.terms import Term
+from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+
+class Occurrence(NamedTuple):
+    """A triple of an element: when it is from, its number in the engine, and what it says."""
+
+    at: int
+    number: int
+    triple: EncodedTriple
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +30,15 @@ class LogicalWindow:
     range: int
     step: int
 
-    def boundary(self, at: int) -> int:
-        """The end of the window that is in force at an instant."""
-        return at // self.step * self.step
+    @property
+    def shared(self) -> bool:
+        """Whether queries may have it in common."""
+        return True
+
+    def bounds(self, at: int) -> tuple[int, int]:
+        """The elements that are seen at an instant have timestamps in (lower, upper]."""
+        end = at // self.step * self.step
+        return end - self.range, end
 
     def __str__(self) -> str:
         moved = "TUMBLING" if self.step == self.range else f"STEP {self.step}ms"
@@ -36,6 +51,15 @@ class PhysicalWindow:
 
     count: int
     step: int = 1
+
+    @property
+    def shared(self) -> bool:
+        """Whether queries may have it in common."""
+        return False
+
+    def full(self, inside: Sequence[Occurrence]) -> bool:
+        """Whether the oldest of these triples is to go."""
+        return len(inside) > self.count
 
     def __str__(self) -> str:
         return f"RANGE TRIPLES {self.count}" + (f" STEP {self.step}" if self.step != 1 else "")
@@ -53,12 +77,20 @@ class StreamClause:
         window: what of it is seen.
         named: whether it is a named graph only, and no part of the default graph.
         position: index of the clause in the text of the query.
+        name: what the window is called, where that is not the name of its stream; then there may
+            be several over one stream, and GRAPH ?g ranges over none of them.
     """
 
     stream: Term
     window: Window
     named: bool = False
     position: int = 0
+    name: Term | None = None
+
+    @property
+    def graph(self) -> Term:
+        """What patterns call it."""
+        return self.stream if self.name is None else self.name
 
     def __str__(self) -> str:
         return f"FROM {'NAMED ' if self.named else ''}STREAM {self.stream} [{self.window}]"

@@ -1,4 +1,4 @@
-"""What the engines of both languages have in common, and share where they run side by side."""
+"""What the engines of all languages have in common, and share where they run side by side."""
 
 import itertools
 from collections.abc import Iterable, Sequence

@@ -12,22 +12,19 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from tpf_server.continuous.csparql.windows import LogicalWindow, PhysicalWindow, Window
+from tpf_server.continuous.csparql.windows import (
+    LogicalWindow,
+    Occurrence,
+    PhysicalWindow,
+    Window,
+)
 from tpf_server.continuous.engine.windows.by_constants import ByConstants
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
 
 OnChange: TypeAlias = Callable[[EncodedTriple, int | None, int | None], None]
 """Called with a triple and its latest timestamp in the window, before and after."""
-
-
-class Occurrence(NamedTuple):
-    """A triple of an element: when it is from, its number in the engine, and what it says."""
-
-    at: int
-    number: int
-    triple: EncodedTriple
 
 
 _AT = itemgetter(0)
@@ -50,7 +47,7 @@ class WindowContents:
         self._coming: list[Occurrence] = []
         self._inside: deque[Occurrence] = deque()
         self._occurrences: dict[EncodedTriple, tuple[Occurrence, ...]] = {}
-        self._boundary: int | None = None
+        self._start: int | None = None
 
     @property
     def triples(self) -> Collection[EncodedTriple]:
@@ -109,14 +106,13 @@ class WindowContents:
         """Move the window to an instant, and tell what changed."""
         window = self.window
         if isinstance(window, PhysicalWindow):
-            self._move(at, lambda: len(self._inside) > window.count)
+            self._move(at, lambda: window.full(self._inside))
             return
-        boundary = window.boundary(at)
-        if boundary == self._boundary and not (self._coming and self._coming[0].at <= boundary):
+        start, end = window.bounds(at)
+        if start == self._start and not (self._coming and self._coming[0].at <= end):
             return
-        self._boundary = boundary
-        start = boundary - window.range
-        self._move(boundary, lambda: self._inside[0].at <= start)
+        self._start = start
+        self._move(end, lambda: self._inside[0].at <= start)
         if self._partial:
             for view in self._partial:
                 if view.hidden <= start:

@@ -1,11 +1,13 @@
 """Queries on the native engine that ask the same, but for constants: their answer at an instant."""
 
 from collections.abc import Hashable, Set
+from dataclasses import replace
 
-from annotations.terms import Term
+from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
+from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
 from tpf_server.continuous.csparql.native.builder import build
@@ -35,7 +37,8 @@ class PeriodicEvaluation:
         plans: how many it had.
         owners: how many queries it is of.
         joined: whether it was asked if an equal one is there already.
-        windows: what it sees of windows, by the IRI of the stream.
+        windows: what it sees of windows, by what patterns call them.
+        streams: of the windows.
         predicates: of the triples of streams that it may need; ``None``: of any.
         assumed: streams, with predicates that its plan takes them not to have.
         evaluations: how often it was asked.
@@ -66,7 +69,8 @@ class PeriodicEvaluation:
         self._tables = tables
         self._dictionary = dictionary
         self._environment = environment
-        self.windows = {clause.stream: WindowView(clause.window, since) for clause in graph.clauses}
+        self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
+        self.streams = {clause.graph: clause.stream for clause in graph.clauses}
         self._rows: tuple[Row, ...] = ()
         self._plan(graph)
         found = self._leaves.predicates
@@ -133,6 +137,15 @@ class PeriodicEvaluation:
             if self._parts is not None:
                 self._parts.drop(question)
 
+    def plan_at(self, now: DateTime) -> None:
+        """Evaluate anew, with another value of NOW().
+
+        Raises:
+            TooManyStaticError: see above; then it is of no more use.
+        """
+        self._environment = replace(self._environment, now=now)
+        self.plan_anew(self.graph)
+
     def _let_go(self) -> None:
         self._leaves.close()
         for view in self.windows.values():
@@ -169,6 +182,14 @@ class PeriodicEvaluation:
             name: of the query.
             question: what it asks, where that is not all that is evaluated.
         """
+        variables, rows = self.solutions(instant, question)
+        asked = self.graph.query if question is None or self._parts is None else question.query
+        return answer_of(name, instant, asked, variables, rows)
+
+    def solutions(
+        self, instant: int, question: Question | None = None
+    ) -> tuple[tuple[Variable, ...], tuple[Row, ...]]:
+        """Variables and rows at an instant; the rows of before where nothing has changed."""
         self.evaluations += 1
         for window in self.windows.values():
             window.contents.move(instant)
@@ -185,6 +206,6 @@ class PeriodicEvaluation:
             else:
                 parts.pass_on()
         if parts is None or question is None:
-            return answer_of(name, instant, self.graph.query, self._output.variables, self._rows)
+            return self._output.variables, self._rows
         part = parts.of(question)
-        return answer_of(name, instant, question.query, part.output.variables, part.rows())
+        return part.output.variables, part.rows()

@@ -4,7 +4,6 @@ from collections.abc import Hashable
 
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
-from tpf_server.continuous.csparql.windows import LogicalWindow
 
 
 class EvaluationRegistry:
@@ -68,5 +67,5 @@ class EvaluationRegistry:
 
 
 def over_time(graph: OperatorGraph) -> bool:
-    """Whether no window counts triples."""
-    return all(isinstance(each.window, LogicalWindow) for each in graph.clauses)
+    """Whether queries may have all its windows in common."""
+    return all(each.window.shared for each in graph.clauses)

@@ -154,9 +154,9 @@ class CsparqlLeaves:
             if source.streams and self.predicates is not None:
                 self.predicates.add(predicate)
             self.assumed.update(
-                (stream, predicate)
-                for stream in source.streams
-                if not self._graph.may_carry(stream, pattern)
+                (self._graph.clause_of(name).stream, predicate)
+                for name in source.streams
+                if not self._graph.may_carry(name, pattern)
             )
         if node is None:
             joined: Node = leaf

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import TermId
-from tpf_server.continuous.csparql.native.contents import Occurrence, WindowContents, WindowView
-from tpf_server.continuous.csparql.windows import LogicalWindow, Window
+from tpf_server.continuous.csparql.native.contents import WindowContents, WindowView
+from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow, Window
 
 Predicates = frozenset[TermId] | None
 _Key = tuple[Term, Window | WindowView, Predicates]
@@ -52,10 +52,10 @@ class SharedWindows:
             self._listening.pop(stream, None)
 
     def _key(self, stream: Term, view: WindowView, predicates: Predicates) -> _Key:
-        if isinstance(view.window, LogicalWindow):
+        if view.window.shared:
             return (stream, view.window, predicates)
-        # It counts all triples.
-        return (stream, view, None)
+        # What counts triples counts all.
+        return (stream, view, None if isinstance(view.window, PhysicalWindow) else predicates)
 
     def arrive(self, stream: Term, occurrences: Iterable[Occurrence]) -> Iterator[WindowContents]:
         """Triples come into all windows that want them; gives these."""

@@ -1,0 +1,45 @@
+"""The examples of the page on RSP-QL run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.rspql.registering import register
+
+PAGE = Path(__file__).parents[2] / "docs" / "rspql.md"
+READINGS = "http://example.org/readings"
+ROOMS = "http://example.org/rooms#"
+
+
+def example(language: str) -> str:
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    return str(found)
+
+
+def test_the_query_over_two_windows_of_one_stream() -> None:
+    engine = CsparqlEngine()
+    answers: list[PeriodicAnswer] = []
+    register(engine, example("sparql"), answers.append)
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    for second, degrees in ((5, 18), (58, 22), (63, 20)):
+        triple = ("<urn:hall>", f"<{ROOMS}degrees>", f'"{degrees}"{integer}')
+        engine.push(READINGS, triple, 1000 * second)
+    engine.advance(70_000)
+    # The reading of 5 s is in the past window of (0 s, 10 s], seen from 50 s to 60 s.
+    assert [(each.at, each.rows) for each in answers] == [
+        (60_000, (("<urn:hall>", f"<{ROOMS}warmerBy>", f'"4"{integer}'),))
+    ]
+
+
+def test_the_program() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", example("python")], capture_output=True, text=True, check=False
+    )
+    assert not found.stderr
+    assert found.stdout.splitlines() == [
+        "1000 (('<urn:hall>', '\"19\"'),)",
+        "3000 (('<urn:hall>', '\"21\"'),)",
+    ]

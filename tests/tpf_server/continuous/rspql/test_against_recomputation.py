@@ -1,0 +1,253 @@
+"""Random queries over random elements, against a recomputation at every millisecond.
+
+The recomputation knows no engine: it lists the fixed windows one by one, looks at each instant
+whether the strategies hold, and evaluates the few query shapes in Python over sets of triples.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.rspql.registering import register
+
+END = 40
+HORIZON = END + 90
+STREAMS = ("http://x/s", "http://x/t")
+Element = tuple[int, str, tuple[tuple[str, str, str], ...]]
+
+
+@cache
+def _fixed(start: int, step: int, width: int, past: int) -> list[tuple[int, int]]:
+    return [(o + past, o + past + width) for o in range(start, HORIZON, step)]
+
+
+@dataclass(frozen=True)
+class Window:
+    stream: str
+    width: int
+    step: int
+    start: int
+    past: int
+
+    @property
+    def text(self) -> str:
+        if self.past:
+            begin = f"FROM NOW-{self.width + self.past}ms TO NOW-{self.past}ms STEP {self.step}ms"
+        else:
+            begin = f"RANGE {self.width}ms STEP {self.step}ms"
+        return f"[{begin} STARTING AT {self.start}]"
+
+    def fixed(self) -> list[tuple[int, int]]:
+        return _fixed(self.start, self.step, self.width, self.past)
+
+    def closes(self, at: int) -> bool:
+        return any(at == close for _, close in self.fixed())
+
+    def content(self, at: int, came: list[tuple[int, Element]]) -> frozenset[tuple[int, Element]]:
+        present = min(
+            ((o, c) for o, c in self.fixed() if o < at <= c), key=lambda w: w[1], default=None
+        )
+        if present is None:
+            return frozenset()
+        opened = present[0] - self.past
+        return frozenset(
+            (number, each)
+            for number, each in came
+            if each[1] == self.stream and opened < each[0] <= at - self.past
+        )
+
+
+@dataclass(frozen=True)
+class Case:
+    windows: tuple[Window, Window]
+    shape: int
+    operator: str
+    close: bool
+    change: bool
+    non_empty: bool
+    period: int | None
+    tick: str
+
+    @property
+    def report(self) -> str:
+        said = []
+        said += ["WINDOW CLOSE"] * self.close
+        said += ["CONTENT CHANGE"] * self.change
+        said += ["NON-EMPTY CONTENT"] * self.non_empty
+        said += [f"PERIODIC {self.period}ms"] * (self.period is not None)
+        return ", ".join(said)
+
+    @property
+    def sensible(self) -> bool:
+        if not self.report:
+            return False
+        timing = self.close or self.period is not None
+        if self.tick == "TIME" and not timing and not self.change:
+            return False
+        if self.close and self.period is not None:
+            return any(c % self.period == 0 for w in self.used for o, c in w.fixed())
+        return True
+
+    @property
+    def used(self) -> tuple[Window, ...]:
+        return self.windows if self.shape == 1 else self.windows[:1]
+
+    @property
+    def text(self) -> str:
+        first, *others = (
+            f"FROM NAMED WINDOW :w{n} ON <{w.stream}> {w.text}" for n, w in enumerate(self.used)
+        )
+        select, where = [
+            ("?a ?b", "WINDOW :w0 { ?a :p ?b }"),
+            ("?a ?c", "WINDOW :w0 { ?a :p ?b } WINDOW :w1 { ?c :p ?b }"),
+            ("?b (COUNT(?a) AS ?n)", "WINDOW :w0 { ?a :p ?b }"),
+        ][self.shape]
+        return (
+            f"PREFIX : <http://x/> REGISTER {self.operator} <o> "
+            f"REPORT {self.report} TICK {self.tick} AS SELECT {select} "
+            f"{first} {' '.join(others)} WHERE {{ {where} }}"
+            + (" GROUP BY ?b" if self.shape == 2 else "")
+        )
+
+    def rows(self, contents: list[frozenset[tuple[int, Element]]]) -> Counter[tuple[str, ...]]:
+        graphs = [{t for _, (_, _, triples) in each for t in triples} for each in contents]
+        match self.shape:
+            case 0:
+                return Counter((a, b) for a, _, b in graphs[0])
+            case 1:
+                return Counter((a, c) for a, _, b in graphs[0] for c, _, d in graphs[1] if b == d)
+            case _:
+                counted = Counter(b for _, _, b in graphs[0])
+                integer = "http://www.w3.org/2001/XMLSchema#integer"
+                return Counter((b, f'"{n}"^^<{integer}>') for b, n in counted.items())
+
+
+Answered = list[tuple[int, Counter[tuple[str, ...]]]]
+
+
+class Recomputation:
+    def __init__(self, case: Case, elements: list[Element]) -> None:
+        self.case = case
+        self.elements = list(enumerate(elements))
+        self.streams = {w.stream for w in case.used}
+        self.last_contents: list[frozenset[tuple[int, Element]]] = [frozenset()] * len(case.used)
+        self.last_rows: Counter[tuple[str, ...]] = Counter()
+        self.answers: Answered = []
+
+    def timely(self, at: int) -> bool:
+        period = self.case.period
+        if period is not None and (at % period or at < min(w.start for w in self.case.used)):
+            return False
+        return not self.case.close or any(w.closes(at) for w in self.case.used)
+
+    def look(self, at: int, came: list[tuple[int, Element]]) -> None:
+        case = self.case
+        contents = [w.content(at, came) for w in case.used]
+        if not any(
+            (not case.close or w.closes(at))
+            and (not case.change or now != before)
+            and (not case.non_empty or now)
+            for w, now, before in zip(case.used, contents, self.last_contents, strict=True)
+        ):
+            return
+        rows = case.rows(contents)
+        before, self.last_contents, self.last_rows = self.last_rows, contents, rows
+        shown = {"RSTREAM": rows, "ISTREAM": rows - before, "DSTREAM": before - rows}[case.operator]
+        if shown or case.operator == "RSTREAM":
+            self.answers.append((at, shown))
+
+    def run(self) -> Answered:
+        case = self.case
+        timing = case.close or case.period is not None
+        own = [(n, e) for n, e in self.elements if e[1] in self.streams]
+        if not own:
+            return []
+        first, end = own[0][1][0], self.elements[-1][1][0]
+        if case.tick == "TIME":
+            # Until every query has answered once at or after the last element.
+            for at in range(first, HORIZON):
+                if timing and not self.timely(at):
+                    continue
+                if not timing and at > end:
+                    break
+                self.look(at, self.elements)
+                if at >= end:
+                    break
+            return self.answers
+        looked = first - 1
+        if case.tick == "BATCH":
+            for at in sorted({e[0] for _, e in own}):
+                found = [i for i in range(looked + 1, at + 1) if self.timely(i)]
+                looked = at
+                if not timing:
+                    self.look(at, self.elements)
+                elif found:
+                    self.look(found[-1], self.elements)
+            return self.answers
+        for place, (_, (at, stream, _)) in enumerate(self.elements):
+            if stream not in self.streams:
+                continue
+            if not timing:
+                self.look(at, self.elements[: place + 1])
+                continue
+            found = [i for i in range(looked + 1, at) if self.timely(i)]
+            looked = max(looked, at - 1)
+            if found:
+                self.look(found[-1], self.elements)
+        return self.answers
+
+
+windows = st.builds(
+    Window,
+    st.sampled_from(STREAMS),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.sampled_from([0, 0, 3, 7]),
+    st.sampled_from([0, 0, 0, 4]),
+)
+cases = st.builds(
+    Case,
+    st.tuples(windows, windows),
+    st.integers(0, 2),
+    st.sampled_from(["RSTREAM", "ISTREAM", "DSTREAM"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([None, None, 1, 4, 6]),
+    st.sampled_from(["TIME", "BATCH", "TUPLE"]),
+).filter(lambda case: case.sensible)
+triples = st.tuples(
+    st.sampled_from(["<http://x/a>", "<http://x/b>"]),
+    st.just("<http://x/p>"),
+    st.sampled_from(["<http://x/1>", "<http://x/2>"]),
+)
+elements = st.lists(
+    st.tuples(
+        st.integers(1, END), st.sampled_from(STREAMS), st.lists(triples, min_size=1, max_size=2)
+    ),
+    min_size=1,
+    max_size=14,
+).map(lambda found: [(at, s, tuple(dict.fromkeys(t))) for at, s, t in sorted(found)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(cases, min_size=1, max_size=3), elements)
+def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[Element]) -> None:
+    engine = CsparqlEngine()
+    answers: list[Answered] = [[] for _ in found]
+    for number, case in enumerate(found):
+
+        def take(answer: object, number: int = number) -> None:
+            answers[number].append((answer.at, Counter(answer.rows)))  # type: ignore[attr-defined]
+
+        text = case.text.replace("<o>", f"<o{number}>")
+        register(engine, text, take)
+    for at, stream, graph in came:
+        engine.push(stream, graph, at)
+    engine.finish()
+    for case, answered in zip(found, answers, strict=True):
+        assert answered == Recomputation(case, came).run(), case.text

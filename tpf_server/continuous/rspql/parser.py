@@ -1,0 +1,358 @@
+"""RSP-QL: SPARQL 1.1 with named windows over streams.
+
+The clauses of papers 005 and 006, and what implementations write in their places:
+
+- ``REGISTER ISTREAM|DSTREAM|RSTREAM <output> AS`` before the query, or ``REGISTER STREAM <output>
+  AS`` and the operator behind SELECT, CONSTRUCT or ASK; without any it is RSTREAM. REGISTER may be
+  left out. The prologue may stand before and after it, with full stops behind its declarations.
+- ``FROM NAMED WINDOW <window> ON [STREAM] <stream> [window]``, or the window before ON;
+  ``FROM [NAMED] GRAPH <graph>`` is ``FROM [NAMED] <graph>``.
+- ``WINDOW <window> { … }`` where ``GRAPH`` may stand; ``WINDOW ?w { … }`` is a union over them all.
+- ``{ triple } BEGIN AT ?t`` binds the timestamp of the element (milliseconds since 1970).
+- ``GRAPH`` in the template of CONSTRUCT; names of the SELECT clause in GROUP BY and HAVING.
+
+What the papers leave to engines stands behind the output, where it is needed: ``REPORT strategy,
+…`` and ``TICK TIME|BATCH|TUPLE``; and ``STARTING AT "…"`` in a window.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import cast
+
+from annotations.terms import (
+    DEFAULT_GRAPH,
+    Term,
+    TermOrVariable,
+    TriplePattern,
+    Variable,
+    is_variable,
+)
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.sparql.algebra import (
+    BGP,
+    EMPTY_GROUP,
+    NOTHING,
+    Call,
+    DatasetClause,
+    Expression,
+    Extend,
+    Join,
+    PathExpression,
+    Pattern,
+    Union,
+    Values,
+    VariableRef,
+)
+from tpf_client.sparql.rewrite.operands import join
+from tpf_server.continuous.csparql.csparql_query import RegisterClause
+from tpf_server.continuous.csparql.parser import BASE, TIMESTAMP
+from tpf_server.continuous.csparql.windows import StreamClause
+from tpf_server.continuous.engine.errors import (
+    ContinuousSyntaxError,
+    UnsupportedContinuousQueryError,
+)
+from tpf_server.continuous.engine.static.service_clauses import with_graphs
+from tpf_server.continuous.rspql.clauses import ClauseParser
+from tpf_server.continuous.rspql.instants import report_instants
+from tpf_server.continuous.rspql.reports import (
+    OPERATORS,
+    WINDOW_CLOSE,
+    ReportPolicy,
+    StreamOperator,
+    Tick,
+)
+from tpf_server.continuous.rspql.rspql_query import RspqlQuery
+from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
+
+_MARK = "urn:x-rspql:window:"
+"""What the graphs of windows begin with, so that no static graph is called like them."""
+
+
+@lru_cache(maxsize=512)
+def parse(
+    text: str, base: str = BASE, report: ReportPolicy = WINDOW_CLOSE, tick: Tick = "time"
+) -> RspqlQuery:
+    """Read a query.
+
+    Args:
+        text: RSP-QL.
+        base: what relative IRIs are relative to, where the text has no BASE.
+        report: where it says none.
+        tick: where it says none.
+
+    Raises:
+        ContinuousSyntaxError: the text is no query, or its clauses contradict each other; it knows
+            line and column.
+        UnsupportedContinuousQueryError: the algebra cannot say it.
+    """
+    try:
+        return RspqlParser(text, base, report, tick).registered_query()
+    except QuerySyntaxError as error:
+        raise ContinuousSyntaxError(error) from error
+    except UnsupportedQueryError as error:
+        raise UnsupportedContinuousQueryError(str(error)) from error
+    except RecursionError:
+        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
+
+
+def parse_report(text: str) -> ReportPolicy:
+    """Read strategies alone: ``window close, non-empty content``.
+
+    Raises:
+        ContinuousSyntaxError: they are none.
+    """
+    try:
+        parser = ClauseParser(text)
+        found = parser.report()
+        if parser.token.kind != "end":
+            parser.expected("a comma, or the end of the strategies")
+    except QuerySyntaxError as error:
+        raise ContinuousSyntaxError(error) from error
+    return found
+
+
+class RspqlParser(ClauseParser):
+    """Reads RSP-QL."""
+
+    def __init__(self, text: str, base: str | None, report: ReportPolicy, tick: Tick) -> None:
+        super().__init__(text, base)
+        self._policy = report
+        self._tick = tick
+        self._tick_said = False
+        self._operator: StreamOperator | None = None
+        self._windows: list[StreamClause] = []
+        self._in_window = False
+        self._graphs: list[TermOrVariable | None] = []
+        self._timely = False
+
+    # ----------------------------------------------------------------------- registration
+
+    def registered_query(self) -> RspqlQuery:
+        """The whole text."""
+        self.prologue()
+        place = self.token.position
+        registration = self._registration()
+        self.prologue()
+        self._form_operator()
+        query, services = with_graphs(self.query())
+        if not self._windows:
+            self.fail("FROM NAMED WINDOW is missing: nothing says when to evaluate this", place)
+        self._check_policies(place)
+        named = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
+        own = self._tick != "time" or self._timely
+        windows = tuple(
+            replace(each, window=replace(each.window, own=True))
+            if own and isinstance(each.window, SlidingWindow)
+            else each
+            for each in self._windows
+        )
+        return RspqlQuery(
+            query,
+            windows,
+            registration,
+            self.text,
+            services=services,
+            wanted=named,
+            operator=self._operator or "RSTREAM",
+            report=self._policy,
+            tick=self._tick,
+            graphs=tuple(self._graphs) if any(self._graphs) else (),
+            timely=self._timely,
+        )
+
+    def prologue(self) -> None:
+        """BASE and PREFIX declarations; full stops may stand between them."""
+        super().prologue()
+        while self.take("."):
+            super().prologue()
+
+    def _registration(self) -> RegisterClause | None:
+        if not self.take_word("REGISTER"):
+            return None
+        if not self.at_word("STREAM", *OPERATORS):
+            self.expected("STREAM, ISTREAM, DSTREAM or RSTREAM")
+        word = self.advance().text.upper()
+        if word != "STREAM":
+            self._operator = cast("StreamOperator", word)
+        if not self.at_iri():
+            self.expected("the IRI of the output stream")
+        stream = self.iri()
+        if self.take_word("UNDER"):
+            self.fail("UNDER ENTAILMENT REGIME: nothing is entailed here", self.ahead(-1).position)
+        if self.take_word("REPORT"):
+            self._policy = self.report()
+        if self.take_word("TICK"):
+            self._tick = self.tick()
+            self._tick_said = True
+        self.expect_word("AS")
+        return RegisterClause("stream", stream[1:-1], stream)
+
+    def _form_operator(self) -> None:
+        """``SELECT ISTREAM``: the operator may stand behind the form."""
+        word = self.ahead()
+        if word.kind != "word" or word.text.upper() not in OPERATORS:
+            return
+        operator = cast("StreamOperator", word.text.upper())
+        if self._operator not in (None, operator):
+            self.fail(f"REGISTER says {self._operator} already", word.position)
+        self._operator = operator
+        del self._tokens[self._place + 1]
+
+    def _check_policies(self, place: int) -> None:
+        policy = self._policy
+        if any(isinstance(each.window, ElementWindow) for each in self._windows):
+            if self._tick_said and self._tick != "tuple":
+                self.fail("windows of ELEMENTS are moved by elements: TICK TUPLE", place)
+            self._tick = "tuple"
+            if policy.period is not None:
+                self.fail("PERIODIC needs time, and ELEMENTS are without", place)
+        if self._tick == "time" and not policy.timing and not policy.content_change:
+            self.fail(
+                "NON-EMPTY CONTENT alone holds at every millisecond: "
+                "say WINDOW CLOSE, CONTENT CHANGE or PERIODIC too, or TICK BATCH or TUPLE",
+                place,
+            )
+        windows = [each.window for each in self._windows]
+        ahead = policy.timing and self._tick != "tuple"
+        if ahead and not report_instants(policy, windows).periods:
+            self.fail("no window ever closes at a multiple of the period", place)
+
+    # ---------------------------------------------------------------------------- dataset
+
+    def _dataset(self) -> DatasetClause:
+        default: list[Term] = []
+        named: list[Term] = []
+        while self.at_word("FROM"):
+            start = self.advance().position
+            is_named = self.take_word("NAMED")
+            if self.take_word("WINDOW"):
+                if not is_named:
+                    self.fail("a window is NAMED: FROM NAMED WINDOW", start)
+                self._window_clause(start)
+            else:
+                if self.at_word("GRAPH"):
+                    self.advance()
+                (named if is_named else default).append(self.iri())
+        return DatasetClause(tuple(default), tuple(named))
+
+    def _window_clause(self, start: int) -> None:
+        place = self.token.position
+        called = self._graph_of(self.iri())
+        if any(called == each.name for each in self._windows):
+            self.fail("there is a window of this name already", place)
+        window = self.window() if self.at("[") else None
+        self.expect_word("ON")
+        self.take_word("STREAM")
+        if self.token.kind == "variable":
+            self.fail("a stream is named by an IRI, not by a variable")
+        stream = self.iri()
+        if window is None:
+            window = self.window()
+        self._windows.append(StreamClause(stream, window, True, start, called))
+
+    def _graph_of(self, window: Term) -> Term:
+        return Term(f"<{_MARK}{window[1:]}")
+
+    # ---------------------------------------------------------------------------- patterns
+
+    def element(self, before: Pattern) -> Pattern:
+        """One element of a group: WINDOW, a group with BEGIN AT, or what SPARQL has."""
+        if self._in_window and self.at_word("WINDOW", "GRAPH"):
+            self.fail(f"{self.token.text} cannot stand inside WINDOW: windows have no graphs")
+        if self.at_word("WINDOW"):
+            self.advance()
+            return join(before, self._window_pattern())
+        if not self.at("{"):
+            return super().element(before)
+        place = self.token.position
+        pattern = super().element(EMPTY_GROUP)
+        if self.at_word("WITH") and self.ahead().text.upper() == "DURATION":
+            self.fail("WITH DURATION: elements have a timestamp here, and no duration")
+        if self.take_word("BEGIN"):
+            self.expect_word("AT")
+            pattern = self._stamped(pattern, place)
+        return join(before, pattern)
+
+    def _window_pattern(self) -> Pattern:
+        if self._graph != DEFAULT_GRAPH:
+            self.fail("WINDOW cannot stand inside GRAPH", self.ahead(-1).position)
+        place, name = self.token.position, None
+        if self.token.kind == "variable":
+            name = self.variable()
+            graphs = [each.graph for each in self._windows]
+        else:
+            graphs = [self._graph_of(self.iri())]
+            if graphs[0] not in [each.name for each in self._windows]:
+                known = ", ".join(f"<{each.graph[len(_MARK) + 1 :]}" for each in self._windows)
+                self.fail(f"FROM NAMED WINDOW names no such window, but {known}", place)
+        start = self._place, self._block, self._blocks_opened
+        if not self.at("{"):
+            self.expected("'{'")
+        result: Pattern = NOTHING
+        for graph in graphs:
+            # What stands inside is said of each window anew.
+            self._place, self._block, self._blocks_opened = start
+            self._in_window = True
+            with self._inside(graph):
+                pattern = self.group_graph_pattern()
+            self._in_window = False
+            if name is not None:
+                window = Term(f"<{graph[len(_MARK) + 1 :]}")
+                pattern = Join(Values((name,), ((window,),)), pattern)
+            result = pattern if result is NOTHING else Union(result, pattern)
+        return result
+
+    def _stamped(self, pattern: Pattern, place: int) -> Pattern:
+        if not isinstance(pattern, BGP) or len(pattern.patterns) != 1 or not self._in_window:
+            self.fail("BEGIN AT stands behind one triple pattern in a WINDOW", place)
+        bound = [Variable(each) for each in pattern.patterns[0][:3] if is_variable(each)]
+        if not bound:
+            self.fail("BEGIN AT needs a variable in its triple pattern", place)
+        name = self.variable()
+        if name in bound:
+            self.fail(f"{name} has a value already", self.ahead(-1).position)
+        return Extend(pattern, name, Call(TIMESTAMP, (VariableRef(bound[0]),)))
+
+    def builtin(self) -> Expression:
+        """A call of a builtin; of NOW it is remembered."""
+        self._timely = self._timely or (self.at_word("NOW") and self.ahead().text == "(")
+        return super().builtin()
+
+    # ---------------------------------------------------------------------------- template
+
+    def _template(self) -> tuple[TriplePattern, ...]:
+        triples: list[TriplePattern] = []
+        graph: TermOrVariable | None = None
+
+        def emit(
+            subject: TermOrVariable, verb: PathExpression | TermOrVariable, object_: TermOrVariable
+        ) -> None:
+            assert isinstance(verb, str)
+            triples.append(TriplePattern(subject, verb, object_))
+            self._graphs.append(graph)
+
+        self.expect("{")
+        self._in_template = True
+        while not self.at("}"):
+            if self.take_word("GRAPH"):
+                graph = self._template_graph()
+                self.expect("{")
+                self.triples(emit)
+                self.expect("}")
+                self.take(".")
+                graph = None
+            else:
+                before = self._place
+                self.triples(emit)
+                if self._place == before:
+                    self.expected("a triple, GRAPH or '}'")
+        self._in_template = False
+        self.expect("}")
+        return tuple(triples)
+
+    def _template_graph(self) -> TermOrVariable:
+        if self.token.kind == "variable":
+            return self.variable()
+        if self.token.kind == "blank":
+            return Term(self.advance().text)
+        return self.iri()

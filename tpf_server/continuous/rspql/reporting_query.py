@@ -1,0 +1,188 @@
+"""A query of RSP-QL that runs: when it answers, and what of its answers it streams.
+
+Window close and periodic with the tick of time are known ahead; these instants are due as those of
+C-SPARQL are. All others are found as elements come: with the tick of time, where content enters or
+leaves a window; with that of batches, once for each timestamp; with that of tuples at each element,
+at once. The windows of the latter two are those of the query alone, because they are moved to
+instants that other queries have left behind.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from annotations.terms import Term, Variable
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
+from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.engine.elements.timestamps import EPOCH, date_time
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.windows.stream_time import NEVER
+from tpf_server.continuous.rspql.instants import ReportInstants, report_instants
+from tpf_server.continuous.rspql.rspql_query import RspqlQuery
+from tpf_server.continuous.rspql.streaming import quads_of, streamed
+from tpf_server.continuous.rspql.window_marks import Content, ElementMarks, SlidingMarks
+from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class ReportingQuery(PeriodicQuery):
+    """See above; it is made as `PeriodicQuery` is."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        query = self.query
+        assert isinstance(query, RspqlQuery)
+        self._said = query
+        self._report = query.report
+        windows = [clause.window for clause in query.streams]
+        self._reports: ReportInstants = report_instants(query.report, windows)
+        self._marks: dict[Term, SlidingMarks | ElementMarks] = {}
+        for clause in query.streams:
+            if isinstance(clause.window, ElementWindow):
+                self._marks[clause.graph] = ElementMarks(clause.window)
+            elif query.report.content and isinstance(clause.window, SlidingWindow):
+                self._marks[clause.graph] = SlidingMarks(clause.window)
+        self._by_time = query.tick == "time"
+        self.widens = False
+        self.told = not self._by_time or not query.report.timing
+        self.counts = self.by_elements = query.tick == "tuple"
+        self.timed = not self.counts
+        self.follows = bool(self._marks) or self.told
+        self._planned: list[int] = []
+        self._begun: int | None = None
+        self._looked = NEVER
+        self._rows: tuple[Row, ...] = ()
+        self._contents: dict[Term, Content] = dict.fromkeys(self._marks)
+
+    # ---------------------------------------------------------------------------- instants
+
+    def coming(self, stream: Term, at: int) -> bool:  # noqa: ARG002
+        """See `PeriodicQuery.coming`: what has closed before an element, looked at in batches."""
+        if self._begun is None or at < self._begun:
+            self._begun = at
+        if self._said.tick != "batch" or not self._report.timing:
+            return False
+        last = self._reports.last(at)
+        return last is not None and last >= self._begun and self._plan(last)
+
+    def came(self, stream: Term, at: int) -> bool:
+        """See `PeriodicQuery.came`: what is in windows now, or will be."""
+        here = [each for each in self.query.streams if each.stream == stream]
+        for each in here:
+            if each.graph in self._marks:
+                self._marks[each.graph].add(at)
+        if self.counts or self._report.timing:
+            return False
+        found = [self._plan(at)] if not self._by_time else []
+        found += [
+            self._plan(at + each.window.past)
+            for each in here
+            if self._by_time and isinstance(each.window, SlidingWindow)
+        ]
+        return any(found)
+
+    def _plan(self, at: int) -> bool:
+        place = bisect_left(self._planned, at)
+        if place == len(self._planned) or self._planned[place] != at:
+            self._planned.insert(place, at)
+        return True
+
+    def wanted(self, done: int) -> int | None:
+        """See `PeriodicQuery.wanted`."""
+        if self._report.timing:
+            # What was closed is looked at once, whatever others have seen meanwhile.
+            place = bisect_left(self._planned, self._looked + 1)
+            return self._planned[place] if place < len(self._planned) else None
+        found = [max(self._planned[0], done + 1)] if self._planned else []
+        if self._by_time:
+            leaving = (each.leaving(done + 1) for each in self._marks.values())
+            found += [at for at in leaving if at is not None]
+        return min(found, default=None)
+
+    def due_first(self, at: int) -> int | None:
+        """See `PeriodicQuery.due_first`."""
+        return self.wanted(at - 1) if self.told else super().due_first(at)
+
+    def due_after(self, at: int) -> int | None:
+        """See `PeriodicQuery.due_after`."""
+        if not self.told:
+            return super().due_after(at)
+        del self._planned[: bisect_left(self._planned, at + 1)]
+        self._looked = max(self._looked, at)
+        return self.wanted(at)
+
+    def due_at_end(self, at: int) -> int:
+        """See `PeriodicQuery.due_at_end`."""
+        return at if self.told else super().due_at_end(at)
+
+    # ----------------------------------------------------------------------------- answers
+
+    def answer(self, at: int) -> PeriodicAnswer | None:
+        """See `PeriodicQuery.answer`."""
+        instant = self._instant(at) if self.counts else at
+        if instant is None or not self._holds(instant):
+            return None
+        if self._said.timely:
+            try:
+                self.evaluation.plan_at(date_time(EPOCH + instant * _MILLISECOND))
+            except TooManyStaticError:
+                self.stop(UnsupportedContinuousQueryError("too much is static to say NOW()"))
+                return None
+        variables, rows = self.evaluation.solutions(instant, self.question)
+        if self.query.query.form == "ASK":
+            rows = ((),) if rows else ()
+        before, self._rows = self._rows, rows
+        operator = self._said.operator
+        shown = streamed(operator, before, rows)
+        if operator != "RSTREAM" and not shown:
+            return None
+        return self._made(instant, variables, shown)
+
+    def _made(
+        self, instant: int, variables: Sequence[Variable], rows: Sequence[Row]
+    ) -> PeriodicAnswer:
+        query = self.question.query
+        if any(self._said.graphs):
+            return quads_of(self.name, instant, query.template, self._said.graphs, variables, rows)
+        return answer_of(self.name, instant, query, variables, rows)
+
+    def _instant(self, at: int) -> int | None:
+        """The instant that is looked at when an element comes; ``None``: none is."""
+        looked, at = self._looked, max(at, self._looked)
+        self._looked = at
+        closed = any(isinstance(m, ElementMarks) and m.closed for m in self._marks.values())
+        if closed or not self._report.timing:
+            return at
+        last = self._reports.last(at - 1)
+        begun = at if self._begun is None else self._begun
+        return last if last is not None and last >= max(looked, begun) else None
+
+    def _holds(self, instant: int) -> bool:
+        """Whether the strategies that ask for the windows hold for one of them."""
+        if not self._marks:
+            return True
+        report = self._report
+        contents = {name: marks.content(instant) for name, marks in self._marks.items()}
+        found = any(
+            (not report.window_close or marks.closes(instant))
+            and (not report.content_change or contents[name] != self._contents[name])
+            and (not report.non_empty or contents[name] is not None)
+            for name, marks in self._marks.items()
+        )
+        for marks in self._marks.values():
+            marks.forget(instant)
+        if found:
+            self._contents = contents
+        return found
+
+    def explain(self) -> dict[str, Any]:
+        """What `PeriodicQuery.explain` gives, and the policies."""
+        return {
+            **super().explain(),
+            "operator": self._said.operator,
+            "report": str(self._report),
+            "tick": self._said.tick,
+        }

@@ -1,0 +1,92 @@
+"""From an answer to what is streamed of it: RStream, IStream, DStream; also triples in graphs."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from annotations.terms import (
+    Term,
+    TermOrVariable,
+    TriplePattern,
+    Variable,
+    is_blank_node,
+    is_variable,
+)
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row
+from tpf_server.continuous.engine.elements.elements import may_begin
+from tpf_server.continuous.rspql.reports import StreamOperator
+
+_QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
+
+
+def streamed(operator: StreamOperator, before: Sequence[Row], now: Sequence[Row]) -> Sequence[Row]:
+    """What an operator streams of an answer, after that of before; solutions are bags.
+
+    Args:
+        operator: which.
+        before: the answer of before.
+        now: the answer.
+    """
+    if operator == "RSTREAM":
+        return now
+    if before is now:
+        return ()
+    return _more(now, before) if operator == "ISTREAM" else _more(before, now)
+
+
+def _more(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+    """The rows beyond those that others have, too; in their order."""
+    left = Counter(others)
+    found = []
+    for row in rows:
+        if left[row] > 0:
+            left[row] -= 1
+        else:
+            found.append(row)
+    return found
+
+
+def quads_of(
+    name: str,
+    at: int,
+    template: Sequence[TriplePattern],
+    graphs: Sequence[TermOrVariable | None],
+    variables: Sequence[Variable],
+    rows: Sequence[Row],
+) -> PeriodicAnswer:
+    """The answer of CONSTRUCT with GRAPH in its template: rows of triples with their graphs.
+
+    Args:
+        name: of the query.
+        at: the instant.
+        template: its triples.
+        graphs: of these, by their places; ``None``: of no graph.
+        variables: of the solutions.
+        rows: the solutions.
+    """
+    values = {variable: place for place, variable in enumerate(variables)}
+    blanks: dict[str, int] = {}
+    found: dict[Row, None] = {}
+    for number, row in enumerate(rows):
+
+        def term(text: str | None, row: Row = row, number: int = number) -> Term | None:
+            if text is None:
+                return None
+            if is_variable(text):
+                place = values.get(Variable(text))
+                return None if place is None else row[place]
+            if is_blank_node(text):
+                return Term(f"_:c{at}x{number}b{blanks.setdefault(text, len(blanks))}")
+            return Term(text)
+
+        for triple, graph in zip(template, graphs, strict=True):
+            s, p, o = (term(each) for each in triple)
+            where = term(graph)
+            if (
+                s is not None
+                and p is not None
+                and o is not None
+                and may_begin(s, p)
+                and (graph is None or (where is not None and may_begin(where, p)))
+            ):
+                found[s, p, o, where] = None
+    return PeriodicAnswer(name, at, "CONSTRUCT", _QUAD, tuple(found))
