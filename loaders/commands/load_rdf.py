@@ -28,7 +28,7 @@ def rdf(
         typer.Option("--rejects", help="Directory for what is malformed; default: OUTPUT.rejects."),
     ] = None,
 ) -> None:
-    """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld, also .gz .bz2 .zst."""
+    """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld (also .gz …), and .hdt."""
     options.check_store(output, job.replace)
     files = input_files(inputs)
     aside = rejects or output.with_name(f"{output.name}.rejects")

@@ -140,6 +140,8 @@ class PieceReader:
                     yield from self._document(file)
         except (EOFError, zlib.error, OSError, pa.ArrowException, gzip.BadGzipFile) as error:
             raise InputError(str(error), self._piece.path) from error
+        except RdfInputError as error:
+            raise InputError(str(error)) from None
 
     def _lines(self, file: IO[bytes]) -> Iterator[QuadTexts]:
         first = 1  # the number of the first line of the chunk, within the piece

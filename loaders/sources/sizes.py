@@ -12,7 +12,7 @@ SMALL = 64 << 20
 See "When Spark pays" in the documentation of loading.
 """
 
-_COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".xz"})
+_COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".xz", ".hdt"})
 _RATIO = 8
 """How many times as large tables and RDF usually are when they are not compressed."""
 

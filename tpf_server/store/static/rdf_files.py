@@ -1,7 +1,8 @@
 """RDF files as quads of canonical N-Triples texts.
 
 Formats: N-Triples, N-Quads, Turtle, TriG, N3, RDF/XML and JSON-LD, by the file name's ending,
-also compressed (``.gz``, ``.bz2``, ``.zst``). pyoxigraph parses.
+also compressed (``.gz``, ``.bz2``, ``.zst``); and HDT, which is read as N-Triples. pyoxigraph
+parses.
 
 **Blank nodes are scoped per file.** In N-Triples and N-Quads, whose files may be read in parts by
 several processes, ``_:x`` of file number 3 becomes ``_:f3-x``. In the other formats, which also
@@ -24,6 +25,7 @@ import pyoxigraph as ox
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from tpf_server.errors import RdfInputError
+from tpf_server.store.static.hdt_files import open_hdt
 
 QuadTexts: TypeAlias = tuple[str, str, str, str]
 """Subject, predicate, object and graph in canonical N-Triples; graph empty for the default one."""
@@ -38,6 +40,7 @@ RDF_FORMATS: Final[Mapping[str, ox.RdfFormat]] = MappingProxyType(
         ".rdf": ox.RdfFormat.RDF_XML,
         ".owl": ox.RdfFormat.RDF_XML,
         ".jsonld": ox.RdfFormat.JSON_LD,
+        ".hdt": ox.RdfFormat.N_TRIPLES,
     }
 )
 """Formats by ending. Endings that mostly mean something else (``.xml``, ``.json``) are not read."""
@@ -54,6 +57,8 @@ def rdf_format(path: Path) -> ox.RdfFormat | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _COMPRESSIONS:
         suffixes.pop()
+        if suffixes[-1:] == [".hdt"]:
+            return None  # it is not read from its beginning to its end
     return RDF_FORMATS.get(suffixes[-1]) if suffixes else None
 
 
@@ -90,7 +95,7 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
 def _unknown_ending(path: Path) -> RdfInputError:
     return RdfInputError(
         f"{path}: {path.suffix!r} is no ending of an RDF file ({' '.join(RDF_FORMATS)}, "
-        f"each also with {' '.join(sorted(_COMPRESSIONS))})"
+        f"each but .hdt also with {' '.join(sorted(_COMPRESSIONS))})"
     )
 
 
@@ -103,6 +108,8 @@ def open_rdf(path: Path) -> IO[bytes]:
             return bz2.open(path, "rb")
         case ".zst":
             return cast("IO[bytes]", pa.input_stream(str(path), compression="zstd"))
+        case ".hdt":
+            return open_hdt(path)
         case _:
             return path.open("rb")
 
