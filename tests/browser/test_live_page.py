@@ -147,6 +147,20 @@ def cells(browser: Browser) -> list[list[str]]:
     return found
 
 
+def violations(browser: Browser) -> list[Any]:
+    """What axe-core finds on the page as it is."""
+    browser.evaluate((page_modules() / "axe-core/axe.min.js").read_text() + "; window.found = 0")
+    browser.evaluate("axe.run().then((found) => { window.found = found })")
+    until(lambda: browser.evaluate("!!window.found"), "axe does not end")
+    found: list[Any] = json.loads(
+        browser.evaluate(
+            "JSON.stringify(window.found.violations.map("
+            "(each) => [each.id, each.nodes.map((node) => node.html)]))"
+        )
+    )
+    return found
+
+
 def test_a_query_is_typed_and_exactly_the_cell_that_changes_changes(
     browser: Browser, server: RunningServer, endpoint: Serving
 ) -> None:
@@ -569,7 +583,6 @@ def test_the_fragment_server_is_away_while_somebody_watches(browser: Browser, fo
 def test_a_phone_and_what_axe_says(
     browser: Browser, server: RunningServer, endpoint: Serving, dark: bool
 ) -> None:
-    script = (page_modules() / "axe-core/axe.min.js").read_text()
     for width, phone in ((1200, False), (360, True)):
         browser.resize(width, 740, phone=phone, dark=dark)
         place(server, "d", "50.5", "4.2")
@@ -582,14 +595,7 @@ def test_a_phone_and_what_axe_says(
         until(lambda: browser.evaluate("document.querySelector('#steps li') !== null"), "no steps")
         assert browser.evaluate("document.querySelectorAll('#map circle').length") > 0
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
-        browser.evaluate(script + "; 0")
-        browser.evaluate("axe.run().then((found) => { window.found = found })")
-        until(lambda: browser.evaluate("!!window.found"), "axe does not end")
-        violations = browser.evaluate(
-            "JSON.stringify(window.found.violations.map("
-            "(each) => [each.id, each.nodes.map((node) => node.html)]))"
-        )
-        assert json.loads(violations) == []
+        assert violations(browser) == []
 
 
 def test_all_is_reached_by_keys(browser: Browser, endpoint: Serving) -> None:

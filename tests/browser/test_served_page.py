@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import requests
 
+from annotations.labels import Expiration
+from annotations.terms import Quad, iri, literal
 from tests.browser.chromium import Browser
-from tests.browser.test_live_page import cells, state, type_query, until
+from tests.browser.test_live_page import cells, state, type_query, until, violations
 from tests.support.peers import CHROMIUM
 from tests.support.running_server import TOKEN, RunningServer
 
@@ -77,6 +80,15 @@ def test_pages_of_a_dataset_lead_to_queries(browser: Browser, server: RunningSer
     assert browser.problems() == []
 
 
+def test_updates_are_drawn_in_the_list_of_datasets(browser: Browser, server: RunningServer) -> None:
+    ends = Expiration(datetime.now(UTC) + timedelta(hours=1))
+    server.publish("trains", [Quad(iri(EX + "a"), iri(EX + "note"), literal("late"))], ends)
+    browser.open(server.origin)
+    drawn = "document.querySelector('svg.updates path').getBoundingClientRect().height"
+    assert browser.evaluate(drawn) > 10
+    assert violations(browser) == []
+
+
 def test_queries_over_streams_are_registered_and_followed(
     browser: Browser, server: RunningServer
 ) -> None:
@@ -115,6 +127,10 @@ def test_queries_over_streams_are_registered_and_followed(
     browser.evaluate("document.getElementById('plan').open = true")
     until(lambda: "group by" in browser.evaluate(steps), "no operators")
     until(lambda: "longest (C-SPARQL, running)" in browser.evaluate(listed), "not listed")
+    for width in (360, 1200):
+        browser.resize(width, 800, phone=width == 360)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(browser) == []
     browser.evaluate("document.querySelector('[aria-label=\"Stop longest\"]').click()")
     until(lambda: state(browser).startswith("ended: "), "it goes on")
     until(lambda: "longest" not in browser.evaluate(listed), "it is there")
