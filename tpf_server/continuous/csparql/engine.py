@@ -35,7 +35,6 @@ from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
 from tpf_server.continuous.engine.errors import (
     ElementError,
-    EngineLimitError,
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.limits import EngineLimits
@@ -167,14 +166,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         """
         name = self.name(stream)
         declared = frozenset(canonical_term(self.name(each)) for each in predicates)
-        others = set(self.learning.carried.get(name, ()))
-        if self._readers.read(name):
-            others |= self.learning.declared.get(name, frozenset())
-        if not others <= declared:
-            raise EngineLimitError(
-                f"{name} is read already, with {', '.join(sorted(others - declared))}"
-            )
-        self.learning.declared[name] = declared
+        self.learning.declare(name, declared, read=self._readers.read(name))
 
     def register(
         self, text: str, callback: Callback | None = None, *, name: str | None = None
@@ -320,7 +312,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         at = milliseconds(timestamp)
         try:
             triples = self.encoded(element)
-            self._check_declared(name, triples)
+            self.learning.check_triples(name, triples)
         except ElementError:
             if self._strict:
                 raise
@@ -334,16 +326,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         Raises:
             ElementError: it declares others.
         """
-        declared = self.learning.declared.get(stream)
-        if declared is not None:
-            for each in predicates:
-                if each not in declared:
-                    raise ElementError(f"{stream} does not declare the predicate {each}")
-
-    def _check_declared(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
-        if stream in self.learning.declared:
-            decode = self.dictionary.decode
-            self.check_declared(stream, (decode(predicate) for _, predicate, _ in triples))
+        self.learning.check(stream, predicates)
 
     def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
         """An encoded element arrives."""
@@ -444,7 +427,7 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
             for element in answer.elements:
                 triples = [(encode(s), encode(p), encode(o)) for s, p, o in element]
                 try:
-                    self._check_declared(registered.stream, triples)
+                    self.learning.check_triples(registered.stream, triples)
                 except ElementError as error:
                     registered.stop(error)
                     return

@@ -14,6 +14,7 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.operator_graph import Knowledge
 from tpf_server.continuous.csparql.windows import StreamClause
+from tpf_server.continuous.engine.errors import ElementError, EngineLimitError
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 
@@ -43,6 +44,44 @@ class Learning:
         self._has_static = has_static
         self._enabled = enabled
         self._assumed: dict[Term, dict[TermId, dict[PeriodicEvaluation, None]]] = {}
+
+    def declare(self, stream: Term, predicates: frozenset[Term], *, read: bool) -> None:
+        """A stream has these predicates and no others from now on.
+
+        Args:
+            stream: its IRI.
+            predicates: these.
+            read: whether queries read it.
+
+        Raises:
+            EngineLimitError: queries read others in it.
+        """
+        others = set(self.carried.get(stream, ()))
+        if read:
+            others |= self.declared.get(stream, frozenset())
+        if not others <= predicates:
+            raise EngineLimitError(
+                f"{stream} is read already, with {', '.join(sorted(others - predicates))}"
+            )
+        self.declared[stream] = predicates
+
+    def check(self, stream: Term, predicates: Iterable[str]) -> None:
+        """See to it that a stream may have triples with these predicates.
+
+        Raises:
+            ElementError: it declares others.
+        """
+        declared = self.declared.get(stream)
+        if declared is not None:
+            for each in predicates:
+                if each not in declared:
+                    raise ElementError(f"{stream} does not declare the predicate {each}")
+
+    def check_triples(self, stream: Term, triples: Iterable[EncodedTriple]) -> None:
+        """See to it that a stream may have these triples; see `check`."""
+        if stream in self.declared:
+            decode = self._dictionary.decode
+            self.check(stream, (decode(predicate) for _, predicate, _ in triples))
 
     def knowledge(self, clauses: Iterable[StreamClause], *, separated: bool = True) -> Knowledge:
         """What a plan of a query over these streams may rest on.
