@@ -99,6 +99,13 @@ def query(
             help="with --watch: seconds for which what is not renewed in time stays, as late",
         ),
     ] = 0.0,
+    signal: Annotated[
+        bool,
+        typer.Option(
+            "--signal",
+            help="with --watch: look at once where a server tells that something has changed",
+        ),
+    ] = False,
     allow_link: Annotated[
         list[str] | None,
         typer.Option(
@@ -145,7 +152,7 @@ def query(
         if not _is_url(url):
             raise typer.BadParameter(f"not an http(s) URL: {url}", param_hint="URL")
     try:
-        asking = Client(*urls, allowed_origins=allow_link or (), strict=strict)
+        asking = Client(*urls, allowed_origins=allow_link or (), strict=strict, signal=signal)
     except ClientError as error:
         raise typer.BadParameter(str(error), param_hint="--allow-link") from error
     sparql = text if text is not None else _read(file)

@@ -35,6 +35,7 @@ from tpf_client.solutions import AsyncSolutions, Solutions, graph_of
 from tpf_client.sparql.algebra import BGP, Query, is_ordered
 from tpf_client.sparql.parser import parse_query
 from tpf_client.stream import Stream
+from tpf_client.streaming.change_signal import ChangeSignals
 from tpf_client.streaming.detection import detect_all
 from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.scheduler import Scheduler
@@ -63,6 +64,7 @@ class Client:
             that are addresses of a private network.
         vocabulary: the namespace of time labels.
         services: the URLs that SERVICE may ask, beside the datasets; ``None``: any.
+        signal: whether continuous queries look at once when a server tells that they should.
         strict: whether a query that calls a function that is not known is refused; else the call
             is an error, as SPARQL has it: a filter drops the solution, BIND leaves its variable
             without a value.
@@ -80,6 +82,7 @@ class Client:
         vocabulary: Vocabulary = DEFAULT_VOCABULARY,
         services: Iterable[str] | None = None,
         strict: bool = False,
+        signal: bool = False,
     ) -> None:
         if not urls:
             raise ValueError("a client needs the URL of a dataset")
@@ -97,6 +100,7 @@ class Client:
         self._vocabulary = vocabulary
         self._services = None if services is None else frozenset((*urls, *services))
         self._strict = strict
+        self._signals = ChangeSignals(self.fetcher) if signal else None
         self._scheduler: Scheduler | None = None
 
     def __enter__(self) -> Self:
@@ -107,6 +111,8 @@ class Client:
 
     def close(self) -> None:
         """Stop everything, and let go of connections."""
+        if self._signals is not None:
+            self._signals.close()
         if self._scheduler is not None:
             self._scheduler.close()
         self.fetcher.close()
@@ -328,6 +334,7 @@ class Client:
             services=services,
             budgets=budgets,
             explain=explain,
+            signals=self._signals if start is None else None,
         )
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)

@@ -216,6 +216,12 @@ def serve(
             "can be repeated",
         ),
     ] = None,
+    signal_: Annotated[
+        bool,
+        typer.Option(
+            "--signal", help="look at once where a server tells that something has changed"
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="refuse queries with functions that are not known")
     ] = False,
@@ -241,7 +247,7 @@ def serve(
     allowance = Allowance(seconds, rows, memory * 2**20)
     links = allow_link or ()
     with Client(
-        *urls, services=allow_service or (), allowed_origins=links, strict=strict
+        *urls, services=allow_service or (), allowed_origins=links, strict=strict, signal=signal_
     ) as client:
         endpoint = SparqlEndpoint(
             client,

@@ -1,7 +1,7 @@
 """Pages over HTTP: pooled, merged, cached by freshness, in threads or inline."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -200,6 +200,26 @@ class Fetcher:
             raise answer
         return answer
 
+    def lines(
+        self, url: str, last: str | None, seconds: float, over: threading.Event, longest: int
+    ) -> Iterator[str]:
+        """The lines of server-sent events, as they come, until the server ends them or `over`.
+
+        Args:
+            url: where they are.
+            last: the id of the last event that was heard.
+            seconds: of silence after which they count as lost.
+            over: ends it, when something comes.
+            longest: characters of a line.
+
+        Raises:
+            SourceError: they cannot be had, or are lost.
+        """
+        self._count(None, requests=1)
+        return self._transport.lines(
+            url, last, seconds, lambda: over.is_set() or self._closed.is_set(), longest
+        )
+
     def close(self) -> None:
         """Stop all requests, and let go of connections and threads."""
         self._closed.set()
@@ -332,6 +352,7 @@ class Fetcher:
             forms=tuple(self._led_by(form, url) for form in about.forms),
             next_page=None if about.next_page is None else led(url, about.next_page),
             plain_view=None if about.plain_view is None else led(url, about.plain_view),
+            changes=None if about.changes is None else led(url, about.changes),
         )
 
     def _led_by(self, form: Form, url: str) -> Form:

@@ -27,6 +27,7 @@ class PageMetadata:
             or that of a fact that matches then begins; ``None`` where the page does not tell.
         evaluated_at: the instant that the page shows, on the server's clock.
         plain_view: URL of the fragment of the same pattern in the dataset's plain view.
+        changes: URL where the server tells what changes.
     """
 
     forms: tuple[Form, ...] = ()
@@ -40,6 +41,7 @@ class PageMetadata:
     next_change: datetime | None = None
     evaluated_at: datetime | None = None
     plain_view: str | None = None
+    changes: str | None = None
 
     @property
     def form(self) -> Form | None:

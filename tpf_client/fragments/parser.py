@@ -177,6 +177,7 @@ class PageReader:
             next_change=_instant(_find(statements, (tmp["nextChange"],), preferred), warnings),
             evaluated_at=_instant(_find(statements, (tmp["evaluatedAt"],), preferred), warnings),
             plain_view=_iri(_find(statements, (tmp["plainView"],), preferred)),
+            changes=_iri(_find(statements, (tmp["changes"],), preferred)),
         )
 
 

@@ -4,7 +4,7 @@ import json
 import random
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -156,6 +156,46 @@ class Transport:
             seconds = self.jitter.uniform(0, pause) if wish is None else wish
             self.clock.wait_until(self.clock.now() + timedelta(seconds=seconds), cancelled)
             attempt += 1
+
+    def lines(
+        self, url: str, last: str | None, seconds: float, over: Callable[[], bool], longest: int
+    ) -> Iterator[str]:
+        """The lines of server-sent events; see `Fetcher.lines`.
+
+        Raises:
+            SourceError: they cannot be had, or are lost.
+        """
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if last is not None:
+            headers["Last-Event-ID"] = last
+        exchange = Exchange(float("inf"), seconds, 2**62)
+        self._exchanges.add(exchange)
+        token = running.set(exchange)
+        try:
+            with self.session.get(
+                url, headers=headers, timeout=(self.limits.connect_timeout, seconds),
+                stream=True, allow_redirects=False,
+            ) as raw:  # fmt: skip
+                if raw.status_code != 200:
+                    raise HttpError(url, raw.status_code, responses.get(raw.status_code, ""))
+                held = b""
+                chunked = raw.headers.get("Transfer-Encoding", "").lower() == "chunked"
+                for chunk in raw.iter_content(None if chunked else 1):
+                    if over():
+                        return
+                    *lines, held = (held + chunk).split(b"\n")
+                    if len(held) > longest:
+                        raise SourceError(url, "a line of events without an end")
+                    for line in lines:
+                        yield line.decode("utf-8", "replace").rstrip("\r")
+        except SourceError:
+            raise
+        except (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError,
+                ValueError) as error:  # fmt: skip
+            raise ConnectionFailedError(url, _cause(error)) from error
+        finally:
+            running.reset(token)
+            self._exchanges.discard(exchange)
 
     def _retry_after(self, response: Response) -> float | None:
         text = response.headers.get("Retry-After", "").strip()

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from annotations.instants import LAST
 from annotations.labels import Fact
-from annotations.terms import QuadPattern
+from annotations.terms import QuadPattern, is_variable
 from tpf_client.dataflow.build.modifiers_builder import Watch
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
@@ -133,6 +133,18 @@ class Evaluation:
     def fragments(self) -> list[LiveFragment]:
         """The fragments that somebody looks at."""
         return list(self._fragments.values())
+
+    def predicates(self) -> frozenset[str] | None:
+        """The predicates of what it looks at; ``None``: any."""
+        found = {fragment.pattern.predicate for fragment in self.fragments()}
+        return None if any(map(is_variable, found)) else frozenset(found)
+
+    def mark(self, predicates: frozenset[str] | None) -> None:
+        """Facts with these predicates have changed, as their server tells; ``None``: any."""
+        for fragment in self.fragments():
+            predicate = fragment.pattern.predicate
+            if predicates is None or is_variable(predicate) or predicate in predicates:
+                fragment.stale = True
 
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
         """Whether this fragment is read anyway, to its end."""
@@ -288,13 +300,16 @@ class Evaluation:
             ClosedError: the query was closed.
         """
         for fragment in self.fragments():
-            if not fragment.loaded or fragment.due(self.freshness) <= instant:
+            if not fragment.loaded or fragment.stale or fragment.due(self.freshness) <= instant:
                 self._reload(fragment, instant)
         for _ in range(_MAX_PASSES):
             self.settle()
             fragments = self.fragments()
             instant = max([instant, *(each.evaluated_at for each in fragments)])
-            wrong = [each for each in fragments if not each.loaded or each.contradicts(instant)]
+            fresh = self.freshness
+            wrong = [
+                each for each in fragments if not each.loaded or each.contradicts(instant, fresh)
+            ]
             if not wrong:
                 return instant
             for fragment in wrong:
@@ -345,7 +360,8 @@ class Evaluation:
             at,
             grow if first else None,
             fragment.block,
-            anew=fragment.misses > 0 and at is not None and at < fragment.fresh_until,
+            anew=fragment.stale
+            or (fragment.misses > 0 and at is not None and at < fragment.fresh_until),
         )
         task = task if fragment.whole else _paced(task, fragment)
         self.driver.spawn(task, done, failed, fragment.turn)

@@ -49,6 +49,7 @@ class LiveFragment:
         turn: with whose requests its own take turns.
         misses: how many readings in a row found nothing labelled, where there was before.
         late: its content that has no valid label any more, and is kept for a time of grace.
+        stale: whether somebody tells that it has changed.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class LiveFragment:
         self.pages = 0
         self.expected: int | None = None
         self.misses = 0
+        self.stale = False
         self.turn = 0
         self.evaluated_at = FIRST
         self.fresh_until = FIRST
@@ -113,6 +115,7 @@ class LiveFragment:
             grace: for how long a fact stays whose label has ended, if nothing replaces it.
         """
         self.loaded = True
+        self.stale = False
         self.evaluated_at = content.evaluated_at
         self.fresh_until = content.fresh_until
         self.expires = content.expires
@@ -165,7 +168,7 @@ class LiveFragment:
                 ends.append(shifted(at, freshness.every))
             return max(min(ends if told is None else [*ends, told]), shifted(at, MOMENT))
         if self.dynamic:
-            late = max(self.fresh_until, shifted(at, freshness.poll))
+            late = max(self.fresh_until, shifted(at, freshness.signalled or freshness.poll))
             if told is not None:
                 return max(min(told, late), shifted(at, freshness.floor))
             # No label tells when it changes.
@@ -176,17 +179,19 @@ class LiveFragment:
             return late
         if freshness.static_recheck is None:
             return LAST
-        if not self._quads and self.fresh_until > at:
+        if not self._quads and self.fresh_until > at and freshness.signalled is None:
             # What is not there yet may come labelled; the server says how soon to look again.
             return max(self.fresh_until, shifted(at, freshness.poll))
         return max(self.fresh_until, shifted(at, max(freshness.static_recheck, freshness.floor)))
 
-    def contradicts(self, instant: datetime) -> bool:
+    def contradicts(self, instant: datetime, freshness: "Freshness") -> bool:
         """Whether it may have changed between its reading and this instant.
 
         A page whose labels lie in its own past contradicts nothing: its server means it.
         """
-        ends = [self.changes, self.fresh_until if self.dynamic else None]
+        ends = [self.changes]
+        if self.dynamic and freshness.signalled is None:
+            ends.append(self.fresh_until)
         return any(end is not None and self.evaluated_at < end <= instant for end in ends)
 
     def _tell(self, changes: QuadChanges) -> None:
@@ -227,6 +232,8 @@ class Freshness:
         replay: whether history is replayed: no time is saved then, every state is to be shown.
         every: the most time, in a replay.
         grace: for how long a fact stays whose label has ended and that nothing has replaced.
+        signalled: how often to look all the same where the server tells what changes; ``None``: it
+            does not.
     """
 
     floor: timedelta = timedelta(milliseconds=100)
@@ -237,3 +244,4 @@ class Freshness:
     replay: bool = False
     every: timedelta | None = None
     grace: timedelta = timedelta(0)
+    signalled: timedelta | None = None

@@ -18,6 +18,7 @@ from annotations.namespaces import DEFAULT_VOCABULARY, RDF_REIFIES, RDF_SUBJECT,
 from annotations.terms import QuadPattern, Term, Variable, is_iri
 from tpf_client.errors import HistoryError, PageError
 from tpf_client.fragments.fetcher import Fetcher, Request
+from tpf_client.fragments.page import PageMetadata
 from tpf_client.planner.driver import Task
 from tpf_client.planner.reading import together
 from tpf_client.planner.source import FragmentSource, Source
@@ -43,6 +44,7 @@ class Detected:
         settled: whether looking again, at a later instant, cannot find anything else.
         warnings: what was wrong in what was seen.
         changes: when there will be labels of a kind of which there are none now, if anybody tells.
+        signals: URLs where servers tell what changes, if all do.
     """
 
     source: Source
@@ -52,6 +54,7 @@ class Detected:
     settled: bool = False
     warnings: tuple[str, ...] = ()
     changes: datetime | None = None
+    signals: tuple[str, ...] = ()
 
     def extended(self, other: "Detected") -> "Detected":
         """This with the further ways of annotation that were found later.
@@ -92,6 +95,9 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
     if len(parts) == 1:
         return parts[0]
     order = ("freshness", "rewriting", "labels", "static")
+    signals = tuple(dict.fromkeys(each for part in parts for each in part.signals))
+    if not all(part.signals for part in parts):
+        signals = ()
     how = min((part.how for part in parts), key=order.index)
     return Detected(
         UnionSource([part.source for part in parts]),
@@ -100,6 +106,7 @@ def _as_one(parts: Sequence[Detected]) -> Detected:
         warnings=tuple(each for part in parts for each in part.warnings),
         settled=all(part.settled for part in parts),
         changes=min((part.changes for part in parts if part.changes), default=None),
+        signals=signals,
     )
 
 
@@ -135,10 +142,12 @@ def detect(
         form = plain.metadata.form
         if form is not None and plain.metadata.method == "plain":
             source = FragmentSource(fetcher, about.plain_view, form, past=asked)
-            return Detected(_unless_lost(source, past, asked), "labels", settled=True)
+            known = _unless_lost(source, past, asked)
+            return Detected(known, "labels", settled=True, signals=_signals(plain.metadata))
     if about.method == "plain":
         source = FragmentSource(fetcher, url, about.form, past=asked)
-        return Detected(_unless_lost(source, past, asked), "labels", settled=True)
+        known = _unless_lost(source, past, asked)
+        return Detected(known, "labels", settled=True, signals=_signals(about))
     base = FragmentSource(
         fetcher, url, about.form, strict=past is None, once=past is not None, past=asked
     )
@@ -159,6 +168,10 @@ def detect(
         return Detected(known, "freshness", warnings=warnings, changes=changes)
     source = FragmentSource(fetcher, url, about.form)
     return Detected(source, "static", settled=whole, warnings=warnings)
+
+
+def _signals(about: PageMetadata) -> tuple[str, ...]:
+    return () if about.changes is None else (about.changes,)
 
 
 def _unless_lost(source: FragmentSource, past: Clock | None, asked: Clock | None) -> FragmentSource:

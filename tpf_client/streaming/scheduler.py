@@ -46,6 +46,7 @@ class Job:
         self._ended = threading.Event()
         self._ending = threading.Lock()
         self._on_end: list[Callable[[], object]] = []
+        streamer.when_heard(lambda: scheduler.put(self))
 
     @property
     def ended(self) -> bool:
@@ -115,6 +116,8 @@ class Scheduler:
         self._closed = False
         self._queue: list[tuple[datetime, int, Job]] = []
         self._order = itertools.count()
+        self._entries: dict[Job, int] = {}
+        """The entry of each job that counts: the newest."""
         self._busy: dict[Job, bool] = {}
         """Jobs that are being evaluated, and whether they were put back meanwhile."""
         self._jobs: set[Job] = set()
@@ -139,7 +142,8 @@ class Scheduler:
             if job in self._busy:
                 self._busy[job] = True
                 return
-            heapq.heappush(self._queue, (at or self._clock.now(), next(self._order), job))
+            number = self._entries[job] = next(self._order)
+            heapq.heappush(self._queue, (at or self._clock.now(), number, job))
         self._changed.set()
 
     def close(self) -> None:
@@ -169,8 +173,8 @@ class Scheduler:
             if not self._clock.wait_until(wake, self._changed) or due is None:
                 continue
             with self._lock:
-                _, _, job = heapq.heappop(self._queue)
-                if job.ended or job in self._busy:
+                _, number, job = heapq.heappop(self._queue)
+                if job.ended or job in self._busy or self._entries.get(job) != number:
                     continue
                 self._busy[job] = False
             if self._pool is None:
@@ -184,6 +188,7 @@ class Scheduler:
             again = self._busy.pop(job)
             if job.ended:
                 self._jobs.discard(job)
+                self._entries.pop(job, None)
                 return
         if again:
             self.put(job)

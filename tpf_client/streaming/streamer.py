@@ -20,7 +20,9 @@ from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.service import Services
+from tpf_client.streaming.change_signal import ChangeSignals
 from tpf_client.streaming.detection import Detected, detect_all
+from tpf_client.streaming.ear import Ear
 from tpf_client.streaming.planned_query import PlannedQuery
 from tpf_client.streaming.schedule import Schedule
 from tpf_client.streaming.tick import Row, Tick
@@ -56,6 +58,7 @@ class Streamer:
         services: which services `build` leaves out, because they are SILENT and failed.
         budgets: entered for each evaluation; gives its budget. ``None``: it may take anything.
         explain: whether to count what comes out of each step of the plan.
+        signals: where to hear of changes that servers tell, to look at once; ``None``: nowhere.
 
     Attributes:
         began: when the last evaluation began.
@@ -79,8 +82,10 @@ class Streamer:
         services: Services | None = None,
         budgets: Budgets | None = None,
         explain: bool = False,
+        signals: ChangeSignals | None = None,
     ) -> None:
         self._explain = explain
+        self._ear = None if signals is None else Ear(signals)
         self.began = clock.now()
         self.took = timedelta(0)
         self._budgets = budgets
@@ -132,6 +137,13 @@ class Streamer:
     def close(self) -> None:
         """Stop at once, from whatever thread."""
         self._driver.close()
+        if self._ear is not None:
+            self._ear.close()
+
+    def when_heard(self, action: Callable[[], object]) -> None:
+        """Call `action`, in whatever thread, when it is to go on earlier than it said."""
+        if self._ear is not None:
+            self._ear.on_news = action
 
     def ticks(self) -> Iterator[Tick]:
         """Evaluate now, and again whenever something expires, until closed.
@@ -144,6 +156,8 @@ class Streamer:
             for step in steps:
                 if isinstance(step, Tick):
                     yield step
+                elif self._ear is not None:
+                    self._ear.wait_until(step, self._clock)
                 elif not self._clock.wait_until(step, self._driver.cancelled):
                     return
 
@@ -163,7 +177,7 @@ class Streamer:
         except ClosedError:
             return
         finally:
-            self._driver.close()
+            self.close()
 
     def _limited(self, steps: Iterator[Tick | datetime]) -> Iterator[Tick | datetime]:
         """The same, each evaluation within its budget.
@@ -208,6 +222,9 @@ class Streamer:
                     without_service = False
                 # Later bounds of the server's clock may be wider than those that we waited by.
                 reached = running.now() if waited is None else max(running.now(), waited)
+                if self._ear is not None:
+                    self._ear.follow(running.detected.signals)
+                    self._ear.tell(running.evaluation)
                 at = running.evaluation.bring_up_to(reached)
             except ServiceError as error:
                 self._leave_out(error)
@@ -239,8 +256,12 @@ class Streamer:
             first, failures = False, 0
             if instant is None:
                 return
-            yield running.evaluation.source.wake_at(instant)
+            wake = running.evaluation.source.wake_at(instant)
             waited = instant
+            if self._ear is None:
+                yield wake
+            elif (yield from self._ear.wait(wake, self._clock, self._schedule, running.evaluation)):
+                waited = None
 
     def _next(self, tick: Tick, checked_at: datetime) -> datetime | None:
         """When to evaluate after a tick; ``None``: no more."""

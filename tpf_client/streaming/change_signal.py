@@ -1,0 +1,136 @@
+"""What servers tell of changes (``tmp:changes``), for continuous queries that look at once then.
+
+One connection for each dataset, whoever follows; where it ends, queries go on by the freshness of
+their pages until it stands again.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from tpf_client.errors import SourceError
+from tpf_client.fragments.fetcher import Fetcher
+
+Heard: TypeAlias = Callable[[bool, frozenset[str] | None], object]
+"""Told whether changes are being told now, and which predicates changed; ``None``: perhaps any."""
+
+TIMEOUT: Final = 25.0
+"""Seconds of silence after which a connection counts as lost: servers of ours say something every
+ten."""
+_PAUSES: Final = (1.0, 2.0, 5.0, 15.0, 60.0)
+_LONGEST: Final = 2**20
+"""Characters of a line."""
+
+
+class ChangeSignals:
+    """The signals that the queries of a client follow. Thread-safe.
+
+    Args:
+        fetcher: connects.
+    """
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+        self._lock = threading.Lock()
+        self._signals: dict[str, _Signal] = {}
+        self._closed = False
+
+    def follow(self, url: str, heard: Heard) -> Callable[[], None]:
+        """Call `heard`, in a thread of its own, with what is told at a URL; what ends that."""
+        with self._lock:
+            signal = self._signals.get(url)
+            if signal is None or signal.over:
+                signal = self._signals[url] = _Signal(self._fetcher, url)
+                if not self._closed:
+                    threading.Thread(target=signal.run, name="tpf-signal", daemon=True).start()
+            signal.add(heard)
+
+        def end() -> None:
+            with self._lock:
+                signal.remove(heard)
+
+        return end
+
+    def close(self) -> None:
+        """End all."""
+        with self._lock:
+            self._closed = True
+            signals = list(self._signals.values())
+        for each in signals:
+            each.close()
+
+
+class _Signal:
+    """What is told at one URL."""
+
+    def __init__(self, fetcher: Fetcher, url: str) -> None:
+        self._fetcher = fetcher
+        self._url = url
+        self._heard: list[Heard] = []
+        self._last: str | None = None
+        self._up = False
+        self._end = threading.Event()
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody follows it any more."""
+        return self._end.is_set()
+
+    def add(self, heard: Heard) -> None:
+        """Somebody follows."""
+        self._heard.append(heard)
+        if self._up:
+            # What was read before may have changed before this.
+            heard(True, None)
+
+    def remove(self, heard: Heard) -> None:
+        """Somebody follows no more."""
+        if heard in self._heard:
+            self._heard.remove(heard)
+        if not self._heard:
+            self._end.set()
+
+    def close(self) -> None:
+        """Follow no more."""
+        self._end.set()
+
+    def run(self) -> None:
+        """Follow until nobody wants to."""
+        failures = 0
+        while not self.over:
+            try:
+                self._listen()
+                failures = 0
+            except SourceError:
+                failures += 1
+            was_up, self._up = self._up, False
+            if was_up:
+                self._tell(frozenset())
+            self._end.wait(_PAUSES[min(failures, len(_PAUSES) - 1)])
+
+    def _listen(self) -> None:
+        number: str | None = None
+        for line in self._fetcher.lines(self._url, self._last, TIMEOUT, self._end, _LONGEST):
+            if line.startswith("id:"):
+                number = line[3:].strip()
+            elif line.startswith("data:"):
+                predicates = _predicates(line[5:])
+                # Where nobody knows what was missed, all is looked at.
+                first, self._last = self._last is None, number
+                self._up = True
+                self._tell(None if first else predicates)
+
+    def _tell(self, predicates: frozenset[str] | None) -> None:
+        for heard in tuple(self._heard):
+            heard(self._up, predicates)
+
+
+def _predicates(data: str) -> frozenset[str] | None:
+    try:
+        told = json.loads(data)["predicates"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(told, list):
+        return None
+    return frozenset(f"<{each}>" for each in told)
