@@ -1,4 +1,4 @@
-// Continuous queries that the server evaluates over streams: CQELS-QL and C-SPARQL.
+// Continuous queries that the server evaluates over streams: CQELS-QL, C-SPARQL, RSP-QL.
 import { element, nested, short } from "./plan.js";
 
 const KEPT = 1000; // solutions that are shown of those that only come
@@ -6,7 +6,7 @@ const KEPT = 1000; // solutions that are shown of those that only come
 /** Whether a text is a query over streams. */
 export function isContinuous(text) {
   const bare = text.replace(/<[^<>\s]*>/g, "<>").replace(/"(?:[^"\\\n]|\\.)*"|#.*/g, " ");
-  return /\bREGISTER\s+(QUERY|STREAM)\b|(?<![?$:\w-])STREAM(\s*[<[?$]|\s+[\w:])/i.test(bare);
+  return /\bREGISTER\s+(QUERY|[RID]?STREAM)\b|\b(FROM|NAMED)\s+WINDOW\b|(?<![?$:\w-])STREAM(\s*[<[?$]|\s+[\w:])/i.test(bare);
 }
 
 const ESCAPES = { t: "\t", n: "\n", r: "\r", b: "\b", f: "\f" };
