@@ -1,6 +1,7 @@
 """The experiments, in the order in which they run and are reported."""
 
 from experiments.harness.experiment import Experiment
+from experiments.studies.adaptivity import Adaptivity
 from experiments.studies.annotation_methods import AnnotationMethods
 from experiments.studies.citybench import CityBenchQueries
 from experiments.studies.client import Clients
@@ -25,6 +26,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     PeriodicQueries(),
     TaxiQueries(),
     Sharing(),
+    Adaptivity(),
 )
 
 

@@ -237,6 +237,11 @@ class Settings:
     rspql_tick: str = _setting(
         "time", "where it is looked for these instants: time, batch or tuple"
     )
+    join_routing: str = _setting(
+        "reviewed",
+        "when it is decided how rows find their way through the joins of CQELS-QL: reviewed "
+        "(while the server runs), fixed (at registration) or per-tuple (for each row)",
+    )
     spark_master: str = _setting("local[*]", "master URL of Spark, for queries that run there")
     widen_steps: str = _setting(
         "unstated",
@@ -290,6 +295,10 @@ class Settings:
             raise SettingsError("change_followers cannot be negative; 0: there are none")
         if self.csparql_engine not in ("native", "spark"):
             raise SettingsError(f"csparql_engine is native or spark, not {self.csparql_engine!r}")
+        if self.join_routing not in ("reviewed", "fixed", "per-tuple"):
+            raise SettingsError(
+                f"join_routing is reviewed, fixed or per-tuple, not {self.join_routing!r}"
+            )
         if self.widen_steps not in ("never", "unstated", "all"):
             raise SettingsError(f"widen_steps is never, unstated or all, not {self.widen_steps!r}")
         if self.rspql_tick not in ("time", "batch", "tuple"):

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from annotations.clock import Clock
 from annotations.terms import DEFAULT_GRAPH, Term
+from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.iris import resolve
 from tpf_server.continuous.changing_graphs import ChangingGraphs
 from tpf_server.continuous.cqels.engine import Engine
@@ -60,6 +61,7 @@ def continuous_service(
         base=base,
         limits=limits,
         create_streams=settings.create_streams,
+        routing=cast(Routing, settings.join_routing),
     )
     periodic = CsparqlEngine(
         base=base,

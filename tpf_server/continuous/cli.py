@@ -15,6 +15,7 @@ import typer
 
 from annotations.clock import SystemClock
 from annotations.wording import counted
+from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.csparql import command as csparql
@@ -90,6 +91,9 @@ def run(
     tick: Annotated[
         str, typer.Option(help=f"where it is looked for that: {', '.join(TICKS)}")
     ] = TICKS[0],
+    routing: Annotated[
+        str, typer.Option(help=f"of joins in CQELS-QL: {', '.join(ROUTINGS)}")
+    ] = "reviewed",
     lateness: Annotated[int, typer.Option(help="milliseconds that an element may be late")] = 0,
     output: Annotated[Path | None, typer.Option(help="file to write to")] = None,
     skip_malformed: Annotated[bool, typer.Option(help="leave malformed lines out")] = False,
@@ -126,7 +130,9 @@ def run(
         if policy == RSPQL:
             _run_rspql(task, report, tick, out, drawing if explain else None)
         elif policy != CSPARQL:
-            _run_cqels(task, policy, out, explain=explain)
+            if routing not in ROUTINGS:
+                raise typer.BadParameter(f"{routing!r} is none of {', '.join(ROUTINGS)}")
+            _run_cqels(task, policy, routing, out, explain=explain)
         elif explain:
             made = CsparqlEngine()
             load(made, task.static, task.graphs)
@@ -258,8 +264,10 @@ def _run_rspql(
     _report(played.elements, played.malformed, played.late, "came after the evaluation")
 
 
-def _run_cqels(task: _Task, policy: str, output: TextIO, *, explain: bool) -> None:
-    engine = Engine(semantics=SEMANTICS[policy], lateness=task.lateness)
+def _run_cqels(
+    task: _Task, policy: str, routing: Routing, output: TextIO, *, explain: bool
+) -> None:
+    engine = Engine(semantics=SEMANTICS[policy], lateness=task.lateness, routing=routing)
     load(engine, task.static, task.graphs)
     engine.asks = True
     if not explain:

@@ -8,14 +8,16 @@ the smaller one where two are equal; conditions are checked as soon as their var
 How many partners a row has is measured with the rows that arrived last, where they bind what is
 asked for, or with some rows of the input that does; otherwise taken as rows over distinct keys.
 `adapt` looks at the cardinalities as they are now and makes a new route where another order has
-become better.
+become better. That is the routing ``reviewed``; ``fixed`` keeps the first routes, and ``per-tuple``
+is the policy of paper 000 to the letter: each row goes next where the fewest rows are at this
+moment, whatever they find there.
 
 Source: paper 000, section 3.3 (routing) and 4.4 (cardinality-based policy); paper 001, section 3.2
 (indexed buffers).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, get_args
 
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Schema, Solution
@@ -26,6 +28,10 @@ from tpf_client.dataflow.state.route_costs import RouteCosts
 from tpf_client.dataflow.state.row_index import columns_text
 from tpf_client.sparql.rewrite.join_order import greedy_order
 
+Routing = Literal["reviewed", "fixed", "per-tuple"]
+"""When it is decided how rows find their way."""
+_Route = Callable[[Solution, int], None]
+ROUTINGS: Final[tuple[Routing, ...]] = get_args(Routing)
 # A route is changed only for a clear gain, and only if the next look says the same, because making
 # one costs and what is measured is a sample.
 _GAIN: Final = 1.5
@@ -40,6 +46,7 @@ class MultiwayJoin(Node):
         inputs: what is joined, at least one.
         conditions: on variables of the inputs.
         needed: the variables that somebody needs of the result, in the order of its schema.
+        routing: when routes are chosen.
     """
 
     def __init__(
@@ -47,6 +54,7 @@ class MultiwayJoin(Node):
         inputs: Sequence[JoinInput],
         conditions: Sequence[JoinCondition],
         needed: Schema,
+        routing: Routing = "reviewed",
     ) -> None:
         names = {name for each in inputs for name in each.variables}
         schema = tuple(name for name in needed if name in names)
@@ -57,6 +65,9 @@ class MultiwayJoin(Node):
         self.inputs = tuple(inputs)
         self.rerouted = 0
         self._conditions = tuple(conditions)
+        # Of two inputs there is one order.
+        self._routing: Routing = routing if len(inputs) > 2 else "reviewed"
+        self._settled = False
 
     def start(self) -> None:
         """Make the first routes; to be called when all sinks are connected."""
@@ -66,6 +77,8 @@ class MultiwayJoin(Node):
                 each.hold()
             if each.seldom:
                 self._rest(place)
+            elif self._routing == "per-tuple":
+                self._choose(place)
             else:
                 self._reroute(place, self._best_order(place, costs))
 
@@ -80,15 +93,16 @@ class MultiwayJoin(Node):
         for place, each in enumerate(self.inputs):
             if each.seldom and each.order:
                 self._rest(place)
-        if len(self.inputs) < 3:
+        if len(self.inputs) < 3 or self._routing == "per-tuple" or self._settled:
             return changed
+        self._settled = self._routing == "fixed"
         costs = RouteCosts(self.inputs)
         for place, each in enumerate(self.inputs):
             if each.seldom:
                 continue
             order = self._best_order(place, costs)
             better = order != each.order and self._clearly_better(place, order, each.order, costs)
-            if better and order == each.candidate:
+            if better and (order == each.candidate or self._settled):
                 self._reroute(place, order)
                 self.rerouted += 1
                 changed = True
@@ -155,6 +169,41 @@ class MultiwayJoin(Node):
         each.route = route
         each.order = ()
         self._release(each)
+
+    def _choose(self, start: int) -> None:
+        """Let each row of an input take the order that the sizes of the others make at its time.
+
+        All steps of a row see the same sizes, so that the whole order is known when it sets out.
+        """
+        each = self.inputs[start]
+        others = [place for place in range(len(self.inputs)) if place != start]
+        sizes = [self.inputs[place].size for place in others]
+        routes: dict[tuple[int, ...], tuple[tuple[int, ...], _Route]] = {}
+
+        def route(row: Solution, count: int) -> None:
+            held = [size() for size in sizes]
+            smallest = tuple(sorted(range(len(held)), key=held.__getitem__))
+            found = routes.get(smallest)
+            if found is None:
+                by_place = dict(zip(others, held, strict=True))
+                found = routes[smallest] = self._by_size(start, by_place)
+            if found[0] != each.order:
+                self.rerouted += bool(each.order)
+                each.order = found[0]
+            found[1](row, count)
+
+        each.route = route
+
+    def _by_size(self, start: int, sizes: Mapping[int, int]) -> tuple[tuple[int, ...], _Route]:
+        order = tuple(
+            greedy_order(
+                sizes,
+                lambda place: self.inputs[place].variables,
+                lambda place, _: sizes[place],
+                self.inputs[start].variables,
+            )
+        )
+        return order, self._generated(start, order)
 
     def _reroute(self, start: int, order: tuple[int, ...]) -> None:
         each = self.inputs[start]

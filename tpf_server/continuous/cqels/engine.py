@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.cqels.parser import BASE, parse
 from tpf_server.continuous.engine.delivery import Callback
@@ -31,6 +32,8 @@ class Engine(TickEngine):
         require_graphs: whether a query may only name static graphs that are loaded.
         share: whether queries that differ in constants only share a plan.
         now: what NOW() gives in queries.
+        routing: when it is decided how rows find their way through joins: ``reviewed`` while the
+            engine runs, ``fixed`` at registration, ``per-tuple`` for each row.
 
     Attributes:
         semantics: see above.
@@ -47,6 +50,7 @@ class Engine(TickEngine):
         require_graphs: bool = False,
         share: bool = True,
         now: datetime = EPOCH,
+        routing: Routing = "reviewed",
     ) -> None:
         super().__init__(
             base,
@@ -56,6 +60,7 @@ class Engine(TickEngine):
             require_graphs=require_graphs,
             share=share,
             now=now,
+            routing=routing,
         )
         self.semantics = semantics
 

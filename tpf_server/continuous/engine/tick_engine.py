@@ -15,6 +15,7 @@ from functools import partial
 from weakref import WeakSet
 
 from annotations.terms import Term
+from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.emitter import Emitter
 from tpf_server.continuous.engine.errors import (
@@ -50,6 +51,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         require_graphs: whether a query may only name static graphs that are loaded.
         share: whether queries that differ in constants only share a plan.
         now: what NOW() gives in queries.
+        routing: of joins.
 
     Attributes:
         front: the newest instant that elements or `advance` told, in milliseconds since 1970;
@@ -72,6 +74,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         require_graphs: bool,
         share: bool,
         now: datetime,
+        routing: Routing = "reviewed",
     ) -> None:
         super().__init__(base, limits, require_graphs=require_graphs, now=now)
         self.front = NEVER
@@ -95,6 +98,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             self._environment,
             watermark=watermark,
             share=share,
+            routing=routing,
         )
         self.sliding = self._plans.sliding.plans
         self._emitter = Emitter(self._plans, self.streams, self._tick)

@@ -9,7 +9,7 @@ from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.changes import Schema
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
+from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_client.sparql.algebra import BGP, Expression, variables_of_quad
@@ -75,6 +75,7 @@ class ContinuousLeaves:
         since: the number of the query: of stamped rows it sees those that came since.
         opens: whether instances are added while elements flow.
         add: is told of each join that is made.
+        routing: of joins.
 
     Attributes:
         lifted: see above.
@@ -100,7 +101,9 @@ class ContinuousLeaves:
         since: int,
         opens: bool,
         add: Callable[[MultiwayJoin], None],
+        routing: Routing = "reviewed",
     ) -> None:
+        self._routing: Routing = routing
         self.joins: list[MultiwayJoin] = []
         self.caches: list[tuple[StaticCache, JoinInput]] = []
         self.subscriptions: list[tuple[WindowInput, JoinInput | StreamBranch]] = []
@@ -200,7 +203,7 @@ class ContinuousLeaves:
         if self._dispatches:
             stamps = (n for each in inputs for n in each.variables if n.startswith(STAMP))
             needed = (*needed, *stamps)
-        join = MultiwayJoin(inputs, checks, needed)
+        join = MultiwayJoin(inputs, checks, needed, self._routing)
         self.joins.append(join)
         self._add(join)
         return join

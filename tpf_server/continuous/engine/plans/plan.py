@@ -10,7 +10,7 @@ from tpf_client.dataflow.node import Dataflow, Node
 from tpf_client.dataflow.operators.closure import Closure
 from tpf_client.dataflow.operators.extend import Extend
 from tpf_client.dataflow.operators.filter import Filter
-from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
+from tpf_client.dataflow.operators.multiway_join import MultiwayJoin, Routing
 from tpf_client.dataflow.operators.project import Project
 from tpf_client.dataflow.operators.union import Union
 from tpf_client.sparql import algebra
@@ -54,6 +54,7 @@ class Plan:
             and `INSTANCE` where their joins give it; empty where there are no instances. Of the
             result `INSTANCE` is a column then.
         opens: whether instances may be added while elements flow.
+        routing: of joins.
 
     Attributes:
         follows: whether what it holds follows from what is in its windows alone.
@@ -78,6 +79,7 @@ class Plan:
         lifted: frozenset[Variable] = frozenset(),
         *,
         opens: bool = False,
+        routing: Routing = "reviewed",
     ) -> None:
         self.query = query
         self.delivery = delivery
@@ -98,6 +100,7 @@ class Plan:
             number,
             opens,
             self._added,
+            routing,
         )
         emitting = emitting_group(query.query) if semantics.aggregates == "rows" else None
         paths = any(isinstance(each, algebra.Path) for each in everything(query.query))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
 from tpf_server.continuous.engine.plans.describer import Describer
@@ -64,6 +65,7 @@ class PlanRegistry:
         environment: for expressions.
         watermark: counts registrations.
         share: whether queries that differ in constants only share a plan.
+        routing: of joins.
 
     Attributes:
         plans: all of them.
@@ -84,7 +86,9 @@ class PlanRegistry:
         *,
         watermark: Watermark,
         share: bool,
+        routing: Routing = "reviewed",
     ) -> None:
+        self._routing: Routing = routing
         self.plans: dict[Plan, None] = {}
         self._holders = HoldingPlans(windows.touched)
         self.holding, self.early = self._holders.holding, self._holders.early
@@ -198,6 +202,7 @@ class PlanRegistry:
             number,
             lifted,
             opens=opens,
+            routing=self._routing,
         )
         self._owners[plan] = {}
         if owner is not None:

@@ -1,0 +1,214 @@
+"""``adaptivity``: what it pays to choose the routes of joins anew, where streams drift."""
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from math import exp, log
+from random import Random
+from typing import Any, Final, Literal, Self
+
+from experiments.harness.items import Figure, Finding, Item, Point, Table
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.results import Results
+from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.delivery import Emission
+
+_Element = tuple[str, tuple[str, str, str]]
+_BLOCK: Final = 200
+"""Elements that an engine takes before another one does."""
+_COLD: Final = 1000
+"""A row of the stream whose values are rare finds so many times fewer partners."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Streams that are joined on one value.
+
+    Args:
+        drift: what passes from one stream to the next in each phase: whose values are rare, who
+            has most of the elements, both, or nothing.
+        streams: how many there are.
+        partners: that a row finds in the window of another stream, on average: the selectivity.
+        rate: how many times as many elements the most rapid stream has as each other.
+        window: how many elements of all streams are in windows at a time: the memory.
+        rare: the number of the stream whose values are rare as long as that does not pass on.
+    """
+
+    drift: Literal["nothing", "selectivity", "rate", "both"] = "both"
+    streams: int = 4
+    partners: float = 16.0
+    rate: float = 4.0
+    window: int = 400
+    rare: int = 0
+
+    @property
+    def query(self) -> str:
+        """The join."""
+        clauses = (
+            f"STREAM <urn:s{each}> [RANGE {self.window}ms] {{ ?k <urn:p{each}> ?v{each} }}"
+            for each in range(self.streams)
+        )
+        return f"SELECT * {{ {' '.join(clauses)} }}"
+
+    def elements(self, random: Random, count: int, phases: int) -> list[_Element]:
+        """So many elements, one each millisecond: the stream and the triple."""
+        made = []
+        for number in range(count):
+            phase = number * phases // count
+            cold = {self.rare}
+            if self.drift in ("selectivity", "both"):
+                # Until the window has nothing else, the one of before has rare values, too.
+                before = max(0, number - self.window) * phases // count
+                cold = {phase % self.streams, before % self.streams}
+            rapid = (phase + 1) % self.streams if self.drift in ("rate", "both") else 1
+            weights = [self.rate if each == rapid else 1.0 for each in range(self.streams)]
+            (stream,) = random.choices(range(self.streams), weights)
+            values = max(1, round(self.window / self.streams / self.partners))
+            value = random.randrange(values * _COLD if stream in cold else values)
+            triple = (f"<urn:k{value}>", f"<urn:p{stream}>", f'"{number % 100}"')
+            made.append((f"urn:s{stream}", triple))
+        return made
+
+
+_BASE: Final = Workload()
+CASES: Final = {
+    "nothing drifts": replace(_BASE, drift="nothing"),
+    "the rare one is written last": replace(_BASE, drift="nothing", rare=3),
+    "selectivity drifts": replace(_BASE, drift="selectivity"),
+    "rate drifts": replace(_BASE, drift="rate"),
+    "both drift": _BASE,
+    "3 streams": replace(_BASE, streams=3),
+    "6 streams": replace(_BASE, streams=6, partners=8.0),
+    "4 partners": replace(_BASE, partners=4.0),
+    "32 partners": replace(_BASE, partners=32.0),
+    "equal rates": replace(_BASE, rate=1.0, drift="selectivity"),
+    "rate 16 times": replace(_BASE, rate=16.0),
+    "100 in windows": replace(_BASE, window=100),
+    "1600 in windows": replace(_BASE, window=1600),
+}
+"""One of the parameters other than in the middle, each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the experiment.
+
+    Args:
+        elements: that are measured.
+        phases: after each of which something drifts.
+    """
+
+    elements: int = 60_000
+    phases: int = 12
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Fewer elements."""
+        return cls(elements=12_000, phases=4)
+
+
+class Adaptivity:
+    """The experiment."""
+
+    name = "adaptivity"
+    question = (
+        "What does an element of a join of streams cost where their rates and selectivities drift, "
+        "if routes are fixed, reviewed from time to time, or chosen for each row?"
+    )
+    settings = Sizes
+    keys = ("case",)
+    values = (
+        "us_fixed", "us_reviewed", "us_per_tuple", "rows", "rerouted_reviewed",
+        "rerouted_per_tuple", "held",
+    )  # fmt: skip
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+        """One of all cases; in each the routings take turns, so that all meet the same machine."""
+        yield MeasurementGroup(
+            "joins of streams",
+            nullcontext,
+            [
+                Measurement({"case": name}, partial(_measure, settings, run.seed, workload))
+                for name, workload in CASES.items()
+            ],
+        )
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """A table, a figure, and which routing costs least."""
+        rows = [row for row in results.rows if row.get("us_fixed") is not None]
+        header = (*self.keys, *self.values)
+        yield Table("Per element", header, [[row.get(key) for key in header] for row in rows])
+        costs: dict[Routing, dict[str, float]] = {routing: {} for routing in ROUTINGS}
+        for case in dict.fromkeys(str(row["case"]) for row in rows):
+            for routing, each in costs.items():
+                found = [float(row[_column(routing)] or 0) for row in rows if row["case"] == case]
+                each[case] = min(found)
+        yield Figure(
+            "adaptivity",
+            "An element of a join, by when routes are chosen",
+            "streams",
+            "µs of CPU per element",
+            {
+                routing: [Point(case, cost) for case, cost in each.items()]
+                for routing, each in costs.items()
+            },
+            kind="bars",
+        )
+        for routing, each in costs.items():
+            ratios = {case: cost / costs["fixed"][case] for case, cost in each.items()}
+            if routing == "fixed" or not ratios:
+                continue
+            mean = exp(sum(map(log, ratios.values())) / len(ratios))
+            least, most = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
+            yield Finding(
+                f"{routing}: {mean:.2f} times the cost of fixed routes on average, from "
+                f"{ratios[least]:.2f} ({least}) to {ratios[most]:.2f} ({most})."
+            )
+
+
+def _column(routing: Routing) -> str:
+    return f"us_{routing.replace('-', '_')}"
+
+
+class _Side:
+    """An engine with one of the routings."""
+
+    def __init__(self, workload: Workload, routing: Routing) -> None:
+        self.engine = Engine(routing=routing)
+        self.rows = 0
+        self.seconds = 0.0
+        self.query = self.engine.register(workload.query, self.take)
+
+    def take(self, emission: Emission) -> None:
+        """A callback."""
+        self.rows += len(emission.rows)
+
+    def push(self, begin: int, elements: Sequence[_Element]) -> None:
+        """Elements come, the first at this millisecond."""
+        push, started = self.engine.push, time.thread_time()
+        for at, (stream, triple) in enumerate(elements, start=begin):
+            push(stream, triple, at)
+        self.seconds += time.thread_time() - started
+
+
+def _measure(settings: Sizes, seed: int, workload: Workload, _opened: Any) -> Iterable[Row]:
+    elements = workload.elements(Random(seed), settings.elements, settings.phases)
+    sides = {routing: _Side(workload, routing) for routing in ROUTINGS}
+    for begin in range(0, len(elements), _BLOCK):
+        for side in sides.values():
+            side.push(begin, elements[begin : begin + _BLOCK])
+    (rows,) = {side.rows for side in sides.values()}
+    joins = {routing: side.query.explain()["joins"] for routing, side in sides.items()}
+    rerouted = {routing: sum(join["rerouted"] for join in each) for routing, each in joins.items()}
+    yield {
+        **{_column(each): side.seconds / len(elements) * 1e6 for each, side in sides.items()},
+        "rows": rows,
+        "rerouted_reviewed": rerouted["reviewed"],
+        "rerouted_per_tuple": rerouted["per-tuple"],
+        "held": sum(entry["rows"] for join in joins["fixed"] for entry in join["inputs"]),
+    }
+    for side in sides.values():
+        side.engine.close()

@@ -1,0 +1,38 @@
+"""The study of routes, with few elements."""
+
+from pathlib import Path
+from random import Random
+
+from experiments.harness.items import Figure, Finding
+from experiments.harness.report import write_report
+from experiments.studies.adaptivity import CASES, Adaptivity, Workload
+from tests.experiments.harness.test_runner import run
+from tpf_client.dataflow.operators.multiway_join import ROUTINGS
+
+
+def test_what_is_rare_and_who_is_rapid_passes_on() -> None:
+    """In each phase another stream; for a window's length two have rare values."""
+    workload = Workload(streams=3, partners=5.0, rate=8.0, window=60)
+    made = workload.elements(Random(1), 3000, 3)
+    assert len(made) == 3000
+    for phase in range(3):
+        part = made[phase * 1000 + 60 : phase * 1000 + 1000]
+        count = {s: [t[0] for stream, t in part if stream == f"urn:s{s}"] for s in range(3)}
+        assert max(count, key=lambda s: len(count[s])) == (phase + 1) % 3
+        assert max(count, key=lambda s: len(set(count[s]))) == phase
+
+
+def test_a_run_from_the_first_measurement_to_the_report(tmp_path: Path) -> None:
+    """With a figure of all cases, and as many rows whoever chooses the routes."""
+    study = Adaptivity()
+    few = {"elements": 40, "phases": 2}
+    results = run(tmp_path, study, repetitions=1, tables={"adaptivity": few})
+    assert results.complete
+    assert [row["case"] for row in results.rows] == list(CASES)
+    items = list(study.report(results))
+    (figure,) = (each for each in items if isinstance(each, Figure))
+    assert set(figure.series) == {*ROUTINGS}
+    sentences = [each.text for each in items if isinstance(each, Finding)]
+    assert [each.partition(":")[0] for each in sentences] == ["reviewed", "per-tuple"]
+    write_report(tmp_path, [study])
+    assert any((tmp_path / "adaptivity" / "figures").iterdir())
