@@ -147,6 +147,15 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
     (query.directory / "stream0" / "broken.tsv").write_text("nonsense\n")
     until(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
+
+    class Gone:
+        """A job whose Java is no more."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise ConnectionRefusedError(name)
+
+    query.job._queries = (Gone(),)
+    assert set(site.state("there")["job"]) == {"batches", "lines", "late"}
     assert site.register("again", "spark").status_code == 201
     (again,) = site.jobs()
     assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204

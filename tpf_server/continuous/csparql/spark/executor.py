@@ -82,7 +82,7 @@ class SparkQuery(ExecutedQuery):
         if self.stream is not None:
             found["stream"] = self.stream[1:-1]
         if self.job is not None:
-            progress = self.job.progress()
+            progress = self.job.known
             found["job"] = {
                 "batches": progress.batches, "lines": progress.lines, "late": progress.late,
             }  # fmt: skip
@@ -207,15 +207,18 @@ class SparkExecutor:
                 if made.state == "starting":
                     made.state = "running"
             while made.active and not made.job.wait(1):
-                pass
+                made.job.progress()
             reason = ContinuousError("its job on Spark has ended")
         except ContinuousError as error:
             reason = error
         except Exception as error:  # noqa: BLE001 (whatever Spark has is this query's alone)
-            reason = ContinuousError(
-                f"its job on Spark failed: {type(error).__name__}: {str(error).split(chr(10))[0]}"
-            )
-            self._look_after_session()
+            what = f"{type(error).__name__}: {str(error).split(chr(10))[0]}"
+            if self._has_died():
+                what = f"the Java that Spark runs in has ended ({what})"
+            reason = ContinuousError(f"its job on Spark failed: {what}")
+        if made.job is not None:
+            with contextlib.suppress(Exception):  # as below
+                made.job.progress()
         with self._lock:
             if made.active:
                 made.stop(reason)
@@ -235,15 +238,19 @@ class SparkExecutor:
                 self._session = self._opened.enter_context(self._open())
             yield self._session
 
-    def _look_after_session(self) -> None:
-        """Let the next query start Spark again, where that has died."""
-        with self._starting, contextlib.suppress(Exception):
+    def _has_died(self) -> bool:
+        """Whether Spark is gone; then the next query starts it again."""
+        with self._starting:
+            if self._session is None:
+                return True  # another of its queries has found it out
             try:
-                if self._session is not None:
-                    self._session.sparkContext._jvm.System.nanoTime()
+                self._session.sparkContext._jvm.System.nanoTime()
             except Exception:  # noqa: BLE001 (of a connection to a process that is gone)
                 self._session = None
-                self._opened.close()
+                with contextlib.suppress(Exception):
+                    self._opened.close()
+                return True
+            return False
 
     def _let_go(self, made: ExecutedQuery) -> None:
         """Of a query that was deleted; its thread ends the job."""

@@ -61,6 +61,11 @@ class SparkRun:
         """Whether it still runs."""
         return self._queries[0].isActive
 
+    @property
+    def known(self) -> Progress:
+        """What it had done when it was asked last; Spark, which may be gone, is not asked now."""
+        return self._progress
+
     def progress(self) -> Progress:
         """What it has done so far; micro-batches that end after `stop` are not counted.
 
