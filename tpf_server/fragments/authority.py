@@ -7,7 +7,8 @@ it is published; and whatever came in by another way (a file, a time at which th
 URL) is left out of the pages.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from annotations.namespaces import FOAF, HYDRA, SD, VOID, Vocabulary
@@ -22,6 +23,7 @@ _ABOUT_LABELS: Final = (
 )  # fmt: skip
 _OF_CONTROLS: Final = tuple(f"<{namespace}" for namespace in (HYDRA, VOID, SD))
 _METADATA: Final = "#metadata>"
+_predicate, _graph = itemgetter(1), itemgetter(3)
 
 
 class Authority:
@@ -55,9 +57,11 @@ class Authority:
         # Most pages have one predicate.
         return any(
             predicate.startswith(self._of_controls) or predicate == _PRIMARY_TOPIC
-            for predicate in {quad[1] for quad in quads}
+            for predicate in set(map(_predicate, quads))
         )
 
-    def may_make_metadata(self, quads: Iterable[Quad]) -> bool:
+    def may_make_metadata(self, quads: Sequence[Quad]) -> bool:
         """Whether any of the quads could be of the second kind; quick."""
-        return any(quad[1] == _PRIMARY_TOPIC or quad[3].endswith(_METADATA) for quad in quads)
+        return _PRIMARY_TOPIC in set(map(_predicate, quads)) or any(
+            graph.endswith(_METADATA) for graph in set(map(_graph, quads))
+        )

@@ -74,13 +74,15 @@ class Metadata(NamedTuple):
         graph: its name.
         before: what a client must know before it reads the controls.
         controls: the dataset and its form, the same on every page of an endpoint.
-        after: the rest.
+        after: the rest, but for the labels.
+        labels: those of the page's facts.
     """
 
     graph: Term
     before: list[Triple]
     controls: "Controls"
     after: list[Triple]
+    labels: list[Triple]
 
 
 class Mapping(NamedTuple):
@@ -138,21 +140,36 @@ def metadata(page: Fragment) -> Metadata:
         _triple(url, _ITEMS_PER_PAGE, integer(request.limit)),
     ]
     triples += [_triple(url, _PAGES[name], Term(f"<{to}>")) for name, to in page.links.items()]
-    if query.snapshot is not None:
-        if endpoint.states_labels:
-            triples += _temporal(page, fragment, query.snapshot)
-            if page.dynamic:
-                triples += label_triples(page.rows, endpoint.vocabulary)
-        else:
-            instant = instant_term(from_micros(query.snapshot.instant))
-            triples.append(Triple(fragment, endpoint.vocabulary["evaluatedAt"], instant))
-        # Where a label ends first, that is said already.
-        change = query.state.next_change
-        if change is not None and not (endpoint.states_labels and change == page.earliest_end):
-            said = endpoint.vocabulary["nextChange"]
-            triples.append(Triple(fragment, said, instant_term(change)))
+    triples += changing(page)
     before = [_triple(graph, _PRIMARY_TOPIC, fragment), _triple(dataset, _SUBSET, url)]
-    return Metadata(graph, before, controls(endpoint), triples)
+    return Metadata(graph, before, controls(endpoint), triples, labels_of(page))
+
+
+def labels_of(page: Fragment) -> list[Triple]:
+    """The labels of a page's facts."""
+    endpoint = page.query.endpoint
+    if page.query.snapshot is None or not endpoint.states_labels or not page.dynamic:
+        return []
+    return label_triples(page.rows, endpoint.vocabulary)
+
+
+def changing(page: Fragment) -> list[Triple]:
+    """What a page says of its fragment that changes over time, but for the labels."""
+    query = page.query
+    if query.snapshot is None:
+        return []
+    endpoint, fragment = query.endpoint, Term(f"<{query.request.fragment_url}>")
+    if endpoint.states_labels:
+        triples = list(_temporal(page, fragment, query.snapshot))
+    else:
+        instant = instant_term(from_micros(query.snapshot.instant))
+        triples = [Triple(fragment, endpoint.vocabulary["evaluatedAt"], instant)]
+    # Where a label ends first, that is said already.
+    change = query.state.next_change
+    if change is not None and not (endpoint.states_labels and change == page.earliest_end):
+        said = endpoint.vocabulary["nextChange"]
+        triples.append(Triple(fragment, said, instant_term(change)))
+    return triples
 
 
 def _triple(*terms: Term) -> Triple:

@@ -1,6 +1,6 @@
 """What a writer is, and the text that several of them share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
@@ -34,7 +34,8 @@ def quad_lines(quads: Iterable[Quad]) -> str:
 
 def metadata_lines(page: Metadata) -> str:
     """The metadata as lines of N-Triples."""
-    return f"{triple_lines(page.before)}{page.controls.lines}{triple_lines(page.after)}"
+    after = triple_lines(page.after) + triple_lines(page.labels)
+    return f"{triple_lines(page.before)}{page.controls.lines}{after}"
 
 
 def in_graph(lines: str, graph: Term) -> str:
@@ -43,13 +44,18 @@ def in_graph(lines: str, graph: Term) -> str:
     return lines if graph == DEFAULT_GRAPH else lines.replace(" .\n", f" {graph} .\n")
 
 
-def triples_of_page(fragment: Fragment) -> str:
-    """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple.
+def open_data(fragment: Fragment) -> Sequence[Quad]:
+    """The data of a page where nothing keeps them apart from its metadata.
 
-    Data that reads like metadata of our pages is left out, because nothing keeps them apart here.
+    Those that read like metadata of our pages are left out.
     """
     authority, quads = fragment.query.endpoint.authority, fragment.rows.quads
     if authority.may_control(quads):
-        quads = [quad for quad in quads if not authority.controls(quad)]
-    lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q in quads])
+        return [quad for quad in quads if not authority.controls(quad)]
+    return quads
+
+
+def triples_of_page(fragment: Fragment) -> str:
+    """Data, then metadata, as lines of N-Triples; a triple in several graphs is one triple."""
+    lines = dict.fromkeys([f"{q[0]} {q[1]} {q[2]} .\n" for q in open_data(fragment)])
     return "".join(lines) + metadata_lines(metadata(fragment))

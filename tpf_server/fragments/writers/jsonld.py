@@ -43,7 +43,7 @@ class JsonLdWriter:
         if controls is None:
             controls = self._controls[endpoint] = nodes(about.controls.triples)
         # What belongs to one subject may stand in several nodes; clients need this order.
-        texts = [nodes(about.before), controls, nodes(about.after)]
+        texts = [nodes(about.before), controls, nodes([*about.after, *about.labels])]
         document = []
         default = graphs.pop(DEFAULT_GRAPH, None)
         if default is not None:

@@ -1,14 +1,8 @@
-"""TriG (RDF 1.2): a block per run of quads of one graph, and one for the metadata."""
+"""TriG (RDF 1.2): a block per run of quads of one graph, then the metadata in theirs."""
 
-from itertools import groupby
-from operator import itemgetter
-
-from annotations.terms import DEFAULT_GRAPH
 from tpf_server.fragments.fragment import Fragment
-from tpf_server.fragments.metadata import metadata, triple_lines
-from tpf_server.fragments.writers.base import metadata_lines
-
-_graph = itemgetter(3)
+from tpf_server.fragments.metadata import labels_of
+from tpf_server.fragments.writers.compact import compact
 
 
 class TrigWriter:
@@ -20,10 +14,7 @@ class TrigWriter:
 
     def write(self, fragment: Fragment) -> str:
         """The body: data in their graphs, then the metadata graph."""
-        blocks = []
-        for graph, quads in groupby(fragment.rows.quads, key=_graph):
-            lines = triple_lines(quads)
-            blocks.append(lines if graph == DEFAULT_GRAPH else f"{graph} {{\n{lines}}}\n")
-        about = metadata(fragment)
-        blocks.append(f"{about.graph} {{\n{metadata_lines(about)}}}\n")
-        return "".join(blocks)
+        pages = compact(fragment.query.endpoint)
+        graph = f"<{fragment.query.request.page_url}#metadata>"
+        labels = pages.labels(labels_of(fragment), graph)
+        return pages.data(fragment.rows.quads) + labels + pages.metadata(fragment, graph=True)

@@ -1,16 +1,24 @@
 """Turtle (RDF 1.2): without graphs, data and metadata in one."""
 
+from annotations.terms import Quad
 from tpf_server.fragments.fragment import Fragment
-from tpf_server.fragments.writers.base import triples_of_page
+from tpf_server.fragments.metadata import labels_of
+from tpf_server.fragments.writers.base import open_data
+from tpf_server.fragments.writers.compact import compact
 
 
 class TurtleWriter:
-    """Writes Turtle; N-Triples is a subset of it, and the cheapest one to write and to read."""
+    """Writes Turtle."""
 
     name = "Turtle"
     suffix = "ttl"
     media_types = ("text/turtle",)
 
     def write(self, fragment: Fragment) -> str:
-        """The body."""
-        return triples_of_page(fragment)
+        """The body; a triple in several graphs is one triple."""
+        quads = open_data(fragment)
+        if any(quad.graph for quad in quads):
+            quads = list(dict.fromkeys([Quad(*quad[:3]) for quad in quads]))
+        pages = compact(fragment.query.endpoint)
+        labels = pages.labels(labels_of(fragment))
+        return pages.data(quads) + labels + pages.metadata(fragment, graph=False)
