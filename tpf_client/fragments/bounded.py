@@ -188,7 +188,7 @@ class _Route(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Answer:
+class ComingResponse:
     """A response whose body is still to be read; lets go of its connection when it is left.
 
     Args:
@@ -245,7 +245,9 @@ class PooledSession(requests.Session):
         self._targets: LRUCache[str, tuple[str, str]] = LRUCache(_TARGETS)
         self._found = threading.Lock()
 
-    def ask(self, url: str, headers: Mapping[str, str], timeout: tuple[float, float]) -> Answer:
+    def ask(
+        self, url: str, headers: Mapping[str, str], timeout: tuple[float, float]
+    ) -> ComingResponse:
         """The response to a GET request, as it begins to come; redirects are not followed.
 
         Raises:
@@ -255,7 +257,7 @@ class PooledSession(requests.Session):
         for _ in range(2):
             route, target = self._route(url)
             with suppress(ClosedPoolError):
-                return Answer(
+                return ComingResponse(
                     route.pool.urlopen(
                         "GET", target, headers={**route.headers, **headers},
                         timeout=Timeout(*timeout), retries=False, redirect=False,

@@ -32,7 +32,7 @@ _OPENED: Final = b"<urn:g> <urn:g> %b."
 
 
 @dataclass(slots=True)
-class Line:
+class SaidLine:
     """What a line says.
 
     Args:
@@ -53,10 +53,10 @@ class Line:
         return self.kept
 
 
-KnownLines: TypeAlias = Mapping[bytes, Mapping[bytes, Line]]
+KnownLines: TypeAlias = Mapping[bytes, Mapping[bytes, SaidLine]]
 """What lines say: by the directives before them and what opens their graph, and by text."""
 
-_COMING: Final = Line((), 0)
+_COMING: Final = SaidLine((), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ class Lines:
     """
 
     known: KnownLines
-    blocks: Sequence[tuple[Term, Sequence[Line]]]
+    blocks: Sequence[tuple[Term, Sequence[SaidLine]]]
     parsed: int
 
-    def split(self) -> tuple[list[Line], list[Quad]] | None:
+    def split(self) -> tuple[list[SaidLine], list[Quad]] | None:
         """The lines of data and the quads of metadata; ``None``: they are in one graph."""
         graphs = metadata_graphs(
             quad for graph, lines in self.blocks if graph for line in lines for quad in line.quads
@@ -103,7 +103,7 @@ class _Block(NamedTuple):
     """Lines that stand together in one graph."""
 
     opening: bytes
-    known: dict[bytes, Line]
+    known: dict[bytes, SaidLine]
     lines: list[bytes]
 
 
@@ -129,10 +129,10 @@ def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf
     blocks: list[_Block] = []
     document: list[bytes] = []
     new: list[_New] = []
-    scopes: dict[bytes, dict[bytes, Line]] = {}
+    scopes: dict[bytes, dict[bytes, SaidLine]] = {}
     directives = opening = b""
     block: _Block | None = None
-    old: Mapping[bytes, Line] = {}
+    old: Mapping[bytes, SaidLine] = {}
     for line in body.split(b"\n"):
         if line.startswith(_STATEMENTS):
             if not line.endswith(b"."):
@@ -201,7 +201,7 @@ def _parse(document: bytes, url: str, new: Sequence[_New], most: float) -> bool:
                 place = int(current.value[len(_NAME) :])
                 block, text = new[place]
                 graph = DEFAULT_GRAPH if text is block.opening else _graph(block)
-                block.known[text] = Line(said[place], 0)
+                block.known[text] = SaidLine(said[place], 0)
             quad = quad_of(parsed, graph)
             size += size_of(quad)
             if size > most:
@@ -213,5 +213,5 @@ def _parse(document: bytes, url: str, new: Sequence[_New], most: float) -> bool:
     for (block, text), quads in zip(new, said, strict=True):
         if not quads or (text is block.opening and len(quads) > 1):
             return False
-        block.known[text] = Line(quads, sum(map(size_of, quads)))
+        block.known[text] = SaidLine(quads, sum(map(size_of, quads)))
     return True

@@ -20,7 +20,7 @@ from tpf_client.errors import PageError
 from tpf_client.fragments.bodies import essence, parse_body
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import whole_number
-from tpf_client.fragments.lines import TYPES, KnownLines, Line, read_lines
+from tpf_client.fragments.lines import TYPES, KnownLines, SaidLine, read_lines
 from tpf_client.fragments.page import PageMetadata
 from tpf_client.fragments.parts import (
     COUNTS,
@@ -121,7 +121,7 @@ class PageReader:
         else:
             quads = lines.quads() if lines else parse_body(body, media_type, url, self._most)
             given, about = (quads, []) if bare else split_metadata(quads, url)
-            data = [Line(given, 0)]
+            data = [SaidLine(given, 0)]
         if not about and not bare:
             raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         statements: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))

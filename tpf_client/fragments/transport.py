@@ -25,7 +25,7 @@ from tpf_client.errors import (
     SourceError,
 )
 from tpf_client.fragments.bodies import parse_body
-from tpf_client.fragments.bounded import Answer, Exchange, PooledSession, running
+from tpf_client.fragments.bounded import ComingResponse, Exchange, PooledSession, running
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.freshness import http_date, whole_number
 
@@ -249,7 +249,7 @@ class Transport:
                 return Response(raw.status_code, raw.headers, body, sent, self.clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
 
-    def _ask(self, target: str, headers: Mapping[str, str]) -> requests.Response | Answer:
+    def _ask(self, target: str, headers: Mapping[str, str]) -> requests.Response | ComingResponse:
         timeout = (self.limits.connect_timeout, self.limits.read_timeout)
         if isinstance(self.session, PooledSession):
             return self.session.ask(target, headers, timeout)
@@ -259,7 +259,7 @@ class Transport:
 
     def _read(
         self,
-        raw: requests.Response | Answer,
+        raw: requests.Response | ComingResponse,
         url: str,
         exchange: Exchange,
         cancelled: threading.Event | None,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from annotations.terms import Quad
 from tpf_client.errors import ParseError
 from tpf_client.fragments.bodies import parse_body
-from tpf_client.fragments.lines import Line, read_lines
+from tpf_client.fragments.lines import SaidLine, read_lines
 
 URL = "http://ex.org/d?p=x"
 DIRECTIVES = (
@@ -52,7 +52,7 @@ def _whole(body: bytes) -> set[Quad] | None:
 @given(st.lists(pages(), min_size=1, max_size=4))
 def test_a_page_says_what_it_says_as_a_whole(versions: list[list[str]]) -> None:
     """Whatever was known of earlier versions, and however odd it is."""
-    before: Mapping[bytes, Mapping[bytes, Line]] = {}
+    before: Mapping[bytes, Mapping[bytes, SaidLine]] = {}
     for version in versions:
         body = "\n".join(version).encode()
         read = read_lines(body, URL, before)

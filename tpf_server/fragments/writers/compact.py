@@ -47,7 +47,7 @@ _SOURCE: Final = f"<{DCTERMS}source>"
 _graph = itemgetter(3)
 
 
-class Names(dict[str, str]):
+class PredicateNames(dict[str, str]):
     """What predicates are called: ``names[predicate]``; as they are where no prefix fits.
 
     Args:
@@ -78,7 +78,9 @@ class Names(dict[str, str]):
         return "".join([_prefix(name, self.prefixes[name]) for name in used])
 
 
-def statements(triples: Iterable[Sequence[str]], names: Names, apart: Collection[str] = ()) -> str:
+def statements(
+    triples: Iterable[Sequence[str]], names: PredicateNames, apart: Collection[str] = ()
+) -> str:
     """Statements: a line for the neighbours that share a subject.
 
     Args:
@@ -137,10 +139,10 @@ class CompactPages:
         self._apart = frozenset(
             {tmp["dynamicTriples"], tmp["earliestExpiration"], tmp["evaluatedAt"], tmp["predicate"]}
         )
-        self._data = Names(endpoint.prefixes)
-        self._labels = Names({"t": tmp.temporal})
+        self._data = PredicateNames(endpoint.prefixes)
+        self._labels = PredicateNames({"t": tmp.temporal})
         self._label_prefixes = _prefix("t", tmp.temporal) + _prefix("x", XSD)
-        self._names = Names({**_SPOKEN, "t": tmp.temporal, "x": XSD})
+        self._names = PredicateNames({**_SPOKEN, "t": tmp.temporal, "x": XSD})
         # Only pages of facts that change have an instant.
         spoken = [*_SPOKEN, "t", *("x" if endpoint.dataset.live is not None else "")]
         self._prefixes = "".join([_prefix(name, self._names.prefixes[name]) for name in spoken])
