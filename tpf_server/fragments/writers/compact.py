@@ -37,6 +37,8 @@ from tpf_server.fragments.metadata import changing, controls
 
 _ORIGIN: Final = re.compile(r"<https?://[A-Za-z0-9.:-]++/")
 _DOTS: Final = re.compile(r"/\.\.?[/?#>]")
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*+")
+_NAMESPACE: Final = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20<>"{}|^`\\]++""")
 _LOCAL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*+")
 _INTEGER: Final = f'"^^<{XSD_INTEGER}>'
 _DATE_TIME: Final = f'"^^<{XSD_DATE_TIME}>'
@@ -56,7 +58,12 @@ class PredicateNames(dict[str, str]):
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         super().__init__({RDF_TYPE: "a"})
-        self.prefixes = prefixes
+        # Whatever a server calls its prefixes: not each name, and not each text, is one of Turtle.
+        self.prefixes = {
+            name: namespace
+            for name, namespace in prefixes.items()
+            if _NAME.fullmatch(name) and _NAMESPACE.fullmatch(namespace)
+        }
 
     def __missing__(self, predicate: str) -> str:
         found, longest = predicate, 0
@@ -74,7 +81,9 @@ class PredicateNames(dict[str, str]):
         if not self.prefixes:
             return ""
         names = [self[each] for each in predicates]
-        used = dict.fromkeys([name.partition(":")[0] for name in names if name[0] not in "<a"])
+        used = dict.fromkeys(
+            [name.partition(":")[0] for name in names if name[0] != "<" and name != "a"]
+        )
         return "".join([_prefix(name, self.prefixes[name]) for name in used])
 
 

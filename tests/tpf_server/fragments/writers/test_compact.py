@@ -9,10 +9,12 @@ from annotations.namespaces import RDF_TYPE, TEMPORAL
 from annotations.terms import Quad, Term, Triple, iri, literal, triple_term
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.writers.compact import CompactPages
+from tpf_server.fragments.writers.compact import CompactPages, PredicateNames
 from tpf_server.settings import DatasetSettings, Settings
 
-PREFIXES = {"ex": "http://example.org/", "p": "http://example.org/p#", "long": "http://e.org/a/"}
+PREFIXES = {
+    "ex": "http://example.org/", "a-b": "http://example.org/p#", "long": "http://e.org/a/",
+}  # fmt: skip
 IRIS = st.sampled_from([
     "http://example.org/", "http://example.org/a", "http://example.org/b?c=/../d#e", "urn:x",
     "http://example.org//a", "http://example.org/a/../b", "http://example.org/a/.", "urn:a:/b",
@@ -79,6 +81,14 @@ def test_labels_come_back_as_they_were(
     assert sorted(set(_read(text))) == expected
     # What is renewed is a line, and what it is about is another.
     assert [line.partition(" ")[0] for line in text.splitlines() if "_:l1" in line] == ["_:l1"] * 2
+
+
+def test_prefixes_that_turtle_does_not_know_are_left_out() -> None:
+    odd = {"1": "urn:", "_": "urn:", "": "urn:", "short": "ur", "wrong": "urn:<"}
+    assert PredicateNames(odd)["<urn:a>"] == "<urn:a>"
+    assert PredicateNames({**odd, "abc": "urn:"}).declared(["<urn:a>", RDF_TYPE]) == (
+        "@prefix abc: <urn:> .\n"
+    )
 
 
 def test_pages_are_short() -> None:
