@@ -30,7 +30,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         stream: the IRI of the stream that it makes, if it makes one.
         late: how many elements came after an evaluation that should have seen them.
         number: in the order of registration.
-        next: the instant at which it is to be evaluated next, if that is known.
         last: the instant at which it was evaluated last.
         widens: whether its steps may grow where there is too much to do.
         timed: whether instants are due that lie ahead; otherwise it answers at arrivals only.
@@ -60,7 +59,6 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.question = question
         self.late = 0
         self.number = number
-        self.next: int | None = None
         self.last: int | None = None
         self.rank = 0
         self._arrived = 0

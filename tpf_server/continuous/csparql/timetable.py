@@ -1,59 +1,39 @@
 """Which queries are to be evaluated next, and which ones wait for an element to begin with."""
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.feeding import Feeding, Streams
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.csparql.stream_times import StreamTimes
+from tpf_server.continuous.engine.due_instants import DueInstants
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 
-_SPARE: Final = 64
 _Due = tuple[int, PeriodicQuery]
-_Entry = tuple[int, int, int, PeriodicQuery]
 
 
 class _Timeline:
     """Queries over the same streams, which so have the same time.
-
-    An instant that is given up stays in the heap until it would be the next one, or most of the
-    heap are such.
 
     Attributes:
         passed: until when everything has come.
         done: until when what was due was evaluated.
         queries: how many there are.
         due: their next instants, after what has passed.
-        planned: how many of these count.
     """
 
     def __init__(self, streams: Streams, passed: int) -> None:
         self.streams = streams
         self.passed = self.done = passed
         self.queries = 0
-        self.due: list[_Entry] = []
-        self.planned = 0
-
-    def give_up(self) -> None:
-        """One of the instants does not count any more."""
-        self.planned -= 1
-        self.tidy(0)
-
-    def tidy(self, spare: int) -> None:
-        """Let go of instants that were given up, where they are most."""
-        if len(self.due) > 2 * self.planned + spare:
-            self.due = [each for each in self.due if each[3].next == each[0]]
-            heapq.heapify(self.due)
+        self.due: DueInstants[PeriodicQuery] = DueInstants()
 
 
 class Timetable:
     """The next instants of queries: in the order of time, then of who feeds whom.
 
-    Each query has the time of its streams (see `StreamTimes`). Finding the next one costs the
-    logarithm of how many there are.
+    Each query has the time of its streams (see `StreamTimes`).
 
     Args:
         times: of the streams.
@@ -67,7 +47,7 @@ class Timetable:
         self._timelines: dict[Streams, _Timeline] = {}
         self._moved_by: dict[Term, list[_Timeline]] = {}
         self._of: dict[PeriodicQuery, _Timeline] = {}
-        self._ready: list[_Entry] = []
+        self._ready: DueInstants[PeriodicQuery] = DueInstants()
         self._reached: list[_Timeline] = []
         self._gives = False
         self._idle: dict[PeriodicQuery, None] = {}
@@ -132,6 +112,9 @@ class Timetable:
     def _arrange(self, queries: Iterable[PeriodicQuery]) -> None:
         """Who makes which streams has changed: find rank and time of all queries again."""
         queries = tuple(queries)
+        planned = dict(self._ready.next)
+        for timeline in self._timelines.values():
+            planned.update(timeline.due.next)
         self._rank(queries)
         self._timelines.clear()
         self._moved_by.clear()
@@ -139,6 +122,8 @@ class Timetable:
         self._ready.clear()
         for registered in queries:
             self._join(registered)
+            if registered in planned:
+                self.plan(registered, planned[registered])
 
     def _rank(self, queries: Iterable[PeriodicQuery]) -> None:
         for registered, rank in self._feeding.ranks(queries).items():
@@ -156,9 +141,6 @@ class Timetable:
                 self._moved_by.setdefault(stream, []).append(timeline)
         timeline.queries += 1
         self._of[registered] = timeline
-        if registered.next is not None:
-            timeline.planned += 1
-            self._put(registered, registered.next)
 
     # ------------------------------------------------------------------------------ instants
 
@@ -178,22 +160,21 @@ class Timetable:
     def look(self, registered: PeriodicQuery) -> None:
         """Elements have told when a query is due: it may be before what was planned."""
         at = registered.wanted(self._of[registered].done)
-        if at is not None and (registered.next is None or at < registered.next):
+        if at is None:
+            return
+        planned = self._ready.next.get(registered, self._of[registered].due.next.get(registered))
+        if planned is None or at < planned:
             self._wake(registered)
             self.plan(registered, at)
 
     def plan(self, registered: PeriodicQuery, at: int) -> None:
         """A query is to be evaluated at this instant next."""
         timeline = self._of[registered]
-        timeline.planned += registered.next is None
-        registered.next = at
-        self._put(registered, at)
-        timeline.tidy(_SPARE)
-
-    def _put(self, registered: PeriodicQuery, at: int) -> None:
-        timeline = self._of[registered]
-        heap = self._ready if at <= timeline.passed else timeline.due
-        heapq.heappush(heap, (at, registered.rank, registered.number, registered))
+        due, other = timeline.due, self._ready
+        if at <= timeline.passed:
+            due, other = other, due
+        other.give_up(registered)
+        due.plan(at, (registered.rank, registered.number), registered)
 
     def rest(self, registered: PeriodicQuery) -> None:
         """A query has no next instant before an element comes, or somebody asks."""
@@ -213,9 +194,9 @@ class Timetable:
                     del self._idle_readers[stream]
 
     def _give_up(self, registered: PeriodicQuery) -> None:
-        if registered.next is not None:
-            registered.next = None
-            self._of[registered].give_up()
+        if registered in self._of:
+            self._ready.give_up(registered)
+            self._of[registered].due.give_up(registered)
 
     def idle(self, stream: Term | None = None) -> tuple[PeriodicQuery, ...]:
         """Those that wait for an element: of this stream, or of any."""
@@ -231,9 +212,9 @@ class Timetable:
             if passed > timeline.passed:
                 self._reach(timeline, passed)
                 self._reached.append(timeline)
-        if not self._ready and not self._gives:
+        if not self._ready.next and not self._gives:
             self._settle()
-        return bool(self._ready)
+        return bool(self._ready.next)
 
     def due(self, before: int | None = None) -> Iterator[_Due]:
         """Those that are due; more may be planned meanwhile.
@@ -264,36 +245,36 @@ class Timetable:
         ended = []
         for at, registered in self._in_order(-NEVER):
             if at > registered.due_at_end(end):
-                ended.append(registered)
+                ended.append((at, registered))
             else:
                 yield at, registered
         for timeline, before in zip(timelines, passed, strict=True):
             timeline.passed = before
-        for registered in ended:
-            if registered.next is not None:
-                self._put(registered, registered.next)
+        for at, registered in ended:
+            if registered in self._of:
+                self.plan(registered, at)
 
     def _reach(self, timeline: _Timeline, passed: int) -> None:
         timeline.passed = passed
         due = timeline.due
-        while due and due[0][0] <= passed:
-            heapq.heappush(self._ready, heapq.heappop(due))
+        while (found := due.first(passed + 1)) is not None:
+            due.drop()
+            self.plan(found[1], found[0])
 
     def _in_order(self, until: int) -> Iterator[_Due]:
         ready, outer = self._ready, self._gives
         self._gives = True
         try:
-            while ready and ready[0][0] <= until:
-                at, _, _, registered = heapq.heappop(ready)
-                # Those that were closed, or rest, stay in the heap until then.
-                if registered.next == at and registered.state == "running":
-                    timeline = self._of[registered]
-                    timeline.done = max(timeline.done, at - 1)
-                    yield at, registered
+            while (found := ready.first(until + 1)) is not None:
+                at, registered = found
+                ready.drop()
+                timeline = self._of[registered]
+                timeline.done = max(timeline.done, at - 1)
+                yield at, registered
         finally:
             self._gives = outer
 
     def __len__(self) -> int:
         """How many instants are planned, and how many queries wait."""
-        planned = sum(len(each.due) for each in self._timelines.values())
-        return len(self._ready) + planned + len(self._idle)
+        planned = sum(len(each.due.heap) for each in self._timelines.values())
+        return len(self._ready.heap) + planned + len(self._idle)

@@ -1,9 +1,9 @@
 """Which windows something leaves when time passes."""
 
-import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
+from tpf_server.continuous.engine.due_instants import DueInstants
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
@@ -31,9 +31,7 @@ class Expiries:
     def __init__(self) -> None:
         self.timed: list[tuple[Sequence[tuple[Any, ...]], int, Expiring]] = []
         self._windows: dict[int, WindowInput] = {}
-        self._due: list[tuple[int, int]] = []
-        # Of each window the entry that counts.
-        self._next: dict[int, int] = {}
+        self._due: DueInstants[int] = DueInstants()
         self._ordered = False
 
     def add(self, window: WindowInput) -> None:
@@ -45,7 +43,7 @@ class Expiries:
             self._list()
         else:
             self._ordered = True
-            self.timed[:] = [(self._due, 0, self)]
+            self.timed[:] = [(self._due.heap, 0, self)]
             for each in self._windows.values():
                 each.order(self.schedule)
 
@@ -58,8 +56,7 @@ class Expiries:
         """A window is gone."""
         if self._windows.pop(window.number, None) is None:
             return
-        # What it has in the heap goes when its time comes.
-        self._next.pop(window.number, None)
+        self._due.give_up(window.number)
         if not self._windows:
             self.timed.clear()
             self._due.clear()
@@ -72,8 +69,7 @@ class Expiries:
         self._plan(window, window.last_instant(at) + window.time.lag)
 
     def _plan(self, window: WindowInput, due: int) -> None:
-        self._next[window.number] = due
-        heapq.heappush(self._due, (due, window.number))
+        self._due.plan(due, window.number, window.number)
 
     def moved(self, time: StreamTime, windows: Iterable[WindowInput]) -> None:
         """Windows have another time than the engine from now on, or hold older rows again.
@@ -88,29 +84,22 @@ class Expiries:
         for window in windows:
             if window.number in self._windows and window.log:
                 due = window.last_instant(window.log[0][0]) + time.lag
-                if due < self._next.get(window.number, due + 1):
+                if due < self._due.next.get(window.number, due + 1):
                     window.scheduled = True
                     self._plan(window, due)
 
     def expire(self, now: int, /) -> None:
         """Let go what is too old at an instant, of those that are in the heap."""
         due = self._due
-        while due and due[0][0] < now:
-            at, number = due[0]
-            if self._next.get(number) != at:
-                heapq.heappop(due)
-                continue
-            window = self._windows[number]
+        while (found := due.first(now)) is not None:
+            window = self._windows[found[1]]
             log = window.log
             if log:
                 window.expire(now)
                 # What comes from now on goes no earlier, except for what has waited for a slide.
                 if log or not window.slides:
                     oldest = log[0][0] if log else window.time.at(now)
-                    again = max(window.last_instant(oldest) + window.time.lag, now)
-                    self._next[number] = again
-                    heapq.heapreplace(due, (again, number))
+                    due.put_off(max(window.last_instant(oldest) + window.time.lag, now))
                     continue
-            heapq.heappop(due)
-            del self._next[number]
+            due.drop()
             window.scheduled = False
