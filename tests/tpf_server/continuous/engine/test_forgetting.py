@@ -37,7 +37,11 @@ EXPRESSIONS = (
     "ISNUMERIC(?v)", "LANG(?l)", "NOW()", "RAND()", "SAMETERM(?v, ?u)", "STR(?s)", "STR(?n)",
     "STRDT(?v, xsd:token)", "STRUUID()", "UUID()", "BNODE()", "BNODE(?v)", "BNODE('x')",
     "COALESCE(?none, ?v)", "IF(?n > 5, ?v, ?u)", "?v = ?u", "?n + ?d", "?n * 1.5 / 7", "?d < 3",
-    "?v IN (?u, ?l)", "?v NOT IN (?u)", "!(?n > 5) || ?v > 'a' && ?d != 7", "-?d", "+?n",
+    "HASLANG(?l)",
+    "HASLANGDIR(?l)", "LANGDIR(STRLANGDIR(?v, 'en', 'ltr'))", "ISTRIPLE(?v)",
+    "STR(OBJECT(TRIPLE(?s, <urn:p>, ?v)))", "SUBJECT(TRIPLE(?s, <urn:p>, ?v))",
+    "PREDICATE(TRIPLE(?s, <urn:p>, ?v))", "?v IN (?u, ?l)", "?v NOT IN (?u)",
+    "!(?n > 5) || ?v > 'a' && ?d != 7", "-?d", "+?n",
     *(f"{cast}({argument})" for cast, argument in (
         ("xsd:string", "?d"), ("xsd:boolean", "?n"), ("xsd:integer", "?d"), ("xsd:decimal", "?n"),
         ("xsd:double", "?n"), ("xsd:float", "?n"), ("xsd:dateTime", "?t"), ("xsd:date", "?t"),
