@@ -86,8 +86,8 @@ def test_labels_come_back_as_they_were(
 def test_prefixes_that_turtle_does_not_know_are_left_out() -> None:
     odd = {"1": "urn:", "_": "urn:", "": "urn:", "short": "ur", "wrong": "urn:<"}
     assert PredicateNames(odd)["<urn:a>"] == "<urn:a>"
-    assert PredicateNames({**odd, "abc": "urn:"}).declared(["<urn:a>", RDF_TYPE]) == (
-        "@prefix abc: <urn:> .\n"
+    assert PredicateNames({**odd, "abc": "urn:x:"}).declared(["<urn:x:a>", RDF_TYPE]) == (
+        "@prefix abc: <urn:x:> .\n"
     )
 
 
