@@ -193,9 +193,17 @@ class Reference:
             self._store.add(quad)
             self._passing.append(quad)
 
+    def said(self, at: int) -> str:
+        """The query, with the instant for NOW()."""
+        seconds = f"{at // 1000 % 60:02}.{at % 1000:03}".rstrip("0").removesuffix(".")
+        time = f"1970-01-01T{at // 3_600_000:02}:{at // 60_000 % 60:02}:{seconds}Z"
+        return self.sparql.replace(
+            "NOW()", f'"{time}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+        )
+
     def answer(self, at: int) -> Solutions:
         """The solutions at an instant; an empty one where ASK says yes; the triples of a graph."""
-        found = self.store(at).query(self.sparql)
+        found = self.store(at).query(self.said(at))
         if isinstance(found, ox.QueryBoolean):
             return Counter({frozenset(): 1} if found else {})
         if isinstance(found, ox.QueryTriples):
@@ -219,8 +227,9 @@ class Reference:
         if TIMES in self.sparql:
             # It asks for triple terms, in the syntax of SPARQL 1.2.
             return self.answer(at)
-        query = parse_query(self.sparql)
-        if difference_of(query, self.sparql) is None:
+        text = self.said(at)
+        query = parse_query(text)
+        if difference_of(query, text) is None:
             return self.answer(at)
         found = by_specification(query, map(quad_of, self.store(at)))
         if isinstance(found, bool):

@@ -519,6 +519,34 @@ def test_a_loop_through_both_languages_is_refused(site):
     assert site.register(text, into="http://localhost/three").status_code == 201
 
 
+def test_now_is_the_instant_of_an_answer_in_c_sparql(site):
+    window = "FROM STREAM <http://localhost/s> [RANGE 20ms STEP 10ms]"
+    past = "FILTER(NOW() > '1970-01-01T00:00:00.01Z'^^<http://www.w3.org/2001/XMLSchema#dateTime>)"
+    site.register(f"SELECT ?a (NOW() AS ?n) {window} {{ ?a <urn:p> ?b }}", name="said")
+    site.register(f"SELECT ?a {window} {{ ?a <urn:p> ?b {past} }}", name="compared")
+    # Nothing of a stream is compared here.
+    site.register(f"ASK {window} {{ {past} }}", name="alone")
+    site.push(element(1), element(31, "<urn:c>"))
+
+    def found(name):
+        return [each["result"] for each in events(site.results(name, params={"follow": "false"}))]
+
+    times = [f'"1970-01-01T00:00:00.0{n}Z"' for n in (1, 2, 3)]
+    typed = [f"{each}^^<http://www.w3.org/2001/XMLSchema#dateTime>" for each in times]
+    both = [[{"a": "<urn:a>", "n": each}] for each in typed[:2]]
+    assert found("said") == [*both, []]
+    assert found("compared") == [[], [{"a": "<urn:a>"}], []]
+    assert found("alone") == [False, True, True]
+
+
+def test_now_is_refused_in_cqels_ql(site):
+    nested = QUERY.replace("}", "FILTER EXISTS { ?a <urn:p> ?c FILTER(?c < now()) } }", 1)
+    for text in (QUERY.replace("?a ?b", "?a (NOW() AS ?n)", 1), nested):
+        refused = site.register(text)
+        assert refused.status_code == 422
+        assert "NOW() cannot be said in CQELS-QL" in refused.json()["detail"]
+
+
 def test_what_is_refused_of_c_sparql(site):
     wrong = site.register(PERIODIC.replace("STEP 10ms", "STEP 30ms"))
     assert wrong.status_code == 400

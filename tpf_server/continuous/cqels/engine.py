@@ -8,7 +8,7 @@ from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.cqels.parser import BASE, parse
 from tpf_server.continuous.engine.delivery import Callback
-from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
+from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
@@ -31,7 +31,6 @@ class Engine(TickEngine):
         create_streams: whether a stream comes into being when it is first pushed to or asked for.
         require_graphs: whether a query may only name static graphs that are loaded.
         share: whether queries that differ in constants only share a plan.
-        now: what NOW() gives in queries.
         routing: when it is decided how rows find their way through joins: ``reviewed`` while the
             engine runs, ``fixed`` at registration, ``per-tuple`` for each row.
 
@@ -49,7 +48,6 @@ class Engine(TickEngine):
         create_streams: bool = True,
         require_graphs: bool = False,
         share: bool = True,
-        now: datetime = EPOCH,
         routing: Routing = "reviewed",
     ) -> None:
         super().__init__(
@@ -59,7 +57,6 @@ class Engine(TickEngine):
             create_streams=create_streams,
             require_graphs=require_graphs,
             share=share,
-            now=now,
             routing=routing,
         )
         self.semantics = semantics

@@ -46,6 +46,7 @@ from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.select_names import SelectNames
+from tpf_server.continuous.engine.spoken_time import says_now
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.engine.windows.continuous_query import (
     MARK,
@@ -80,6 +81,11 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
         raise UnsupportedContinuousQueryError(str(error)) from error
     except RecursionError:
         raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
+    if says_now(query):
+        raise UnsupportedContinuousQueryError(
+            "NOW() cannot be said in CQELS-QL: it changes where no element comes; "
+            "C-SPARQL and RSP-QL have it, and each emission has its instant"
+        )
     if query.form in ("CONSTRUCT", "DESCRIBE") and isinstance(query.pattern, Project):
         # A variable that the template lacks, or that is not described, is one that nobody needs.
         query = replace(query, pattern=replace(query.pattern, variables=wanted_variables(query)))

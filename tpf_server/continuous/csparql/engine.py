@@ -32,13 +32,14 @@ from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.csparql.stream_times import StreamTimes
 from tpf_server.continuous.csparql.timetable import Timetable
 from tpf_server.continuous.engine.elements.elements import canonical_term
-from tpf_server.continuous.engine.elements.timestamps import EPOCH, milliseconds
+from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import (
     ElementError,
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.query_engine import QueryEngine
+from tpf_server.continuous.engine.spoken_time import says_now
 from tpf_server.continuous.engine.static.static_data import Change
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
@@ -61,7 +62,6 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         rules: that rewrite the operators of a query.
         pace: widens steps of queries under load; ``None``: nothing does.
         learn: whether streams that declare no predicates are taken to have only those that came.
-        now: what NOW() gives in queries.
         beside: another engine of this process, whose terms and static graphs it uses.
 
     Attributes:
@@ -83,10 +83,9 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         rules: tuple[Rule, ...] = RULES,
         pace: Pace | None = None,
         learn: bool = True,
-        now: datetime = EPOCH,
         beside: QueryEngine[Any] | None = None,
     ) -> None:
-        super().__init__(base, limits, require_graphs=require_graphs, now=now, beside=beside)
+        super().__init__(base, limits, require_graphs=require_graphs, beside=beside)
         self.refused = 0
         self._lateness = lateness
         self._skip_idle = skip_idle
@@ -248,7 +247,10 @@ class CsparqlEngine(QueryEngine[PeriodicQuery]):
         self._check_graphs(query.query.dataset)
         self._check_services(query.services)
         evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
-        answer = evaluation.at(0 if self.time is None else self.time, "", question)
+        at = 0 if self.time is None else self.time
+        if says_now(query.query):
+            evaluation.plan_at(at)
+        answer = evaluation.at(at, "", question)
         if not evaluation.owners:
             evaluation.close()
         return answer

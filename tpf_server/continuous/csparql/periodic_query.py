@@ -11,10 +11,13 @@ from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.drawing import as_text
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
+from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
 from tpf_server.continuous.csparql.native.questions import Question
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import PhysicalWindow
+from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.running_query import RunningQuery
+from tpf_server.continuous.engine.spoken_time import says_now
 
 Callback = Callable[[PeriodicAnswer], None]
 
@@ -37,6 +40,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         by_elements: which of these.
         follows: whether it is to hear of elements of its streams, see `coming` and `came`.
         told: whether these tell it when it is to be evaluated.
+        timely: whether it says NOW().
         ranges: whether it says GRAPH ?g, so that it depends on which static graphs there are.
         rank: higher than those of all queries whose triples it reads.
     """
@@ -70,6 +74,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         self.widens = True
         self.by_elements = False
         self.follows = self.told = False
+        self.timely = says_now(query.query)
         self.ranges = any(
             is_variable(graph) for each in everything(query.query) for graph in _graphs_of(each)
         )
@@ -168,7 +173,17 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
 
     def answer(self, at: int) -> PeriodicAnswer | None:
         """What it answers at an instant; ``None``: nothing."""
-        return self.evaluation.at(at, self.name, self.question)
+        return self.evaluation.at(at, self.name, self.question) if self.say_now(at) else None
+
+    def say_now(self, at: int) -> bool:
+        """NOW() is an instant from here on; whether it could be evaluated, otherwise it stops."""
+        if self.timely:
+            try:
+                self.evaluation.plan_at(at)
+            except TooManyStaticError:
+                self.stop(UnsupportedContinuousQueryError("too much is static to say NOW()"))
+                return False
+        return True
 
     def arrived(self) -> bool:
         """One more triple came; whether a query over counted windows must be evaluated now."""

@@ -18,6 +18,7 @@ from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph, operator_graph
 from tpf_server.continuous.csparql.rules import Rule, optimised
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.spoken_time import says_now
 
 T = TypeVar("T")
 
@@ -155,6 +156,8 @@ def question_of(graph: OperatorGraph) -> tuple[Hashable, Question]:
     """
     clauses = tuple((each.stream, each.window, each.named, each.name) for each in graph.clauses)
     names = clauses, graph.sources.names
-    parts = parted(graph.query) if clauses and over_time(graph) else None
+    # What is shared by queries with other constants is not evaluated anew for NOW().
+    shares = clauses and over_time(graph) and not says_now(graph.query)
+    parts = parted(graph.query) if shares else None
     common = graph.query if parts is None else (parts.below, parts.comparisons)
     return (common, names), Question((graph.query, names), graph.query, parts)

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from annotations.terms import Term
@@ -12,7 +11,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import inlined_literal
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_server.continuous.engine.elements.elements import canonical_term, canonical_triple
-from tpf_server.continuous.engine.elements.timestamps import date_time
+from tpf_server.continuous.engine.elements.timestamps import EPOCH, date_time
 from tpf_server.continuous.engine.errors import (
     ElementError,
     EngineClosedError,
@@ -38,7 +37,6 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         base: what relative IRIs are relative to.
         limits: what is allowed.
         require_graphs: whether a query may only name static graphs that are there.
-        now: what NOW() gives in queries.
         beside: another engine, whose terms and static graphs it uses; ``None``: its own.
 
     Attributes:
@@ -58,7 +56,6 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         limits: EngineLimits | None,
         *,
         require_graphs: bool,
-        now: datetime,
         beside: "QueryEngine[Any] | None" = None,
     ) -> None:
         super().__init__(base, None if beside is None else beside.static)
@@ -74,7 +71,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
             self.arriving = beside.arriving
             typed = beside._environment.typed
         self.queries: dict[str, QueryT] = {}
-        self._environment: Environment = Environment(typed, date_time(now))
+        self._environment: Environment = Environment(typed, date_time(EPOCH))
         self.dictionary.on_forget(self._environment.forget)
         self.forgetting.engines.append(self)
         self._require_graphs = require_graphs

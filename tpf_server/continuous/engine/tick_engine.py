@@ -50,7 +50,6 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         create_streams: whether a stream comes into being when it is first named.
         require_graphs: whether a query may only name static graphs that are loaded.
         share: whether queries that differ in constants only share a plan.
-        now: what NOW() gives in queries.
         routing: of joins.
 
     Attributes:
@@ -73,10 +72,9 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         create_streams: bool,
         require_graphs: bool,
         share: bool,
-        now: datetime,
         routing: Routing = "reviewed",
     ) -> None:
-        super().__init__(base, limits, require_graphs=require_graphs, now=now)
+        super().__init__(base, limits, require_graphs=require_graphs)
         self.front = NEVER
         self._limit = -NEVER
         self._told: int | None = None

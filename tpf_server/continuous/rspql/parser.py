@@ -34,7 +34,6 @@ from tpf_client.sparql.algebra import (
     NOTHING,
     Call,
     DatasetClause,
-    Expression,
     Extend,
     Join,
     PathExpression,
@@ -123,7 +122,6 @@ class RspqlParser(ClauseParser):
         self._windows: list[StreamClause] = []
         self._in_window = False
         self._graphs: list[TermOrVariable | None] = []
-        self._timely = False
 
     # ----------------------------------------------------------------------- registration
 
@@ -139,7 +137,7 @@ class RspqlParser(ClauseParser):
             self.fail("FROM NAMED WINDOW is missing: nothing says when to evaluate this", place)
         self._check_policies(place)
         named = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
-        own = self._tick != "time" or self._timely
+        own = self._tick != "time"
         windows = tuple(
             replace(each, window=replace(each.window, own=True))
             if own and isinstance(each.window, SlidingWindow)
@@ -157,7 +155,6 @@ class RspqlParser(ClauseParser):
             report=self._policy,
             tick=self._tick,
             graphs=tuple(self._graphs) if any(self._graphs) else (),
-            timely=self._timely,
         )
 
     def prologue(self) -> None:
@@ -312,11 +309,6 @@ class RspqlParser(ClauseParser):
         if name in bound:
             self.fail(f"{name} has a value already", self.ahead(-1).position)
         return Extend(pattern, name, Call(TIMESTAMP, (VariableRef(bound[0]),)))
-
-    def builtin(self) -> Expression:
-        """A call of a builtin; of NOW it is remembered."""
-        self._timely = self._timely or (self.at_word("NOW") and self.ahead().text == "(")
-        return super().builtin()
 
     # ---------------------------------------------------------------------------- template
 

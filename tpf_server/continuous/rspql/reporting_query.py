@@ -9,23 +9,17 @@ instants that other queries have left behind.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from annotations.terms import Term, Variable
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
-from tpf_server.continuous.csparql.native.leaves import TooManyStaticError
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
-from tpf_server.continuous.engine.elements.timestamps import EPOCH, date_time
-from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.rspql.instants import ReportInstants, report_instants
 from tpf_server.continuous.rspql.rspql_query import RspqlQuery
 from tpf_server.continuous.rspql.streaming import quads_of, streamed
 from tpf_server.continuous.rspql.window_marks import Content, ElementMarks, SlidingMarks
 from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class ReportingQuery(PeriodicQuery):
@@ -125,12 +119,8 @@ class ReportingQuery(PeriodicQuery):
         instant = self._instant(at) if self.counts else at
         if instant is None or not self._holds(instant):
             return None
-        if self._said.timely:
-            try:
-                self.evaluation.plan_at(date_time(EPOCH + instant * _MILLISECOND))
-            except TooManyStaticError:
-                self.stop(UnsupportedContinuousQueryError("too much is static to say NOW()"))
-                return None
+        if not self.say_now(instant):
+            return None
         variables, rows = self.evaluation.solutions(instant, self.question)
         if self.query.query.form == "ASK":
             rows = ((),) if rows else ()

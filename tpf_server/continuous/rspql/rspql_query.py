@@ -23,14 +23,12 @@ class RspqlQuery(CsparqlQuery):
         report: when it answers.
         tick: where it is looked for these instants.
         graphs: of the triples of the template, by their places; ``None``: of no graph.
-        timely: whether it says NOW(), which is then the instant of the answer.
     """
 
     operator: StreamOperator = "RSTREAM"
     report: ReportPolicy = WINDOW_CLOSE
     tick: Tick = "time"
     graphs: tuple[TermOrVariable | None, ...] = ()
-    timely: bool = False
 
     @property
     def instants(self) -> Instants:

@@ -27,6 +27,10 @@ from tpf_server.continuous.engine.errors import CallbackError
 EXAMPLES = int(os.environ.get("TPF_EXAMPLES", "0"))
 RANDOM = st.integers(0, 2**32).map(Random)
 Triple = tuple[str, str, str]
+TIMELY = (
+    "BIND (NOW() AS ?now)"
+    " FILTER (SECONDS(NOW()) < 0.015 || SECONDS(NOW()) > 0.025 && NOT EXISTS { ?a <urn:p> ?c })"
+)
 
 
 class BrokenError(Exception):
@@ -59,6 +63,9 @@ class Beside:
         else:
             clauses = random_clauses(random)
             text = CsparqlWriter(random, clauses).query(random.choice([0, 1, 2, 3]))
+            if Random(text).random() < 0.2:
+                text = text.replace("WHERE {", f"WHERE {{ {TIMELY}", 1)
+                text = text.replace("?c ?d WHERE", "?c ?d ?now WHERE", 1)
         self.text = in_csparql(text, clauses, every)
         self.reference: Reference = Reference(text, clauses, static, every=every)
         self.found: list[tuple[int, Solutions]] = []

@@ -147,7 +147,9 @@ def computed(expressions: Sequence[str]) -> str:
 def test_computed_terms_in_cqels(expressions: Sequence[str]) -> None:
     window = f"STREAM <urn:fast> [RANGE 5ms] {{ {STAR} }}"
     slow = "OPTIONAL { STREAM <urn:slow> [RANGE 10d] { ?s :slow ?z } }"
-    check(Run(f"SELECT * {{ {window} {computed(expressions)} {slow} }}", csparql=False))
+    # Which CQELS-QL does not have.
+    known = [each for each in expressions if each != "NOW()"]
+    check(Run(f"SELECT * {{ {window} {computed(known)} {slow} }}", csparql=False))
 
 
 @pytest.mark.parametrize("expressions", EACH, ids=str)

@@ -7,7 +7,6 @@ from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
-from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
 from tpf_server.continuous.csparql.native.builder import build
@@ -17,6 +16,7 @@ from tpf_server.continuous.csparql.native.parted_query import PartedQuery
 from tpf_server.continuous.csparql.native.questions import Question, QuestionParts, read
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.engine.elements.timestamps import date_time_at
 
 
 class PeriodicEvaluation:
@@ -72,6 +72,7 @@ class PeriodicEvaluation:
         self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
         self.streams = {clause.graph: clause.stream for clause in graph.clauses}
         self._rows: tuple[Row, ...] = ()
+        self._now: int | None = None
         self._plan(graph)
         found = self._leaves.predicates
         self.predicates = None if found is None else frozenset(found)
@@ -137,14 +138,16 @@ class PeriodicEvaluation:
             if self._parts is not None:
                 self._parts.drop(question)
 
-    def plan_at(self, now: DateTime) -> None:
-        """Evaluate anew, with another value of NOW().
+    def plan_at(self, instant: int) -> None:
+        """Evaluate anew, with an instant as the value of NOW(); nothing happens where it is that.
 
         Raises:
             TooManyStaticError: see above; then it is of no more use.
         """
-        self._environment = replace(self._environment, now=now)
-        self.plan_anew(self.graph)
+        if instant != self._now:
+            self._environment = replace(self._environment, now=date_time_at(instant))
+            self.plan_anew(self.graph)
+            self._now = instant
 
     def _let_go(self) -> None:
         self._leaves.close()

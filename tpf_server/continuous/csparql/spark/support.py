@@ -11,6 +11,7 @@ from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.windows import LogicalWindow
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.spoken_time import says_now
 
 
 def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
@@ -36,6 +37,11 @@ def check_supported(parsed: CsparqlQuery, graph: OperatorGraph) -> None:
         raise UnsupportedContinuousQueryError(
             f"{_word(parsed.text, 'DESCRIBE')}DESCRIBE follows blank nodes to any depth, which "
             "Spark SQL cannot; only natively"
+        )
+    if says_now(parsed.query):
+        raise UnsupportedContinuousQueryError(
+            f"{_word(parsed.text, 'NOW')}NOW() cannot be said on Spark, which evaluates many "
+            "instants at once; only natively"
         )
     for service in parsed.services:
         raise UnsupportedContinuousQueryError(

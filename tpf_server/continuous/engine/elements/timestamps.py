@@ -46,3 +46,8 @@ def date_time(instant: datetime) -> DateTime:
     value = value_of(Term(f'"{text}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'))
     assert isinstance(value, DateTime)
     return value
+
+
+def date_time_at(at: int) -> DateTime:
+    """The same of milliseconds since 1970."""
+    return date_time(EPOCH + timedelta(milliseconds=at))
