@@ -1,5 +1,6 @@
-"""``tpf-experiments``: list, run, report, publish."""
+"""``tpf-experiments``: list, run, report, publish, compare."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +9,11 @@ from rich.console import Console
 
 from annotations.clock import SystemClock
 from experiments.errors import ConfigurationError, ExperimentError
+from experiments.harness.commits import measure_alternately
+from experiments.harness.comparison import RunComparison, compare_runs, read_run
 from experiments.harness.configuration import read_configuration
 from experiments.harness.experiment import Experiment
+from experiments.harness.machine import PROJECT
 from experiments.harness.publishing import publish as publish_report
 from experiments.harness.report import write_report
 from experiments.harness.runner import Runner, progress_bar
@@ -98,6 +102,78 @@ def publish(
     except ExperimentError as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Two folders of results: before and after.")
+    ] = None,
+    commits: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--commits", metavar="BASE HEAD", help="Measure two commits in turn instead."),
+    ] = None,
+    experiment: Annotated[
+        str, typer.Option("--experiment", help="What is measured at the commits.")
+    ] = "conference",
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=2, help="How often each commit is measured.")
+    ] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, at commits.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", exists=True, dir_okay=False, help="Sizes, at commits."),
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="Only this column; may be repeated.")
+    ] = None,
+    at_most: Annotated[
+        float | None,
+        typer.Option("--at-most", help="Fail where something got worse by more, say 1.03."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Compare two runs, or two commits. Status 1 where something got worse than allowed."""
+    try:
+        if at_most is not None and not at_most >= 1:
+            raise ConfigurationError(f"--at-most is a factor from 1 on, not {at_most:g}")
+        if commits is None:
+            before, after = _two(runs or [], config=config, quick=quick)
+            sides = read_run(before), read_run(after)
+        else:
+            if runs:
+                raise ConfigurationError("either two folders or --commits, not both")
+            _chosen(experiment)
+            further = ["--quick"] if quick else []
+            sides = measure_alternately(
+                PROJECT, commits, experiment, rounds, further, config,
+                lambda line: typer.echo(line, err=True),
+            )  # fmt: skip
+        found = compare_runs(*sides, column or ())
+    except ExperimentError as error:
+        typer.echo(f"tpf-experiments: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
+    typer.echo(json.dumps(found.as_json(at_most), indent=1) if as_json else found.as_text(at_most))
+    if at_most is not None and (failure := _failure(found, at_most)):
+        typer.echo(f"tpf-experiments: {failure}", err=True)
+        raise typer.Exit(1)
+
+
+def _two(runs: list[Path], *, config: Path | None, quick: bool) -> tuple[Path, Path]:
+    if len(runs) != 2:
+        raise ConfigurationError(f"two folders are compared, not {len(runs)}")
+    if quick or config is not None:
+        raise ConfigurationError("--quick and --config are for --commits")
+    return runs[0], runs[1]
+
+
+def _failure(found: RunComparison, limit: float) -> str:
+    """Why a comparison fails by a limit; empty where it does not."""
+    if worse := found.worse(limit):
+        return f"{len(worse)} of {found.judged(limit)} figures got worse by more than {limit:g}"
+    if not found.judged(limit):
+        return "nothing can be judged: every figure was measured only once"
+    return ""
 
 
 def _chosen(name: str) -> tuple[Experiment, ...]:

@@ -12,6 +12,7 @@ _T = (
     2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _T_MANY = 1.960
+_LARGEST = math.log(1e300)
 
 
 class MeanEstimate(NamedTuple):
@@ -38,10 +39,37 @@ def estimate(values: Iterable[float]) -> MeanEstimate | None:
     mean = statistics.fmean(numbers)
     if len(numbers) == 1:
         return MeanEstimate(mean, None, None, 1)
-    degrees = len(numbers) - 1
-    quantile = _T[degrees - 1] if degrees <= len(_T) else _T_MANY
-    half = quantile * statistics.stdev(numbers) / math.sqrt(len(numbers))
+    half = _quantile(len(numbers) - 1) * statistics.stdev(numbers) / math.sqrt(len(numbers))
     return MeanEstimate(mean, mean - half, mean + half, len(numbers))
+
+
+def ratio_estimate(before: Sequence[float], after: Sequence[float]) -> MeanEstimate | None:
+    """How many times as much one is as the other: ratio of geometric means, 95 % interval.
+
+    Welch's interval of the difference of logarithms. One value on either side has no interval.
+
+    Returns:
+        ``None`` where a side has no value, or one that is not positive.
+    """
+    if not before or not after or min(*before, *after) <= 0:
+        return None
+    first, second = ([math.log(value) for value in values] for values in (before, after))
+    ratio = statistics.fmean(second) - statistics.fmean(first)
+    repetitions = min(len(first), len(second))
+    if repetitions == 1:
+        return MeanEstimate(math.exp(ratio), None, None, 1)
+    parts = [statistics.variance(values) / len(values) for values in (first, second)]
+    half = 0.0
+    if total := sum(parts):
+        shares = zip(parts, (first, second), strict=True)
+        degrees = total**2 / sum(part**2 / (len(values) - 1) for part, values in shares)
+        half = _quantile(max(1, int(degrees))) * math.sqrt(total)
+    low, high = math.exp(ratio - half), math.exp(min(ratio + half, _LARGEST))
+    return MeanEstimate(math.exp(ratio), low, high, repetitions)
+
+
+def _quantile(degrees: int) -> float:
+    return _T[degrees - 1] if degrees <= len(_T) else _T_MANY
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

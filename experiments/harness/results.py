@@ -87,9 +87,10 @@ class RawData:
         writer.writeheader()
         for rows in self._measurements.values():
             writer.writerows(rows)
-        replacement = self.path.with_suffix(".new")
-        replacement.write_text(kept.getvalue(), encoding="utf-8")
-        replacement.replace(self.path)
+        if kept.getvalue() != text:
+            replacement = self.path.with_suffix(".new")
+            replacement.write_text(kept.getvalue(), encoding="utf-8")
+            replacement.replace(self.path)
 
     def _key_of(self, row: Mapping[str, str]) -> Key:
         return (*(row[column] for column in self._keys), row["repetition"])

@@ -1,0 +1,267 @@
+"""Two runs beside each other: ratios of what is comparable, with their intervals."""
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from experiments.errors import ConfigurationError
+from experiments.harness.estimates import MeanEstimate, ratio_estimate
+from experiments.harness.report import FACTS, RAW, show
+from experiments.harness.results import RawData
+
+_COSTS = {"us", "ms", "s", "seconds", "percent", "mib", "bytes", "requests"}
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
+_PARTS = ("kind", "quantity")
+"""Columns that tell what a row of a measurement is about."""
+
+
+class FigureName(NamedTuple):
+    """What names a figure.
+
+    Args:
+        experiment: its name.
+        parameters: columns of the key, and what a row is about, with their values.
+        column: what was measured.
+    """
+
+    experiment: str
+    parameters: tuple[tuple[str, str], ...]
+    column: str
+
+
+RunFigures: TypeAlias = Mapping[FigureName, Sequence[float]]
+"""The figures of a run, each with a value for each repetition."""
+
+
+class FinishedRun(NamedTuple):
+    """What is known of a run.
+
+    Args:
+        facts: of each experiment, by its name.
+        figures: what was measured.
+    """
+
+    facts: Mapping[str, Mapping[str, Any]]
+    figures: RunFigures
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedFigure:
+    """A figure of both runs.
+
+    Args:
+        name: of it.
+        before: its values in the first run.
+        after: its values in the second one.
+        ratio: of the second to the first, with its interval where there is one.
+    """
+
+    name: FigureName
+    before: Sequence[float]
+    after: Sequence[float]
+    ratio: MeanEstimate
+
+    @property
+    def cost(self) -> int:
+        """1: less is better; -1: more is; 0: neither, so that nothing is judged by it."""
+        words = self.name.column.split("_")
+        if words[-2:] == ["per", "second"] or words == ["completeness"]:
+            return -1
+        return int(not _COSTS.isdisjoint(words))
+
+    def exceeds(self, limit: float) -> bool | None:
+        """Whether it got worse by more than this factor, whatever the noise.
+
+        ``None``: nobody can say; it was measured once, or is no cost.
+        """
+        if self.ratio.low is None or self.ratio.high is None or not self.cost:
+            return None
+        least = self.ratio.low if self.cost > 0 else 1 / self.ratio.high
+        return least > limit
+
+    def as_json(self, limit: float | None) -> dict[str, Any]:
+        """All of it, for a program."""
+        sides = {"before": self.before, "after": self.after}
+        return {
+            "experiment": self.name.experiment,
+            "parameters": dict(self.name.parameters),
+            "column": self.name.column,
+            "ratio": self.ratio.mean,
+            "low": self.ratio.low,
+            "high": self.ratio.high,
+            "ratio_of_minima": _of(min, self),
+            "ratio_of_medians": _of(statistics.median, self),
+            "values": {side: list(values) for side, values in sides.items()},
+            "better": {1: "less", -1: "more", 0: None}[self.cost],
+            "worse_than_allowed": None if limit is None else self.exceeds(limit),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """What two runs say together.
+
+    Args:
+        figures: those that both have.
+        skipped: what could not be compared, and why.
+    """
+
+    figures: Sequence[ComparedFigure]
+    skipped: Sequence[str]
+
+    def worse(self, limit: float) -> list[ComparedFigure]:
+        """What got worse by more than a factor."""
+        return [figure for figure in self.figures if figure.exceeds(limit)]
+
+    def judged(self, limit: float) -> int:
+        """How many figures can be judged at all."""
+        return sum(figure.exceeds(limit) is not None for figure in self.figures)
+
+    def as_json(self, limit: float | None) -> dict[str, Any]:
+        """All of it, for a program."""
+        return {
+            "at_most": limit,
+            "figures": [figure.as_json(limit) for figure in self.figures],
+            "skipped": list(self.skipped),
+        }
+
+    def as_text(self, limit: float | None) -> str:
+        """A table, and what was skipped."""
+        rows = [("", "ratio", "95 %", "minima", "medians", "before", "after")]
+        for figure in self.figures:
+            what = " ".join(value for _, value in figure.name.parameters if value)
+            low, high = figure.ratio.low, figure.ratio.high
+            mark = " !" if limit is not None and figure.exceeds(limit) else ""
+            rows.append(
+                (
+                    f"{figure.name.experiment} {what} {figure.name.column}{mark}",
+                    f"{figure.ratio.mean:.3f}",
+                    "once" if low is None or high is None else f"{low:.3f}…{high:.3f}",
+                    f"{_of(min, figure):.3f}",
+                    f"{_of(statistics.median, figure):.3f}",
+                    show(statistics.fmean(figure.before)),
+                    show(statistics.fmean(figure.after)),
+                )
+            )
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        lines = [
+            "  ".join(
+                [row[0].ljust(widths[0])]
+                + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+            )
+            for row in rows
+        ]
+        return "\n".join([*lines, *(f"not compared: {reason}" for reason in self.skipped)])
+
+
+def read_run(folder: Path) -> FinishedRun:
+    """The figures of all experiments in a folder of results.
+
+    Raises:
+        ConfigurationError: there are no results, or they cannot be read, or the run did not end.
+    """
+    facts: dict[str, Mapping[str, Any]] = {}
+    figures: dict[FigureName, Sequence[float]] = {}
+    for path in sorted(folder.glob(f"*/{FACTS}")):
+        name, raw = path.parent.name, path.parent / RAW
+        try:
+            facts[name] = json.loads(path.read_text(encoding="utf-8"))
+            columns = raw.read_text(encoding="utf-8").partition("\n")[0].split(",")
+            if facts[name]["missing"] is None:
+                raise ConfigurationError(f"{path.parent}: the run did not end")
+            figures |= _figures(raw, columns, name)
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise ConfigurationError(f"{path.parent} cannot be read: {error!r}") from error
+    if not facts:
+        raise ConfigurationError(f"there are no results in {folder}")
+    return FinishedRun(facts, figures)
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnColumns:
+    """The columns that a file says it has; another commit may have had others."""
+
+    name: str
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+def _figures(raw: Path, columns: Sequence[str], name: str) -> dict[FigureName, list[float]]:
+    keys = tuple(columns[: columns.index("repetition")])
+    values = tuple(columns[columns.index("error") + 1 :])
+    results = RawData(raw, _OwnColumns(name, keys, values)).results({})
+    found: dict[FigureName, dict[str, list[float]]] = {}
+    for row in results.rows:
+        named = (*keys, *(part for part in _PARTS if part in values))
+        parameters = tuple((column, row[column]) for column in named)
+        for column in values:
+            if _NUMBER.fullmatch(row[column]) and column not in _PARTS:
+                repetitions = found.setdefault(FigureName(name, parameters, column), {})
+                repetitions.setdefault(row["repetition"], []).append(float(row[column]))
+    return {
+        figure: [statistics.fmean(each) for each in repetitions.values()]
+        for figure, repetitions in found.items()
+    }
+
+
+def compare_runs(
+    before: FinishedRun, after: FinishedRun, columns: Iterable[str] = ()
+) -> RunComparison:
+    """The figures that two runs have in common.
+
+    An experiment is compared where seed and sizes are the same, as far as both have them.
+
+    Args:
+        before: the first run.
+        after: the second one.
+        columns: only these; all where empty.
+
+    Raises:
+        ConfigurationError: nothing is comparable.
+    """
+    wanted = set(columns)
+    both = [name for name in before.facts if name in after.facts]
+    skipped = [
+        f"{name}: in one of the runs only" for name in sorted(before.facts.keys() ^ after.facts)
+    ]
+    figures: list[ComparedFigure] = []
+    for name in both:
+        if differs := _difference(before.facts[name], after.facts[name]):
+            skipped.append(f"{name}: {differs}")
+            continue
+        for figure, values in before.figures.items():
+            others = after.figures.get(figure)
+            if figure.experiment != name or others is None:
+                continue
+            ratio = ratio_estimate(values, others)
+            if ratio is not None and (not wanted or figure.column in wanted):
+                figures.append(ComparedFigure(figure, values, others, ratio))
+    if not figures:
+        raise ConfigurationError("; ".join(["there is nothing to compare", *skipped]))
+    return RunComparison(figures, skipped)
+
+
+def together(runs: Sequence[FinishedRun]) -> FinishedRun:
+    """Runs that were made one after the other as one, with a repetition for each of them."""
+    figures: dict[FigureName, list[float]] = {}
+    for run in runs:
+        for name, values in run.figures.items():
+            figures.setdefault(name, []).append(statistics.fmean(values))
+    return FinishedRun(runs[0].facts, figures)
+
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """In what two runs of an experiment differ that makes their figures others."""
+    sides = [{"seed": facts.get("seed"), **facts.get("settings", {})} for facts in (before, after)]
+    for name, value in sides[0].items():
+        if name in sides[1] and sides[1][name] != value:
+            return f"{name} is {value} in the one, and {sides[1][name]} in the other"
+    return ""
+
+
+def _of(which: Callable[[Sequence[float]], float], figure: ComparedFigure) -> float:
+    return which(figure.after) / which(figure.before)
