@@ -19,7 +19,7 @@ AT_START = (
     "followers_per_address", "change_followers", "body_timeout", "idle_timeout",
     "max_connections_per_address", "declare", "learn_predicates", "csparql_engine",
     "rspql_report", "rspql_tick", "spark_master",
-    "join_routing", "widen_steps", "remote", "remote_interval",
+    "join_routing", "widen_steps", "remote", "remote_interval", "allow_service",
 )  # fmt: skip
 """Settings of the server that a reload does not change."""
 _Kind = TypeVar("_Kind", Settings, DatasetSettings)

@@ -254,6 +254,9 @@ class Settings:
         "static parts of C-SPARQL queries are then evaluated by themselves",
     )
     remote_interval: float = _setting(60.0, "seconds after which graphs of [remote] are read again")
+    allow_service: tuple[str, ...] = _setting(
+        (), "servers (scheme, host, port) that SERVICE in continuous queries may ask"
+    )
     compress: bool = _setting(True, "gzip and br for clients that accept them")
     access_log: bool = _setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
@@ -305,6 +308,9 @@ class Settings:
             raise SettingsError(f"rspql_tick is time, batch or tuple, not {self.rspql_tick!r}")
         if self.remote_interval <= 0:
             raise SettingsError("remote_interval must be above 0")
+        for url in self.allow_service:
+            if not _HTTP_URL.fullmatch(url):
+                raise SettingsError(f"allow_service is not an http(s) URL: {url!r}")
         for graph, url in self.remote.items():
             if not _HTTP_URL.fullmatch(url):
                 raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")

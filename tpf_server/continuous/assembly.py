@@ -97,6 +97,7 @@ def continuous_service(
         followers_per_address=settings.followers_per_address,
         report=_report(settings.rspql_report),
         tick=cast("Tick", settings.rspql_tick),
+        services=settings.allow_service,
     )
     for stream, predicates in settings.declare.items():
         engine.create_stream(stream)

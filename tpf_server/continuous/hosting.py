@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Final
+from urllib.parse import urlsplit
 
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
@@ -108,17 +109,30 @@ class Hosting:
         return hosted
 
     def services(self, wanted: Registration) -> tuple[ServiceClause, ...]:
-        """The services that a query asks; none where it is no query."""
+        """The services that a query asks; none where it is no query.
+
+        Raises:
+            UnsupportedContinuousQueryError: one of them is at a server that may not be asked.
+        """
         text, semantics = wanted.text, wanted.semantics
         try:
             language = semantics or semantics_of(text)
             if language == CSPARQL:
-                return parse_csparql(text, self._periodic.base).services
-            if language == RSPQL:
-                return self._parsed_rspql(text).services
-            return parse_cqels(text, self._engine.base).services
+                clauses = parse_csparql(text, self._periodic.base).services
+            elif language == RSPQL:
+                clauses = self._parsed_rspql(text).services
+            else:
+                clauses = parse_cqels(text, self._engine.base).services
         except ContinuousError:
             return ()
+        allowed = {urlsplit(url)[:2] for url in self._policies.services}
+        for clause in clauses:
+            if urlsplit(clause.endpoint[1:-1])[:2] not in allowed:
+                raise UnsupportedContinuousQueryError(
+                    f"SERVICE {clause.endpoint}: its server is none that the setting "
+                    "allow_service names"
+                )
+        return clauses
 
     def _free_name(self, wanted: str | None) -> str:
         if wanted is None:

@@ -31,6 +31,7 @@ class Policies:
         followers_per_address: how many of them one address may have; 0: all.
         report: when queries in RSP-QL answer that do not say it.
         tick: where it is looked for these instants, likewise.
+        services: URLs at whose servers SERVICE may ask.
     """
 
     time: StreamTime = "clock"
@@ -45,3 +46,4 @@ class Policies:
     followers_per_address: int = 0
     report: ReportPolicy = WINDOW_CLOSE
     tick: Tick = "time"
+    services: tuple[str, ...] = ()

@@ -90,6 +90,7 @@ def test_queries_follow_what_is_kept_elsewhere(tmp_path: Path) -> None:
     config = f"""continuous = true
 stream_time = "elements"
 remote_interval = 0.1
+allow_service = ["http://127.0.0.1:{port}"]
 [remote]
 "urn:far" = "http://127.0.0.1:{port}/board"
 "urn:nowhere" = "http://127.0.0.1:{port}/nothing"

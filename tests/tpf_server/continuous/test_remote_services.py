@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -36,11 +37,13 @@ def texts(url: str, silent: str = "") -> dict[str, str]:
         "cqels": f"SELECT ?a ?n ?l {{ STREAM <s> [NOW] {{ ?a <urn:p> ?b }} {service} }}",
         "csparql": "REGISTER QUERY csparql AS SELECT ?a ?n ?l"
         f" FROM STREAM <s> [RANGE 10ms STEP 10ms] {{ ?a <urn:p> ?b {service} }}",
+        "rspql": "REGISTER RSTREAM <out> AS SELECT ?a ?n ?l FROM NAMED WINDOW <w> ON <s>"
+        f" [RANGE PT0.01S STEP PT0.01S] WHERE {{ WINDOW <w> {{ ?a <urn:p> ?b }} {service} }}",
     }
 
 
 def register(site: Site, name: str, text: str) -> requests.Response:
-    named = {"name": name} if name == "cqels" else {}
+    named = {"name": name} if name != "csparql" else {}
     made: requests.Response = site.register(text, **named)
     return made
 
@@ -57,13 +60,13 @@ def state(site: Site, name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("silent", ["", "SILENT"])
 def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: str) -> None:
-    site = Site(policies={"time": "elements"})
+    site = Site(policies={"time": "elements", "services": (endpoint.url,)})
     endpoint.works = False
     for name, text in texts(endpoint.url, silent).items():
         assert register(site, name, text).status_code == 201
     other = site.register("SELECT ?a { STREAM <s> [NOW] { ?a <urn:p> ?b } }", name="other")
     assert other.status_code == 201
-    for name in ("cqels", "csparql"):
+    for name in ("cqels", "csparql", "rspql"):
         found = state(site, name)
         assert found["state"] == "degraded"
         assert f"SERVICE <{endpoint.url}>: " in str(found["reason"])
@@ -79,7 +82,7 @@ def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: st
     there = [{"a": "<urn:a>", "n": '"A"', "l": '"hall"'}]
     assert answers(site, "cqels")[-2:] == [there] * 2
     assert answers(site, "csparql")[-1] == there
-    for name in ("cqels", "csparql"):
+    for name in ("cqels", "csparql", "rspql"):
         found = state(site, name)
         assert found["state"] == "running"
         assert isinstance(found["services"], list)
@@ -95,7 +98,7 @@ def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: st
     site.push(element(51))
     last = [{"a": "<urn:a>"}] if silent else [{"a": "<urn:a>", "n": '"A"'}]
     assert answers(site, "cqels")[-1] == last
-    for name in ("cqels", "csparql"):
+    for name in ("cqels", "csparql", "rspql"):
         site.session.delete(f"{ROOT}/queries/{name}", headers=TOKEN)
     endpoint.works = True
     site.service._remote.read()
@@ -104,14 +107,14 @@ def test_an_endpoint_is_down_and_recovers(endpoint: LoopbackEndpoint, silent: st
 
 
 def test_equal_clauses_are_asked_once(endpoint: LoopbackEndpoint) -> None:
-    site = Site()
+    site = Site(policies={"services": (endpoint.url,)})
     for name, text in texts(endpoint.url).items():
         register(site, name, text)
     assert len(endpoint.asked) == 2  # one for each group of patterns
 
 
 def test_what_cannot_be_asked(endpoint: LoopbackEndpoint) -> None:
-    site = Site()
+    site = Site(policies={"services": (endpoint.url,)})
     stream = "STREAM <s> [NOW] { ?a <urn:p> ?b }"
     inside = f"SERVICE <{endpoint.url}> {{ GRAPH ?g {{ ?a ?c ?d }} }}"
     for service, reason in (
@@ -120,14 +123,26 @@ def test_what_cannot_be_asked(endpoint: LoopbackEndpoint) -> None:
     ):
         refused = site.register(f"SELECT * {{ {stream} {service} }}")
         assert (refused.status_code, refused.json()["detail"]) == (422, reason)
-    site.register(f"SELECT * {{ {stream} SERVICE <urn:x> {{ ?a ?c ?d }} }}", name="none")
-    assert "urn:x is at no http(s) URL" in str(state(site, "none")["reason"])
     with pytest.raises(UnsupportedContinuousQueryError, match="cannot be asked from here"):
         Engine().register(texts(endpoint.url)["cqels"])
 
 
+@pytest.mark.parametrize("language", ["cqels", "csparql", "rspql"])
+def test_a_server_asks_only_where_its_settings_allow_it(
+    endpoint: LoopbackEndpoint, language: str
+) -> None:
+    site = Site(policies={"services": (endpoint.url, "http://other.test")})
+    origin = endpoint.url.removesuffix(urlsplit(endpoint.url).path)
+    for url in ("urn:x", "http://elsewhere.test/", f"{origin}1/sparql", "http://other.test:80/"):
+        refused = site.register(texts(url)[language])
+        reason = f"SERVICE <{url}>: its server is none that the setting allow_service names"
+        assert (refused.status_code, refused.json()["detail"]) == (422, reason)
+    assert site.register(texts(f"{origin}/another/path")[language]).status_code == 201
+    assert len(endpoint.asked) > 0
+
+
 def test_other_queries_do_not_see_what_services_say(endpoint: LoopbackEndpoint) -> None:
-    site = Site()
+    site = Site(policies={"services": (endpoint.url,)})
     site.register(texts(endpoint.url)["cqels"], name="cqels")
     site.register(
         "SELECT ?g { STREAM <s> [NOW] { ?a <urn:p> ?b } GRAPH ?g { ?a ?c ?d } }", name="g"
