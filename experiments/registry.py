@@ -3,6 +3,7 @@
 from experiments.harness.experiment import Experiment
 from experiments.studies.adaptivity import Adaptivity
 from experiments.studies.annotation_methods import AnnotationMethods
+from experiments.studies.change_signal import SignalOrPolling
 from experiments.studies.citybench import CityBenchQueries
 from experiments.studies.client import Clients
 from experiments.studies.conference import ConferenceQueries
@@ -27,6 +28,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     TaxiQueries(),
     Sharing(),
     Adaptivity(),
+    SignalOrPolling(),
 )
 
 

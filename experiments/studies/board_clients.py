@@ -118,12 +118,15 @@ class Streamers:
     def __init__(self, order: Mapping[str, Any], seen: Seen) -> None:
         self._seen = seen
         self._open = ExitStack()
-        queries = order["queries"]
+        queries, signal = order["queries"], order.get("signal", False)
         if order["shared"]:
-            self._clients = [self._open.enter_context(Client(order["url"]))] * len(queries)
+            client = self._open.enter_context(Client(order["url"], signal=signal))
+            self._clients = [client] * len(queries)
         else:
             self._clients = [
-                self._open.enter_context(Client(order["url"], parallelism=_PARALLELISM))
+                self._open.enter_context(
+                    Client(order["url"], parallelism=_PARALLELISM, signal=signal)
+                )
                 for _ in queries
             ]
         for number, (client, query) in enumerate(zip(self._clients, queries, strict=True)):
