@@ -46,8 +46,12 @@ def items(results: Results) -> Iterator[Item]:
         "By client; requests, bytes and CPU by client and minute",
         ("mode", "clients", "changes a minute", *_COLUMNS.values()),
         [
-            [row["mode"], int(row["clients"]), int(row["changes"])]
-            + [float(row[column]) for column in _COLUMNS]
+            [
+                row["mode"],
+                int(row["clients"]),
+                int(row["changes"]),
+                *(float(row[column]) for column in _COLUMNS),
+            ]
             for row in results.rows
         ],
     )
