@@ -10,6 +10,7 @@ Source: RDF 1.2 N-Triples, section 2 (grammar) and section 3 (canonical form).
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final, NamedTuple, NewType, TypeAlias
 
 from annotations.errors import TermError
@@ -91,7 +92,7 @@ _STARTS_NAME = (
     "\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
 )
 _IN_NAME = rf"\-{_STARTS_NAME}\u00b7\u0300-\u036f\u203f\u2040"
-_BLANK = re.compile(f"_:[{_STARTS_NAME}](?:[{_IN_NAME}.]*[{_IN_NAME}])?")
+_BLANK_IN_ASCII = re.compile(r"[0-9A-Z_a-z:](?:[\-0-9A-Z_a-z:.]*[\-0-9A-Z_a-z:])?")
 _VARIABLE = re.compile(r"\?\w+", re.UNICODE)
 
 XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
@@ -148,13 +149,19 @@ def literal(lexical: str, language: str | None = None, datatype: str | None = No
     return Term(f"{quoted}^^{iri(datatype)}")
 
 
+@cache
+def _blank_label() -> re.Pattern[str]:
+    """What a label looks like; it takes long to compile, and few labels have such characters."""
+    return re.compile(f"[{_STARTS_NAME}](?:[{_IN_NAME}.]*[{_IN_NAME}])?")
+
+
 def blank_node(label: str) -> Term:
     """The term of a blank node with this label.
 
     Raises:
         TermError: `label` is not a blank node label.
     """
-    if not _BLANK.fullmatch(f"_:{label}"):
+    if not (_BLANK_IN_ASCII.fullmatch(label) or _blank_label().fullmatch(label)):
         raise TermError(f"not a blank node label: {label!r}")
     return Term(f"_:{label}")
 

@@ -1,4 +1,7 @@
-"""The client: SPARQL over fragments, once or continuously."""
+"""The client: SPARQL over fragments, once or continuously.
+
+What only streams need is imported when the first one is asked for.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -34,18 +37,17 @@ from tpf_client.planner.words import Words, words_of
 from tpf_client.solutions import AsyncSolutions, Solutions, graph_of
 from tpf_client.sparql.algebra import BGP, Query, is_ordered
 from tpf_client.sparql.parser import parse_query
-from tpf_client.stream import Stream
 from tpf_client.streaming.change_signal import ChangeSignals
-from tpf_client.streaming.detection import detect_all
-from tpf_client.streaming.schedule import Schedule
-from tpf_client.streaming.scheduler import Scheduler
-from tpf_client.streaming.streamer import Budgets, Streamer
 
 MOST_GRACE = 7 * 86_400
 """Seconds of grace at most."""
 
 if TYPE_CHECKING:
     import rdflib
+
+    from tpf_client.stream import Stream
+    from tpf_client.streaming.scheduler import Scheduler
+    from tpf_client.streaming.streamer import Budgets
 
 
 class Client:
@@ -118,9 +120,11 @@ class Client:
         self.fetcher.close()
 
     @property
-    def scheduler(self) -> Scheduler:
+    def scheduler(self) -> "Scheduler":
         """What evaluates the streams that were started or are read by `async for`."""
         if self._scheduler is None:
+            from tpf_client.streaming.scheduler import Scheduler
+
             self._scheduler = Scheduler(self.clock, self.fetcher.parallelism)
         return self._scheduler
 
@@ -247,9 +251,9 @@ class Client:
         keep_checking: float | None = None,
         grace: float = 0.0,
         quiet: bool = False,
-        budgets: Budgets | None = None,
+        budgets: "Budgets | None" = None,
         explain: bool = False,
-    ) -> Stream:
+    ) -> "Stream":
         """Keep the answer of a query of any form up to date.
 
         Nothing happens before the stream is read: by iterating over it, by ``async for``, or by
@@ -281,6 +285,10 @@ class Client:
             UnsupportedQueryError: it cannot be answered continuously.
             ValueError: a period that is not positive, or a replay without an end.
         """
+        from tpf_client.stream import Stream
+        from tpf_client.streaming.schedule import Schedule
+        from tpf_client.streaming.streamer import Streamer
+
         if not 0 <= grace <= MOST_GRACE:
             raise ValueError(f"grace: 0 to {MOST_GRACE} seconds, not {grace}")
         query = parse_query(text, base)
@@ -390,6 +398,8 @@ class Client:
 
     def _source(self, at: datetime | None = None, budget: Budget | None = None) -> Source:
         if at is not None:
+            from tpf_client.streaming.detection import detect_all
+
             task = detect_all(self.fetcher, self.urls, self._vocabulary, ManualClock(at))
             return self._driver(budget).run(task).source
         sources = [FragmentSource(self.fetcher, url, once=True) for url in self.urls]

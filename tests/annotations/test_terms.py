@@ -68,6 +68,19 @@ def test_no_blank_node(label: str) -> None:
         blank_node(label)
 
 
+@given(st.text("aZ09_:-.\u00b7\u00e9\u0300\u00d7 ", min_size=1, max_size=6))
+def test_labels_of_blank_nodes_are_those_of_the_grammar(label: str) -> None:
+    starts = set("aZ09_:\u00e9")
+    within = starts | set("-\u00b7\u0300")
+    right = label[0] in starts and label[-1] in within and set(label) <= within | {"."}
+    try:
+        assert blank_node(label) == f"_:{label}"
+    except TermError:
+        assert not right
+    else:
+        assert right
+
+
 @pytest.mark.parametrize("name", ["", "a-b", "?x", "a b"])
 def test_no_variable(name: str) -> None:
     with pytest.raises(TermError):

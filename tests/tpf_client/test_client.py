@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -184,6 +186,28 @@ def test_exported_names() -> None:
         assert getattr(tpf_client, name).__name__ == name
     with pytest.raises(AttributeError):
         _ = tpf_client.Nothing
+
+
+def test_a_plain_query_loads_what_it_needs() -> None:
+    """What only streams, other formats or rare functions need comes when they are asked for."""
+    code = """
+import sys
+from tpf_client import Client
+from tpf_client.sparql.parser import parse_query
+parse_query('PREFIX : <x:> SELECT ?s (COUNT(*) AS ?n) { ?s :p ?o FILTER (?o > 1) } GROUP BY ?s')
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "tpf_client.planner.planning" in loaded
+    rare = {"asyncio", "pandas", "rdflib", "re2", "regex", "rich", "typer", "uuid"}
+    assert not loaded & rare
+    ours = {name for name in loaded if name.startswith("tpf_client")}
+    assert {name for name in ours if name.startswith("tpf_client.stream")} == {
+        "tpf_client.streaming",
+        "tpf_client.streaming.change_signal",
+    }
+    assert len(ours) < 150
 
 
 def test_coroutines(client: Client) -> None:

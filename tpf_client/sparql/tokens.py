@@ -5,6 +5,7 @@ numbers are words of their own; the parser puts them together where the grammar 
 """
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 from tpf_client.errors import QuerySyntaxError
@@ -24,42 +25,59 @@ class Token(NamedTuple):
 
 
 # Rules 164 to 173 of the grammar: the characters of names.
-_START = (
-    "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
+_BEYOND_ASCII = (
+    "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
     "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
 )
-_LETTER = f"{_START}_0-9"
-_MARKED = f"{_LETTER}\u00b7\u0300-\u036f\u203f\u2040"
-_NAME = rf"{_MARKED}\-"
+_MARKS = "\u00b7\u0300-\u036f\u203f\u2040"
 _ESCAPED = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
 
-# Possessive quantifiers, as nothing that they took is ever to be given back: then no text takes
-# longer than in proportion to its length. Dots belong to a name where more of it follows.
-_PREFIX_REST = rf"[{_NAME}]*+(?:\.++[{_NAME}]++)*+"
-_PREFIX = rf"[{_START}]{_PREFIX_REST}"
-_LABEL = rf"[{_LETTER}]{_PREFIX_REST}"
-_LOCAL = (
-    rf"(?:[{_LETTER}:]|{_ESCAPED})(?:[{_NAME}:]|{_ESCAPED})*+"
-    rf"(?:\.++(?:[{_NAME}:]|{_ESCAPED})++)*+"
-)
-_OTHER = re.compile(
-    rf"""(?P<space>(?:[\ \t\r\n]|\#[^\r\n]*+)++)
-    | (?P<iri><(?:[^<>"{{}}|^`\\\x00-\x20]|\\u[0-9A-Fa-f]{{4}}|\\U[0-9A-Fa-f]{{8}})*+>)
-    | (?P<blank>_:{_LABEL})
-    | (?P<variable>[?$][{_LETTER}][{_MARKED}]*+)
-    | (?P<string>'''(?:'{{0,2}}+(?:[^'\\]|\\.))*+''' | \"\"\"(?:"{{0,2}}+(?:[^"\\]|\\.))*+\"\"\"
-        | '(?!'')(?:[^'\\\n\r]|\\.)*+' | "(?!"")(?:[^"\\\n\r]|\\.)*+")
-    | (?P<language>@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?:--(?:ltr|rtl))?)
-    | (?P<double>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]++)
-    | (?P<decimal>[0-9]*+\.[0-9]++)
-    | (?P<integer>[0-9]++)
-    | (?P<word>[A-Za-z][A-Za-z0-9_]*+)
-    | (?P<sign><<\(|\)>>|<<|>>|\{{\||\|\}}|~|\^\^|&&|\|\||!=|<=|>=|[{{}}()\[\];,.=<>!+\-*/|^?])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_NAMED = re.compile(rf"(?P<name>(?:{_PREFIX})?+:(?:{_LOCAL})?+)")
-_RUN = re.compile(rf"[{_START}][{_NAME}.]*+")
+
+class _Patterns(NamedTuple):
+    """What words look like."""
+
+    named: re.Pattern[str]
+    other: re.Pattern[str]
+    run: re.Pattern[str]
+
+
+@cache
+def _patterns(*, ascii_only: bool) -> _Patterns:
+    """Those for a text. All characters of the grammar take long to compile, and few texts ask."""
+    start = "A-Za-z" if ascii_only else f"A-Za-z{_BEYOND_ASCII}"
+    letter = f"{start}_0-9"
+    marked = letter if ascii_only else f"{letter}{_MARKS}"
+    name = rf"{marked}\-"
+    # Possessive quantifiers, as nothing that they took is ever to be given back: then no text takes
+    # longer than in proportion to its length. Dots belong to a name where more of it follows.
+    prefix_rest = rf"[{name}]*+(?:\.++[{name}]++)*+"
+    prefix = rf"[{start}]{prefix_rest}"
+    label = rf"[{letter}]{prefix_rest}"
+    local = (
+        rf"(?:[{letter}:]|{_ESCAPED})(?:[{name}:]|{_ESCAPED})*+"
+        rf"(?:\.++(?:[{name}:]|{_ESCAPED})++)*+"
+    )
+    other = re.compile(
+        rf"""(?P<space>(?:[\ \t\r\n]|\#[^\r\n]*+)++)
+        | (?P<iri><(?:[^<>"{{}}|^`\\\x00-\x20]|\\u[0-9A-Fa-f]{{4}}|\\U[0-9A-Fa-f]{{8}})*+>)
+        | (?P<blank>_:{label})
+        | (?P<variable>[?$][{letter}][{marked}]*+)
+        | (?P<string>'''(?:'{{0,2}}+(?:[^'\\]|\\.))*+''' | \"\"\"(?:"{{0,2}}+(?:[^"\\]|\\.))*+\"\"\"
+            | '(?!'')(?:[^'\\\n\r]|\\.)*+' | "(?!"")(?:[^"\\\n\r]|\\.)*+")
+        | (?P<language>@[A-Za-z]++(?:-[A-Za-z0-9]++)*+(?:--(?:ltr|rtl))?)
+        | (?P<double>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]++)
+        | (?P<decimal>[0-9]*+\.[0-9]++)
+        | (?P<integer>[0-9]++)
+        | (?P<word>[A-Za-z][A-Za-z0-9_]*+)
+        | (?P<sign><<\(|\)>>|<<|>>|\{{\||\|\}}|~|\^\^|&&|\|\||!=|<=|>=|[{{}}()\[\];,.=<>!+\-*/|^?])
+        """,
+        re.VERBOSE | re.DOTALL,
+    )
+    return _Patterns(
+        re.compile(rf"(?P<name>(?:{prefix})?+:(?:{local})?+)"),
+        other,
+        re.compile(rf"[{start}][{name}.]*+"),
+    )
 
 
 def tokenize(text: str) -> list[Token]:
@@ -68,6 +86,7 @@ def tokenize(text: str) -> list[Token]:
     Raises:
         QuerySyntaxError: a character that begins no word.
     """
+    patterns = _patterns(ascii_only=text.isascii())
     tokens = []
     position = 0
     # Up to here no name with a prefix begins: what could be one was read, and has no colon.
@@ -75,11 +94,11 @@ def tokenize(text: str) -> list[Token]:
     while position < len(text):
         match = None
         if position >= nameless:
-            match = _NAMED.match(text, position)
+            match = patterns.named.match(text, position)
             if match is None:
-                run = _RUN.match(text, position)
+                run = patterns.run.match(text, position)
                 nameless = position if run is None else run.end()
-        match = match or _OTHER.match(text, position)
+        match = match or patterns.other.match(text, position)
         if match is None:
             what = "an unfinished string" if text[position] in "\"'" else repr(text[position])
             raise QuerySyntaxError(f"unexpected {what}", text, position)

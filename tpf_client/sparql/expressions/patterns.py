@@ -3,7 +3,7 @@ r"""Regular expressions of XPath, in time proportional to the text.
 They run on RE2, which does not backtrack, whatever the pattern and the text. What differs from
 XPath is rewritten: flags, ``\i``, ``\c``, ``\d``, ``\w`` and ``\s``, the dot. ``\w`` has the
 underscore, too, as everywhere but in XML Schema. Back references need an engine that backtracks: it
-has a tenth of a second for each text.
+has a tenth of a second for each text. Both engines are loaded when the first pattern needs them.
 
 Source: XPath functions and operators 3.1, section 5.6; XML Schema 1.1 part 2, appendix G.
 """
@@ -12,9 +12,6 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Protocol
-
-import re2
-import regex as backtracking
 
 from tpf_client.sparql.expressions.values import LONGEST_STRING, EvaluationError, bounded
 
@@ -95,13 +92,18 @@ class _Linear:
         self._search = self._compiled(keep=False).search
 
     def _compiled(self, *, keep: bool) -> Any:
+        import re2
+
         options = re2.Options()
         options.log_errors = False
         options.never_capture = not keep
         options.case_sensitive = "i" not in self._flags
         # Where its states need more, it is slower, but still linear.
         options.max_mem = 2**21
-        return re2.compile(self._pattern, options)
+        try:
+            return re2.compile(self._pattern, options)
+        except re2.error:
+            raise EvaluationError from None
 
     @property
     def groups(self) -> int:
@@ -128,10 +130,15 @@ class _Backtracking:
     """
 
     def __init__(self, pattern: str, flags: str) -> None:
+        import regex as backtracking
+
         options = backtracking.VERSION0
         options |= backtracking.IGNORECASE if "i" in flags else 0
         options |= backtracking.MULTILINE if "m" in flags else 0
-        self._pattern = backtracking.compile(pattern, options)
+        try:
+            self._pattern = backtracking.compile(pattern, options)
+        except backtracking.error:
+            raise EvaluationError from None
         self.groups: int = self._pattern.groups
 
     def found_in(self, text: str) -> bool:
@@ -164,7 +171,7 @@ def regex(pattern: str, flags: str = "") -> Regex:
         raise EvaluationError
     try:
         if "q" in flags:
-            return _Linear(re2.escape(pattern), flags)
+            return _Linear(_escaped(pattern), flags)
         if "x" in flags:
             pattern = _without_blanks(pattern)
         if _BACK_REFERENCE.match(pattern):
@@ -172,8 +179,15 @@ def regex(pattern: str, flags: str = "") -> Regex:
             translated = _translated(pattern, dot_all="s" in flags, end=end)
             return _Backtracking(_POINT.sub(_python_point, translated), flags)
         return _Linear(_translated(pattern, dot_all="s" in flags, end="$"), flags)
-    except (re2.error, backtracking.error, UnicodeEncodeError, OverflowError, RecursionError):
+    except (UnicodeEncodeError, OverflowError, RecursionError):
         raise EvaluationError from None
+
+
+def _escaped(pattern: str) -> str:
+    import re2
+
+    escaped: str = re2.escape(pattern)
+    return escaped
 
 
 def _python_point(match: re.Match[str]) -> str:

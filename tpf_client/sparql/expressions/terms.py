@@ -4,7 +4,6 @@ Source: SPARQL 1.1 Query Language, sections 17.4.1 (functional forms) and 17.4.2
 those of SPARQL 1.2 on triple terms and base directions.
 """
 
-import uuid
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeAlias
@@ -244,11 +243,15 @@ def _rand(compiler: ArgumentCompiler, _arguments: Arguments) -> ValueOf:
 
 
 def _uuid(compiler: ArgumentCompiler, _arguments: Arguments) -> ValueOf:
+    import uuid
+
     bits = compiler.environment.random.getrandbits
     return lambda _solution: Iri(uuid.UUID(int=bits(128), version=4).urn)
 
 
 def _struuid(compiler: ArgumentCompiler, _arguments: Arguments) -> ValueOf:
+    import uuid
+
     bits = compiler.environment.random.getrandbits
     return lambda _solution: str(uuid.UUID(int=bits(128), version=4))
 

@@ -1,0 +1,26 @@
+"""The words of texts."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpf_client.errors import QuerySyntaxError
+from tpf_client.sparql.tokens import Token, tokenize
+
+PIECES = (
+    "a", "Z", "_", "0", "7", "-", ".", ":", "%4a", "\\~", "\\", "e", "E", "+", "?", "$", "<", ">",
+    "_:", "'", '"', "\'\'\'", '"""', "@en", "--ltr", "^^", " ", "\n", "#", "{|", "|}", "<<(", "&&",
+)  # fmt: skip
+
+
+def words(text: str) -> list[Token] | tuple[str, int, int]:
+    """The words, or what is wrong."""
+    try:
+        return tokenize(text)
+    except QuerySyntaxError as error:
+        return error.reason, error.line, error.column
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_words_are_the_same_whatever_a_comment_says(text: str) -> None:
+    """A text that is all ASCII is read by patterns of its own."""
+    assert words(f"{text}\n#e") == words(f"{text}\n#\u00e9")
