@@ -13,12 +13,13 @@ from annotations.labels import Fact, Label
 from annotations.terms import Quad, Term
 from tests.support.loopback import Loopback, LoopbackAdapter
 from tests.support.oracle import quad_of
+from tests.support.postgres import Address
 from tests.support.stores import static_store
 from tpf_server.app import create_app
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.settings import LiveSettings
-from tpf_server.store.live.store import IndexedLiveStore, open_live_store
+from tpf_server.store.live.store import IndexedLiveStore
 
 BASE = "http://server.test/"
 TOKEN = "open sesame"
@@ -76,6 +77,7 @@ class Served:
         settings: settings of the server.
         dataset: settings of the dataset.
         keeping: how the live store keeps its facts.
+        address: where the live store is; ``None``: in the folder.
         start: where its clock stands at first.
     """
 
@@ -88,6 +90,7 @@ class Served:
         settings: dict[str, Any] | None = None,
         dataset: dict[str, Any] | None = None,
         keeping: LiveSettings | None = None,
+        address: Address | None = None,
         start: datetime = NOON,
     ) -> None:
         self.clock = ManualClock(start)
@@ -95,7 +98,8 @@ class Served:
         self.settings = Settings(**{**own, **(settings or {})})
         self.live: IndexedLiveStore | None = None
         if live:
-            self.live = open_live_store(folder / "live.sqlite", keeping or LiveSettings())
+            place = address or Address(str(folder / "live.sqlite"), "live")
+            self.live = place.open(keeping)
         self.dataset = OpenDataset(
             DatasetSettings(name="trains", **(dataset or {})),
             static_store(folder / "static", static),

@@ -9,15 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from annotations.instants import to_micros
 from annotations.labels import Expiration, Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
 from tests.support.peers import POSTGRES
 from tests.support.postgres import Address, PostgresServer
+from tests.support.served import Served, quad
+from tests.tpf_server.web.test_event_stream import nodes
 from tpf_server.datasets import DatasetOpener
 from tpf_server.errors import StoreError
 from tpf_server.settings import DatasetSettings, Settings
+from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore
+from tpf_server.web import event_nodes, event_stream
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FOR_EVER = Expiration(START + timedelta(days=9))
@@ -253,3 +258,52 @@ def test_a_dataset_keeps_its_facts_in_a_database(address: Address, tmp_path: Pat
         dataset.live.publish(batch("a", number), START)
         dataset.close()
     assert not (tmp_path / "data").exists()
+
+
+def test_runs_of_batches_are_those_of_what_was_published(address: Address) -> None:
+    dice = random.Random(7)
+    store = address.open(LiveSettings(keep_events=timedelta(days=9)))
+    published: list[tuple[int, int]] = []
+    now = START
+    for number in range(40):
+        now += timedelta(microseconds=dice.randrange(1, 10**9))
+        published.append((store.publish(batch("a", number), now).sequence, to_micros(now)))
+    for dropped in (0, 23):
+        with store._log.writing():
+            store._log.drop(dropped, 0)
+        for _ in range(50):
+            size, after = dice.randrange(1, 45), dice.randrange(45)
+            runs: dict[int, list[tuple[int, int]]] = {}
+            for sequence, instant in published:
+                if sequence > max(dropped, after):
+                    runs.setdefault((sequence - 1) // size, []).append((sequence, instant))
+            assert store.spans(size, after) == [
+                (each, run[0][0], run[-1][0], run[0][1], run[-1][1]) for each, run in runs.items()
+            ]
+    store.close()
+
+
+def test_a_stream_of_events_is_the_same_from_a_database_as_from_a_file(
+    address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (event_nodes, event_stream):
+        monkeypatch.setattr(module, "LEAF", 4)
+        monkeypatch.setattr(module, "BLOCK", 3)
+    hour = timedelta(hours=1)
+    told: list[dict[str, bytes]] = []
+    for name, place in (("file", None), ("database", address)):
+        (tmp_path / name).mkdir()
+        served = Served(
+            tmp_path / name,
+            dataset={"event_stream": 3600.0},
+            keeping=LiveSettings(keep_events=hour),
+            address=place,
+        )
+        with served:
+            for number in range(30):
+                row = quad(str(number % 7), "p", str(number))
+                served.publish((row, Expiration(served.clock.now() + hour)))
+                served.clock.advance_to(served.clock.now() + timedelta(seconds=1))
+            told.append({node.url: node.response.content for node in nodes(served)})
+    assert told[0] == told[1]
+    assert len(told[0]) > 30 // 4
