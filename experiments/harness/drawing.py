@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-_SIZE = (7.2, 4.0)
-_LEGEND_CHARACTERS = 100
+_SIZE = (6.4, 4.4)
+_LEGEND_CHARACTERS = 85
 _FEW_DECADES = 300
 _MARKERS = "os^Dv<>Pp*hX"
-_COLOURS = 10
+# Told apart by people who see colours differently, after Okabe and Ito 2008.
+_COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8a8a00",
+    "#7f7f7f", "#8c564b",
+)  # fmt: skip
 _STYLE: Any = {
     "svg.hashsalt": "tpf-experiments",  # the same data give the same file
     "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
@@ -125,7 +129,7 @@ def _places(figure: Figure) -> list[int]:
 
 
 def _colour(place: int) -> str:
-    return f"C{place % _COLOURS}"
+    return _COLOURS[place % len(_COLOURS)]
 
 
 def _errors(points: Sequence[Point]) -> list[list[float]] | None:

@@ -33,6 +33,7 @@ class Figure:
         markers: whether points are marked; not for the hundreds of a time line.
         places: the place of a series in the order of colours, by its name, so that it has the same
             colour in every figure; where nothing is said, the order of the series.
+        answer: whether it stands at the top of the report, below the answer.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Figure:
     log_y: bool = False
     markers: bool = True
     places: Mapping[str, int] = field(default_factory=dict)
+    answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,13 @@ class Finding:
 
     Args:
         text: the sentence; another result must make another sentence.
-        headline: whether it stands at the top of the report, too.
+        headline: whether it stands in the summary of a published report, too.
+        answer: whether the report begins with it.
     """
 
     text: str
     headline: bool = False
+    answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,11 @@ def _summary(found: Sequence[Section]) -> str:
         f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md).",
     ]
     for section in found:
+        if section.answers:
+            lines += ["", " ".join(section.answers)]
+        if section.answer_figure:
+            lines += ["", f"![{section.answer_figure.summary}]({section.answer_figure.image})"]
+    for section in found:
         how = (
             f"{section.facts['started'][:10]}, commit {section.facts['versions']['commit']}; "
             f"load of the machine at the start: {section.facts['load at the start']}"
@@ -99,7 +104,7 @@ def _summary(found: Sequence[Section]) -> str:
         if section.problems:
             lines.append(f"- {len(section.problems)} measurements could not be made.")
         for shown in _figures(section):
-            lines += ["", f"![{shown.title}]({shown.image})"]
+            lines += ["", f"![{shown.summary}]({shown.image})"]
     return "\n".join(lines) + "\n"
 
 
@@ -112,6 +117,9 @@ def _mention(readme: Path, found: Sequence[Section], folder: Path) -> None:
     text = readme.read_text(encoding="utf-8")
     link = folder.resolve().relative_to(readme.resolve().parent).as_posix()
     line = f"[Measured]({link}/{SUMMARY}) on {_day(found)}: {_machine(found)}.\n"
+    for section in found:
+        if section.answers:
+            line += "\n" + " ".join(section.answers) + "\n"
     new, count = _MARKED.subn(lambda marks: marks[1] + line + marks[2], text)
     if count != 1:
         raise ConfigurationError(f"{readme} has no place for the report: <!-- report -->")

@@ -41,7 +41,10 @@ class Section:
     question: str
     facts: Mapping[str, Any]
     problems: list[str]
+    answers: list[str] = field(default_factory=list)
+    answer_figure: ShownFigure | None = None
     headlines: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
     blocks: list[tuple[str, Any]] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -115,7 +118,10 @@ def _add(
 ) -> None:
     match item:
         case Finding():
-            section.blocks.append(("finding", item.text))
+            if item.answer:
+                section.answers.append(item.text)
+                return
+            section.findings.append(item.text)
             if item.headline:
                 section.headlines.append(item.text)
         case Target():
@@ -124,14 +130,18 @@ def _add(
             section.blocks.append(("table", item))
         case Figure():
             if not any(item.series.values()):
-                section.blocks.append(
-                    ("finding", f"There is no figure ‘{item.title}’: nothing was measured for it.")
+                section.findings.append(
+                    f"There is no figure ‘{item.title}’: nothing was measured for it."
                 )
                 return
             path = draw(item, folder / "figures")
             for each in (path, path.with_suffix(".png")):
                 section.files.append(str(each.relative_to(output)))
-            section.blocks.append(("figure", ShownFigure(item.title, image(path), _in_words(item))))
+            shown = ShownFigure(item.title, image(path), _in_words(item))
+            if item.answer:
+                section.answer_figure = shown
+            # A section shows a figure first, and then what follows from it.
+            section.blocks.append(("figure", shown))
 
 
 def _problems(results: Results) -> list[str]:
@@ -166,6 +176,18 @@ def show(value: Value) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def rounded(value: float) -> str:
+    """A number with three significant digits at most, also where it is large."""
+    return show(float(f"{value:.3g}"))
+
+
+def duration(milliseconds: float) -> str:
+    """A time with its unit."""
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.2g} s"
+    return f"{rounded(milliseconds)} ms"
 
 
 def sentence_list(names: Sequence[str]) -> str:

@@ -1,11 +1,12 @@
 """What the report says of ``server-vs-client``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Table, Target
 from experiments.harness.report import sentence_list, times_less
 from experiments.harness.results import Results
+from experiments.studies.board_answer import answers, sums_by_size, used
 from experiments.studies.board_modes import (
     CACHED,
     CQELS,
@@ -27,6 +28,7 @@ _METHODS = tuple(mode.name for mode in REWRITING)
 def items(results: Results) -> Iterator[Item]:
     """Findings, figures, a table and the targets."""
     totals = results.where(kind="total")
+    yield from answers(totals, _calm_size(totals))
     yield from _headlines(totals)
     yield from _figures(totals)
     yield from _over_time(results, totals)
@@ -43,6 +45,20 @@ def size_of(totals: Results, *modes: str) -> str | None:
     if not common:
         return None
     return _MAIN_SIZE if _MAIN_SIZE in common else max(common, key=int)
+
+
+def _calm_size(totals: Results) -> str | None:
+    """As `size_of`, but where the machine was no limit, if there is such a size."""
+    there = [mode for mode in _ENGINES[:2] if totals.where(mode=mode).rows]
+    modes = (STREAMER.name, *there)
+    busy = {row["queries"] for row in totals.rows if row["mode"] in modes and _is_busy(row)}
+    calm = Results([row for row in totals.rows if row["queries"] not in busy], {}, {})
+    return size_of(calm, *modes) or size_of(totals, *modes)
+
+
+def _is_busy(row: Mapping[str, str]) -> bool:
+    cores = float(row["cores"] or 0)
+    return bool(cores) and used(row) > _BUSY * cores
 
 
 def _headlines(totals: Results) -> Iterator[Finding]:
@@ -104,7 +120,7 @@ def _break_even(totals: Results, mode: str) -> Iterator[Finding]:
         ("the server's CPU", ("server_percent",)),
         ("the CPU of server and clients together", ("server_percent", "clients_percent")),
     ):
-        ours, theirs = (_sums(totals, each, columns) for each in (STREAMER.name, mode))
+        ours, theirs = (sums_by_size(totals, each, columns) for each in (STREAMER.name, mode))
         both = sorted(set(ours) & set(theirs))
         if not both:
             continue
@@ -117,14 +133,6 @@ def _break_even(totals: Results, mode: str) -> Iterator[Finding]:
             sizes = sentence_list(cheaper or dearer)
             text += f"at {'all' if cheaper else 'none'} of the measured {sizes} queries."
         yield Finding(text, headline=True)
-
-
-def _sums(totals: Results, mode: str, columns: Sequence[str]) -> dict[float, float]:
-    found: dict[float, float] = {}
-    for column in columns:
-        for point in totals.points("queries", column, mode=mode):
-            found[float(point.x)] = found.get(float(point.x), 0.0) + point.y
-    return found
 
 
 def _figures(totals: Results) -> Iterator[Figure]:
@@ -145,7 +153,7 @@ def _figures(totals: Results) -> Iterator[Figure]:
         series = dict(rates.series("mode", "queries", column))
         yield Figure(
             name, title, x, label, series, log_x=True, log_y=name in ("server-cpu", "bytes"),
-            places=PLACES,
+            places=PLACES, answer=name == "server-cpu",
         )  # fmt: skip
     methods = Results([row for row in totals.rows if row["mode"] in _METHODS], {}, {})
     for size in methods.distinct("queries"):
@@ -226,13 +234,11 @@ def _incomplete(totals: Results) -> Iterator[Finding]:
 
 def _saturated(totals: Results) -> Iterator[Finding]:
     """Where the machine itself was the limit."""
-    found = []
-    for row in totals.rows:
-        columns = ("server_percent", "cache_percent", "clients_percent")
-        used = sum(float(row[column] or 0) for column in columns)
-        cores = float(row["cores"] or 0)
-        if cores and used > _BUSY * cores:
-            found.append(f"{row['mode']} with {row['queries']} ({used:.0f} %)")
+    found = [
+        f"{row['mode']} with {row['queries']} ({used(row):.0f} %)"
+        for row in totals.rows
+        if _is_busy(row)
+    ]
     if found:
         yield Finding(
             f"All processes together kept the cores of the machine nearly busy in {len(found)} "

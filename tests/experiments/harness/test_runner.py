@@ -1,6 +1,7 @@
 """The common runner: what is measured, what is kept, and what the report says of it."""
 
 import csv
+import dataclasses
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from experiments.harness.configuration import RunConfiguration, read_configurati
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import Figure, Finding, Item, Table, Target
 from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.publishing import publish
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.runner import Runner
@@ -220,7 +222,8 @@ def test_the_report_needs_no_other_file_and_says_what_was_measured(tmp_path: Pat
     experiment = Squares()
     run(tmp_path, experiment)
     text = write_report(tmp_path, [experiment]).read_text()
-    assert text.count("The largest square is 49.") == 2  # as a headline and in its place
+    assert text.count("The largest square is 49.") == 1
+    assert "There is no answer yet" in text
     assert "How large are &lt;squares&gt;?" in text
     assert "data:image/svg+xml;base64," in text
     assert 'src="http' not in text
@@ -229,6 +232,35 @@ def test_the_report_needs_no_other_file_and_says_what_was_measured(tmp_path: Pat
         assert shown in text
     for file in ("by-size.svg", "by-size.png"):
         assert (tmp_path / "squares/figures" / file).stat().st_size > 1000
+
+
+def test_the_report_begins_with_the_answer_and_has_one_order(tmp_path: Path) -> None:
+    class Answering(Squares):
+        def report(self, results: Results) -> Iterable[Item]:
+            yield Finding("It costs <nine>.", answer=True)
+            for item in super().report(results):
+                yield dataclasses.replace(item, answer=True) if isinstance(item, Figure) else item
+
+    experiment = Answering()
+    run(tmp_path, experiment)
+    text = write_report(tmp_path, [experiment]).read_text()
+    places = [
+        text.index(part)
+        for part in (
+            "<h1>", "It costs &lt;nine&gt;.", "<figure", '<nav aria-label="Experiments">',
+            'href="#squares"', '<section id="squares">', 'class="question"', "What follows",
+            "The largest square is 49.", "<table", "Targets", "How it was measured", "Run of 20",
+        )
+    ]  # fmt: skip
+    assert places == sorted(places)
+    section = text[places[5] :]
+    assert section.index('class="question"') < section.index("<figure") < section.index("What foll")
+    assert text.count("It costs &lt;nine&gt;.") == 1
+    assert text.count("<img ") == text.count(' alt="Squares. square by size. plain: ') == 2
+    assert "prefers-color-scheme: dark" in text
+    summary = publish(tmp_path, [experiment], tmp_path / "report").with_name("README.md")
+    text = summary.read_text()
+    assert text.index("It costs <nine>.") < text.index("![Squares.") < text.index("## squares")
 
 
 def test_the_same_data_make_the_same_figure(tmp_path: Path) -> None:

@@ -171,3 +171,68 @@ def test_the_first_lines_follow_the_data() -> None:
     items = list(ServerVsClient().report(Results(rows, {}, {})))
     targets = [item for item in items if isinstance(item, Target)]
     assert [target.met for target in targets] == [False, None, True]
+
+
+def answered(rows: list[dict[str, str]]) -> list[str]:
+    items = ServerVsClient().report(Results(rows, {}, {}))
+    return [item.text for item in items if isinstance(item, Finding) and item.answer]
+
+
+def test_the_answer_is_three_sentences_that_opposite_data_turn_round() -> None:
+    cheap: dict[str, Any] = {"clients_percent": 2, "latency_p50_ms": 16}
+    dear: dict[str, Any] = {"clients_percent": 80, "latency_p50_ms": 3799}
+    sizes = (10, 200)
+    rows = [
+        *(total(STREAMER, n, 4.856, **dear) for n in sizes),
+        *(total(CACHED, n, 0.234, cache_percent=0.929) for n in sizes),
+        *(total(CQELS, n, 6.58, **cheap) for n in sizes),
+    ]
+    assert answered(rows) == [
+        "Keeping the answers of 200 clients up to date costs a server of fragments 4.86 % of a "
+        "core, against 1.36 times that in CQELS mode (6.58 %); behind a cache it is 0.234 %, and "
+        "0.929 % for the cache.",
+        "It costs each client 4 ms of CPU per second and an answer 3.8 s after its publication, "
+        "against 0.1 ms of CPU per second and an answer 16 ms after its publication in CQELS mode.",
+        "Which to choose: where the server's CPU counts, fragments; where the CPU of server and "
+        "clients together counts, CQELS mode; where the delay counts, CQELS mode.",
+    ]
+    opposite = [
+        *(total(STREAMER, n, 6.58, **cheap) for n in sizes),
+        *(total(CACHED, n, 0.929, cache_percent=0.234) for n in sizes),
+        *(total(CQELS, n, 4.856, **dear) for n in sizes),
+    ]
+    assert answered(opposite) == [
+        "Keeping the answers of 200 clients up to date costs a server of fragments 6.58 % of a "
+        "core, against 0.738 times that in CQELS mode (4.86 %); behind a cache it is 0.929 %, and "
+        "0.234 % for the cache.",
+        "It costs each client 0.1 ms of CPU per second and an answer 16 ms after its publication, "
+        "against 4 ms of CPU per second and an answer 3.8 s after its publication in CQELS mode.",
+        "Which to choose: where the server's CPU counts, CQELS mode; where the CPU of server and "
+        "clients together counts, fragments; where the delay counts, fragments.",
+    ]
+    turned = dict(zip(said(rows).split("\n"), said(opposite).split("\n"), strict=True))
+    assert all(sentence != other for sentence, other in turned.items())
+
+
+def test_the_answer_says_where_the_choice_turns_and_leaves_out_what_is_not_there() -> None:
+    rows = [total(STREAMER, 10, 5.0), total(STREAMER, 50, 5.0), total(CQELS, 10, 1.0)]
+    rows += [total(CQELS, 50, 9.0), total(CSPARQL, 50, 90.0)]
+    server, client, choice = answered(rows)
+    assert server.endswith(
+        "1.8 times that in CQELS mode (9 %) and 18 times that in C-SPARQL mode (90 %)."
+    )
+    assert "C-SPARQL" in client
+    assert "CSPARQL" not in choice
+    (*_, choice) = answered(rows[:-1])
+    assert "server's CPU counts, CQELS mode for 10 and fragments for 50 clients;" in choice
+    assert answered(rows[:1]) == answered([]) == []
+
+
+def test_the_answer_is_of_a_size_at_which_the_machine_was_no_limit() -> None:
+    rows = [total(mode, n, 5.0, cores=2) for mode in (STREAMER, CQELS) for n in (100, 200)]
+    assert answered(rows)[0].startswith("Keeping the answers of 200 clients")
+    rows[1]["clients_percent"] = "190"
+    assert answered(rows)[0].startswith("Keeping the answers of 100 clients")
+    for row in rows:
+        row["clients_percent"] = "190"
+    assert answered(rows)[0].startswith("Keeping the answers of 200 clients")
