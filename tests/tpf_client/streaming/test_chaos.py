@@ -105,7 +105,9 @@ def test_five_minutes_with_ten_restarts(
     session = requests.Session()
     session.mount(BASE, WsgiAdapter(mortal))
     # How long one waits after a failure is up to chance, too: the same in every run.
-    monkeypatch.setattr("tpf_client.client.Schedule", partial(Schedule, chance=random.Random(12)))
+    monkeypatch.setattr(
+        "tpf_client.streaming.schedule.Schedule", partial(Schedule, chance=random.Random(12))
+    )
     limits = Limits(retries=1, backoff=0.01)
     seen = Counter[frozenset[tuple[str, Term]]]()
     right = errors = 0
