@@ -3,6 +3,7 @@
 from dataclasses import replace
 from hashlib import blake2b
 from importlib.metadata import version
+from typing import Any, Final
 
 from annotations.labels import FactKey
 from annotations.methods.base import Naming
@@ -19,6 +20,11 @@ _PROGRAM = version("live-linked-data")
 _DEFAULT_MAX_AGE_LIVE = 10.0
 _DEFAULT_MAX_AGE_STATIC = 3600.0
 _FORM: tuple[str, ...] = ("subject", "predicate", "object", "graph", "limit")
+_ELSEWHERE: Final[dict[str, Any]] = {
+    "host": "", "port": 0, "workers": 1, "data_dir": "", "publish_token_file": "",
+    "access_log": False, "query_examples": "",
+}  # fmt: skip
+"""Settings that say where a server runs and keeps things, the same for all."""
 
 
 def _digest(*parts: object) -> str:
@@ -83,9 +89,9 @@ class Endpoint:
             dataset.static.version if dataset.static is not None else "",
             self.url,
             # Without the tokens: who knows a tag must learn nothing about them. And without what
-            # changes no page.
-            replace(settings, publish_token="", direct_pages=True),
-            replace(own, token=""),
+            # changes no page, so that machines that serve the same say the same.
+            replace(settings, publish_token="", direct_pages=True, **_ELSEWHERE),
+            replace(own, token="", token_file="", source=""),
             sorted(self.prefixes.items()),
             _PROGRAM,
         )

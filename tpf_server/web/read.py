@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
 _VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime")
+# RFC 5861: what holds no label may be a little old while a cache asks again.
+_STALE = ", stale-while-revalidate=60"
 _POLICY = ("Content-Security-Policy", CONTENT_SECURITY_POLICY)
 
 
@@ -110,9 +112,10 @@ def read_fragment(
     if made is not None:
         tag = made.tag
     age = max_age(query)
+    stale = _STALE if query.snapshot is None else ""
     headers = [
         ("Date", http_date(now)),
-        ("Cache-Control", f"public, max-age={age}"),
+        ("Cache-Control", f"public, max-age={age}{stale}"),
         ("Expires", http_date(now + timedelta(seconds=age))),
         ("ETag", known or tag),
         ("Link", documentation_link(endpoint.base)),
