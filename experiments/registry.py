@@ -14,6 +14,7 @@ from experiments.studies.load import Load
 from experiments.studies.server_vs_client import ServerVsClient
 from experiments.studies.sharing import Sharing
 from experiments.studies.taxi import TaxiQueries
+from experiments.studies.ticks import ClientTicks
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     ServerVsClient(),
@@ -29,6 +30,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Sharing(),
     Adaptivity(),
     SignalOrPolling(),
+    ClientTicks(),
 )
 
 

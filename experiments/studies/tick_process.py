@@ -1,0 +1,64 @@
+"""A process that follows one continuous query with our client, and says what that cost it.
+
+Arguments: the dataset, the query, how many updates to see, and seconds between two evaluations of
+a second stream, which mostly finds nothing new. A line of JSON on standard output: milliseconds of
+CPU of the import, of the first answer, of each update and of each evaluation without one, and
+requests. Without arguments it tells of the import alone.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+
+def main() -> None:
+    """Import the client, and follow the query."""
+    began = time.process_time()
+    from tpf_client import Client  # noqa: F401
+
+    found: dict[str, Any] = {"import": 1000 * (time.process_time() - began)}
+    if sys.argv[1:]:
+        url, query, count, every = sys.argv[1:]
+        found |= follow(url, query, int(count), float(every))
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
+    """What the query costs."""
+    # That of streams comes with the first of them, and is no part of its start.
+    import tpf_client.streaming.streamer  # noqa: F401
+    from tpf_client import Client
+    from tpf_client.stream import Stream, Update
+
+    def timed(stream: Stream) -> Iterator[tuple[float, Update]]:
+        updates = iter(stream)
+        while True:
+            before = time.process_time()
+            update = next(updates)
+            yield 1000 * (time.process_time() - before), update
+
+    found: dict[str, Any] = {}
+    began = time.process_time()
+    with Client(url) as client:
+        ticks = timed(client.stream(query))
+        _, first = next(ticks)
+        found["start"] = 1000 * (time.process_time() - began)
+        found["rows"] = len(first.added)
+        found["requests_start"] = before = client.statistics.requests
+        found["ticks"] = [next(ticks)[0] for _ in range(count)]
+        found["requests_ticks"] = client.statistics.requests - before
+    with Client(url) as client:
+        looks = timed(client.stream(query, every=every, jitter=0.0, quiet=True))
+        next(looks)
+        unchanged: list[float] = []
+        while len(unchanged) < count:
+            cost, update = next(looks)
+            if not update.added and not update.removed:
+                unchanged.append(cost)
+    return found | {"unchanged": unchanged}
+
+
+if __name__ == "__main__":
+    main()

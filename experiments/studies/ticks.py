@@ -1,0 +1,180 @@
+"""``ticks``: what one continuous query costs its client, by the number of labelled facts."""
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from itertools import count
+from statistics import median
+from typing import Final, Self
+
+from annotations.clock import SystemClock
+from annotations.instants import parse_instant
+from annotations.terms import Quad, Term
+from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.processes import Process, python, started
+from experiments.harness.results import Results
+from experiments.harness.servers import TOKEN, fragment_server
+from experiments.studies.board_modes import DATASET
+from experiments.workloads.board import Board, board
+from experiments.workloads.trains import train_query
+
+_FOLLOWER: Final = "experiments.studies.tick_process"
+_IMPORT_SECONDS: Final = 120.0
+_SHARE: Final = 0.68
+"""Of the departures that the query asks for."""
+_MARGIN: Final = timedelta(milliseconds=1)
+_LIMITS: Final = {"ms_tick": 4.0, "ms_unchanged": 1.0, "ms_start": 30.0, "ms_import": 150.0}
+_TITLES: Final = {
+    "ms_tick": "an update",
+    "ms_unchanged": "an evaluation without one",
+    "ms_start": "the first answer",
+    "ms_import": "the import of the client",
+}
+_AIMED_AT: Final = 200
+"""Facts for which the limits hold."""
+_BYTECODE: Final = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Modules are compiled once, as where one works with the client."""
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the experiment.
+
+    Args:
+        facts: labelled facts that are all renewed in each period, two for each departure.
+        ticks: updates that each client sees.
+        period: seconds between two renewals.
+        wait: seconds after which a client has failed.
+    """
+
+    facts: tuple[int, ...] = (10, 100, 200, 1000)
+    ticks: int = 20
+    period: float = 2.0
+    wait: float = 600.0
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Small boards, few updates."""
+        return cls(facts=(10, 200), ticks=4, period=1.0)
+
+
+class ClientTicks:
+    """The experiment."""
+
+    name = "ticks"
+    question = "How much CPU does one continuous query take of its client, at the start and later?"
+    settings = Sizes
+    keys = ("facts",)
+    values = (
+        "rows", "ms_import", "ms_start", "ms_tick", "ms_tick_median", "ms_unchanged",
+        "requests_start", "requests_tick",
+    )  # fmt: skip
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+        """A new client process for each measurement, one after the other."""
+        yield MeasurementGroup(
+            "boards",
+            _open,
+            [
+                Measurement({"facts": facts}, partial(_measure, settings, run, facts))
+                for facts in settings.facts
+            ],
+        )
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """A table, a figure, and what is aimed at."""
+        header = (*self.keys, *self.values)
+        rows = [row for row in results.rows if row.get("ms_tick") is not None]
+        yield Table("CPU of a client", header, [[row.get(key) for key in header] for row in rows])
+        sizes = sorted({int(row["facts"]) for row in rows})
+
+        def least(column: str, facts: int) -> float:
+            return min(results.numbers(column, facts=facts))
+
+        yield Figure(
+            "ticks",
+            "One continuous query at its client",
+            "labelled facts",
+            "ms of CPU",
+            {
+                _TITLES[column]: [Point(size, least(column, size)) for size in sizes]
+                for column in ("ms_tick", "ms_unchanged", "ms_start")
+            },
+            log_x=True,
+            log_y=True,
+        )
+        for size in sizes:
+            yield Finding(
+                f"{size} labelled facts: {least('ms_tick', size):.1f} ms of CPU for an update, "
+                f"{least('ms_unchanged', size):.2f} ms for an evaluation without one, "
+                f"{least('ms_start', size):.0f} ms until the first answer."
+            )
+        for column, limit in _LIMITS.items():
+            measured = least(column, _AIMED_AT) if _AIMED_AT in sizes else None
+            yield Target(f"ms of CPU for {_TITLES[column]}, {_AIMED_AT} facts", measured, limit)
+
+
+@contextmanager
+def _open() -> Iterator[Process]:
+    with started("import", python(_FOLLOWER), environment=_BYTECODE) as first:
+        first.read_line(_IMPORT_SECONDS)
+    with started("feed", python("experiments.studies.board_feed")) as feed:
+        yield feed
+
+
+def _departures(wanted: int) -> Board:
+    """A board of a recording, some of whose departures are there again under other names."""
+    recorded = board(wanted)
+    subjects, times, static = list(recorded.departures), list(recorded.times), list(recorded.static)
+    for copy in range(1, -(-wanted // len(recorded.departures))):
+        names = {each: Term(f"{each[:-1]}-{copy}>") for each in recorded.departures}
+        subjects += names.values()
+        times += recorded.times
+        static += [Quad(names[quad.subject], *quad[1:]) for quad in recorded.static]
+    kept = set(subjects[:wanted])
+    return Board(
+        recorded.source,
+        [quad for quad in static if quad.subject in kept],
+        subjects[:wanted],
+        sorted(times[:wanted]),
+    )
+
+
+def _measure(settings: Sizes, run: Run, facts: int, feed: Process) -> Iterable[Row]:
+    departures = _departures(-(-facts // 2))
+    number = next(_numbers)
+    store = run.static.store(run.folder / f"board{number}", departures.static, SystemClock().now())
+    last = departures.times[round(_SHARE * (len(departures.times) - 1))]
+    query = train_query(parse_instant(departures.times[0]) - _MARGIN, parse_instant(last) + _MARGIN)
+    config = f'[datasets.{DATASET}]\nsource = "{store}"\nlive = true\n'
+    with fragment_server(run.folder / f"server{number}", config) as server:
+        url = f"{server.url}{DATASET}"
+        order = {
+            "do": "start", "mode": "facts", "url": url, "token": TOKEN,
+            "departures": departures.departures, "period": settings.period,
+            "lead": settings.period / 4, "seconds": settings.wait,
+        }  # fmt: skip
+        feed.ask(order, settings.wait)
+        follower = python(
+            _FOLLOWER, url, query, str(settings.ticks), str(settings.period / 5),
+        )  # fmt: skip
+        try:
+            with started("client", follower, environment=_BYTECODE) as client:
+                found = json.loads(client.read_line(settings.wait))
+        finally:
+            feed.ask({"do": "stop"}, settings.wait)
+    yield {
+        "rows": found["rows"],
+        "ms_import": found["import"],
+        "ms_start": found["start"],
+        "ms_tick": min(found["ticks"]),
+        "ms_tick_median": median(found["ticks"]),
+        "ms_unchanged": min(found["unchanged"]),
+        "requests_start": found["requests_start"],
+        "requests_tick": found["requests_ticks"] / settings.ticks,
+    }
