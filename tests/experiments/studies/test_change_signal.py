@@ -14,7 +14,7 @@ from tests.experiments.studies.test_annotation_methods import liveboards
 __all__ = ["liveboards"]
 SMALL: dict[str, Any] = {
     "clients": [2], "changes": 300, "rates": [], "processes": 1, "departures": 4, "max_age": 1.0,
-    "first_seconds": 0.5, "seconds": 2.0, "grace": 3.0,
+    "first_seconds": 0.5, "seconds": 2.0, "grace": 6.0,
 }  # fmt: skip
 
 
