@@ -218,6 +218,9 @@ class Transport:
         token = running.set(exchange)
         try:
             return self._follow(url, headers, exchange, cancelled)
+        except urllib3.exceptions.NewConnectionError as error:
+            # One of its bases says that time was up, which need not be so.
+            raise ConnectionFailedError(url, _cause(error)) from error
         except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
             raise ConnectionFailedError(url, "timed out") from error
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
