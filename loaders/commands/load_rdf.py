@@ -1,5 +1,6 @@
 """``tpf-load rdf``."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, TypedDict
@@ -10,6 +11,7 @@ from annotations.clock import SystemClock
 from loaders.commands import options
 from loaders.commands.groups import grouped
 from loaders.rdf.build import load_rdf_spark
+from loaders.rdf.entailment import Regime
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
 from loaders.sources.sizes import size_of
@@ -27,6 +29,10 @@ def rdf(
         Path | None,
         typer.Option("--rejects", help="Directory for what is malformed; default: OUTPUT.rejects."),
     ] = None,
+    entail: Annotated[
+        Regime | None,
+        typer.Option("--entail", help="The store has what follows by these rules, too."),
+    ] = None,
 ) -> None:
     """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld (also .gz …), and .hdt."""
     options.check_store(output, job.replace)
@@ -36,6 +42,10 @@ def rdf(
         created=SystemClock().now(), rejects=aside / "rejects.ndjson", strict=strict,
         source=" ".join(inputs),
     )  # fmt: skip
+    if entail is not None:
+        if job.engine is options.LoadEngine.SPARK:
+            raise typer.BadParameter("--entail is computed by one process, not by Spark")
+        job = replace(job, engine=options.LoadEngine.LOCAL)
     job.run(
         "rdf",
         size_of(files),
@@ -43,7 +53,7 @@ def rdf(
             load_rdf_spark(files, output, context, report=report, **given), output, aside
         ),
         lambda report: options.told(
-            load_rdf_local(files, output, report=report, **given), output, aside
+            load_rdf_local(files, output, report=report, entail=entail, **given), output, aside
         ),
     )
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from loaders.errors import OutputError
 from loaders.progress import Report, Silent
+from loaders.rdf.entailment import Entailment, Regime
 from loaders.rdf.pieces import PieceReader, cut
 from loaders.rdf.scan import RejectLog
 from loaders.rdf.staging import staging
@@ -33,9 +34,14 @@ def load_rdf_local(
     report: Report | None = None,
     source: str = "",
     prefixes: Mapping[str, str] = _NO_PREFIXES,
+    entail: Regime | None = None,
 ) -> RdfSummary:
-    """Load RDF files by one process; see `loaders.rdf.build.load_rdf_spark`."""
+    """Load RDF files by one process, and what follows from them by the rules of `entail`.
+
+    See `loaders.rdf.build.load_rdf_spark` for the rest.
+    """
     report = report or Silent()
+    entailment = entail and Entailment(entail)
     indexer = QuadIndexer()
     known = [prefixes]
     with staging(store) as work:
@@ -46,12 +52,16 @@ def load_rdf_local(
         for piece in pieces:
             with RejectLog(piece, work, strict) as log:
                 reader = PieceReader(piece, log.reject)
-                quads += indexer.add(reader.quads())
+                found_here = reader.quads()
+                quads += indexer.add(entailment.noting(found_here) if entailment else found_here)
             known.append(reader.prefixes)
             found += log.count
             report.done(piece.number + 1)
         first = collect_rejects(work, rejects)
         check_not_all_rejected(quads, found, first)
+        if entailment:
+            report.stage("deriving what follows")
+            indexer.add(entailment.derived())
         report.stage("writing")
         try:
             manifest = indexer.write(

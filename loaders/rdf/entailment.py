@@ -1,0 +1,119 @@
+"""What follows from the triples of a graph, under RDFS or under the rules of OWL 2 RL.
+
+Computed once, in memory, at load: who asks the store then need not know of it. Each graph is a
+world of its own. Left out is what says nothing: that everything is a resource and the same as
+itself, what holds of the vocabularies whatever the data are, and statements about literals.
+Triples that hold triple terms are no premises.
+
+Source: RDF 1.1 Semantics section 9; OWL 2 Profiles section 4.3; SPARQL 1.1 Entailment Regimes.
+"""
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from rdflib import OWL, RDF, RDFS, Graph
+from rdflib.term import BNode, Literal, Node, URIRef
+
+from annotations.terms import is_blank_node, is_iri, literal_parts
+from loaders.errors import InputError
+from tpf_server.store.static.rdf_files import QuadTexts
+
+_Triple: TypeAlias = tuple[Node, Node, Node]
+_REFLEXIVE: Final = frozenset(
+    (
+        OWL.sameAs, OWL.equivalentClass, OWL.equivalentProperty, RDFS.subClassOf,
+        RDFS.subPropertyOf,
+    )
+)  # fmt: skip
+_VOCABULARIES: Final = (str(RDF), str(RDFS), str(OWL))
+
+
+class Regime(enum.StrEnum):
+    """By which rules."""
+
+    RDFS = "rdfs"
+    OWL_RL = "owl-rl"
+
+
+class Entailment:
+    """Takes note of quads that pass by, and tells which others follow from them.
+
+    Args:
+        regime: by which rules.
+    """
+
+    def __init__(self, regime: Regime) -> None:
+        self._regime = regime
+        self._graphs: dict[str, set[_Triple]] = defaultdict(set)
+        # Letters of literals stay as they are in the data.
+        self._texts: dict[Node, str] = {}
+
+    def noting(self, quads: Iterable[QuadTexts]) -> Iterator[QuadTexts]:
+        """The quads as they come."""
+        for quad in quads:
+            subject, predicate, value, graph = quad
+            if not value.startswith("<<("):
+                self._graphs[graph].add(
+                    (self._node(subject), self._node(predicate), self._node(value))
+                )
+            yield quad
+
+    def derived(self) -> Iterator[QuadTexts]:
+        """The quads that follow from those that passed by, and are none of them.
+
+        Raises:
+            InputError: the data contradict themselves.
+        """
+        always = self._closure(set())
+        for name, known in self._graphs.items():
+            for triple in self._closure(known) - known - always:
+                if _says_something(triple):
+                    subject, predicate, value = map(self._text, triple)
+                    yield subject, predicate, value, name
+
+    def _closure(self, known: set[_Triple]) -> set[_Triple]:
+        # Only who wants it pays for the import.
+        import owlrl
+
+        graph = Graph()
+        for triple in known:
+            graph.add(triple)
+        rdfs = self._regime is Regime.RDFS
+        owlrl.DeductiveClosure(owlrl.RDFS_Semantics if rdfs else owlrl.OWLRL_Semantics).expand(
+            graph
+        )
+        for _, _, message in graph.triples((None, owlrl.Namespaces.ERRNS.error, None)):
+            raise InputError(f"under {self._regime} the data contradict themselves: {message}")
+        return set(graph)
+
+    def _node(self, text: str) -> Node:
+        if is_iri(text):
+            node: Node = URIRef(text[1:-1])
+        elif is_blank_node(text):
+            node = BNode(text[2:])
+        else:
+            lexical, language, datatype = literal_parts(text)
+            if language and "--" in language:
+                # rdflib knows no base directions; which datatype it is does not matter here.
+                language, datatype = None, f"{datatype}#{language}"
+            kind = None if language else URIRef(datatype)
+            node = Literal(lexical, lang=language, datatype=kind, normalize=False)
+        self._texts.setdefault(node, text)
+        return node
+
+    def _text(self, node: Node) -> str:
+        known = self._texts.get(node)
+        return known if known is not None else node.n3()
+
+
+def _says_something(triple: _Triple) -> bool:
+    subject, predicate, value = triple
+    if isinstance(subject, Literal) or not isinstance(predicate, URIRef):
+        return False
+    if predicate in _REFLEXIVE and subject == value:
+        return False
+    if predicate == RDF.type and value in (RDFS.Resource, OWL.Thing):
+        return False
+    return not (isinstance(subject, URIRef) and str(subject).startswith(_VOCABULARIES))
