@@ -10,7 +10,7 @@ import ast
 import importlib
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from annotations import terms
 from tpf_client.errors import QueryError
+from tpf_client.sparql import tokens
 from tpf_client.sparql.parser import parse_query
 
 sre: Any = importlib.import_module("re._parser")
@@ -34,6 +36,17 @@ BOUNDED: dict[str, str] = {
     "tpf_server.sources._SUFFIX": "the name of a file has at most 255 characters",
 }
 """Patterns that are not linear, each with what bounds the text that they meet."""
+
+
+MADE: dict[str, Callable[[], Mapping[str, "re.Pattern[Any]"]]] = {
+    "annotations.terms": lambda: {"_blank_label": terms._blank_label()},
+    "tpf_client.sparql.tokens": lambda: {
+        f"{label}{'_in_ascii' if ascii_only else ''}": compiled
+        for ascii_only in (False, True)
+        for label, compiled in tokens._patterns(ascii_only=ascii_only)._asdict().items()
+    },
+}
+"""Modules that put patterns together when they are first wanted, with these patterns."""
 
 
 class Pattern(NamedTuple):
@@ -81,11 +94,13 @@ def _patterns() -> Iterator[Pattern]:
                 called = node.func
                 if getattr(called.value, "id", None) == "re" and node.args:
                     text = _constant(node.args[0])
-                    if text is not None:
+                    parts = isinstance(node.args[0], ast.JoinedStr)
+                    if text is not None and not (parts and name in MADE):
                         inline.append((node.lineno, called.attr, text))
-        kept = dict(_kept(module))
+        kept = {**dict(_kept(module)), **MADE.get(name, dict)()}
         for label, compiled in kept.items():
-            methods = frozenset(used.get(label, METHODS - {"sub", "subn", "split", "findall"}))
+            kind = label.removesuffix("_in_ascii")
+            methods = frozenset(used.get(kind, METHODS - {"sub", "subn", "split", "findall"}))
             yield Pattern(f"{name}.{label}", compiled, methods & METHODS)
         known = {compiled.pattern for compiled in kept.values()}
         for line, method, text in inline:
@@ -272,7 +287,7 @@ PATTERNS = list(_patterns())
 def test_the_patterns_are_found() -> None:
     names = {pattern.name for pattern in PATTERNS}
     assert len(PATTERNS) >= 60
-    assert {"tpf_client.sparql.tokens._OTHER", "annotations.terms._LANGUAGE"} <= names
+    assert {"tpf_client.sparql.tokens.other", "annotations.terms._LANGUAGE"} <= names
     assert BOUNDED.keys() <= names
 
 
