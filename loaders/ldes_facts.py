@@ -17,7 +17,8 @@ def patches_of(
 ) -> Iterator[bytes]:
     """RDF Patches of annotated facts, in order.
 
-    Intervals and expirations each have one: within a document, a fact cannot have both.
+    Intervals and expirations each have one: within a document, a fact cannot have both. An
+    expiration that goes does so before its fact comes with an interval, or would take that along.
 
     Args:
         changes: what comes and goes.
@@ -28,12 +29,20 @@ def patches_of(
     method = method_named("reification")
     # What goes and what comes may be versions of one fact, with one name.
     of_gone = replace(naming, fact_base=f"{naming.fact_base}gone/")
-    for kind, ended in ((Interval, past), (Expiration, False)):
+    ending = {fact.quad for fact in changes.gone if isinstance(fact.label, Expiration)}
+    steps: list[tuple[type[Interval] | type[Expiration], str]] = [
+        (Interval, "DA"), (Expiration, "DA"),
+    ]  # fmt: skip
+    if any(isinstance(each.label, Interval) and each.quad in ending for each in changes.said):
+        steps = [(Expiration, "D"), (Interval, "DA"), (Expiration, "A")]
+    for kind, signs in steps:
         lines = [
             f"{sign} {line_of(quad)}\n"
             for sign, facts, names in (("D", changes.gone, of_gone), ("A", changes.said, naming))
+            if sign in signs
             for fact in facts
-            if isinstance(fact.label, kind) and (ended or fact.label.end > now)
+            if isinstance(fact.label, kind)
+            and (fact.label.end > now or (past and kind is Interval))
             for quad in method.encode(fact, names)
         ]
         if lines:

@@ -1,5 +1,6 @@
 """The packages of npm that the page is built from and looked at with."""
 
+import fcntl
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,10 +18,17 @@ def page_modules() -> Path:
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("no npm found: install Debian's package npm")
+    _HERE.mkdir(parents=True, exist_ok=True)
+    with (_HERE / "lock").open("w") as alone:
+        # Of several processes that run tests, one installs.
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        return _installed(npm)
+
+
+def _installed(npm: str) -> Path:
     lock = (PAGE / "package-lock.json").read_text()
     stamp = _HERE / "installed"
     if not stamp.is_file() or stamp.read_text() != lock:
-        _HERE.mkdir(parents=True, exist_ok=True)
         for name in ("package.json", "package-lock.json"):
             shutil.copy(PAGE / name, _HERE)
         done = subprocess.run(

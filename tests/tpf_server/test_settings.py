@@ -106,9 +106,11 @@ def test_two_datasets_cannot_share_a_name() -> None:
 def test_the_example_in_the_documentation_is_read(tmp_path: Path) -> None:
     blocks = re.findall(r"^```toml\n(.*?)^```", DOCUMENTATION.read_text("utf-8"), re.M | re.S)
     assert blocks
-    for block in blocks:
+    for number, block in enumerate(blocks):
         file = tmp_path / "server.toml"
         file.write_text(block, encoding="utf-8")
         server, datasets = read_configuration(file, {}, {})
-        assert (server.workers, server.base) == (4, "https://data.example.org/")
-        assert [dataset.name for dataset in datasets] == ["trains", "stops"]
+        assert server.base == "https://data.example.org/"
+        if not number:
+            assert server.workers == 4
+            assert [dataset.name for dataset in datasets] == ["trains", "stops"]

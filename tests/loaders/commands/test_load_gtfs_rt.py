@@ -137,7 +137,7 @@ def test_wrong_use(
 def test_a_replay_is_of_recordings(capsys: pytest.CaptureFixture[str], feed: Path) -> None:
     arguments = ["gtfs-rt", "http://h/rt", "http://h/bus", "--schedule", feed]
     assert run("replay", *arguments) == 2
-    assert "tpf-load gtfs-rt --push polls it" in capsys.readouterr().err
+    assert "is no recording: tpf-load polls it, with --push" in capsys.readouterr().err
 
 
 def test_where_every_poll_fails_so_does_the_command(
