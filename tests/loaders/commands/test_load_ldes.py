@@ -12,7 +12,10 @@ import pytest
 
 from annotations.clock import SystemClock
 from annotations.labels import Expiration, Fact, Interval
+from annotations.methods.base import Naming
 from annotations.terms import Quad, Term
+from loaders.ldes_facts import patches_of
+from loaders.sources.ldes import MemberChanges
 from tests.loaders.facts_server import listening
 from tests.loaders.test_cli import run
 from tpf_server.app import create_app
@@ -242,3 +245,21 @@ def test_our_stream_makes_the_same_dataset(tmp_path: Path, seed: int) -> None:
             found = push(target, ldes, "--polls", "1", "--state", state, "--past")
             assert found.status == 0, found.text
         assert standing(target.live) == standing(source.live)
+
+
+def test_an_expiration_goes_before_its_fact_comes_with_an_interval() -> None:
+    """What withdraws a fact from now on would take a new interval of it along."""
+    now = SystemClock().now()
+    first, second = (Quad(*(Term(f"<urn:{part}>") for part in f"s{o}o")) for o in "pq")
+    until = now + timedelta(hours=1)
+    said = [Fact(first, Interval(now, until)), Fact(second, Expiration(until))]
+    gone = [Fact(first, Expiration(until)), Fact(second, Interval(now, until))]
+    naming = Naming("urn:fact:", "http://x/d")
+    told = list(patches_of(MemberChanges(gone, said, 4), naming, now, past=False))
+    assert [sorted({line[:1] for line in each.splitlines()}) for each in told] == [
+        [b"D"], [b"A", b"D"], [b"A"],
+    ]  # fmt: skip
+    assert b"<urn:p>" in told[0]
+    assert b"<urn:q>" in told[2]
+    told = list(patches_of(MemberChanges(gone[:1], said[1:], 2), naming, now, past=False))
+    assert len(told) == 1, "what does not meet stays together"
