@@ -248,7 +248,7 @@ def test_nothing_but_malformed_lines_fails(
         # The way of Spark, in this process.
         monkeypatch.setattr(
             "loaders.commands.load_rdf.load_rdf_local",
-            lambda files, store, **given: load_rdf_spark(files, store, None, **given),
+            lambda files, store, *, entail, **given: load_rdf_spark(files, store, None, **given),
         )
     (tmp_path / "a.nt").write_text("nothing\nof it\n")
     arguments = ["rdf", tmp_path / "a.nt", "-o", tmp_path / "store", "--engine", "local"]
