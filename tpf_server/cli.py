@@ -23,7 +23,7 @@ import click
 from tpf_server.claimed_port import claimed_port
 from tpf_server.configuration import Configuration, describe, read_configuration
 from tpf_server.connections import allow_many_descriptors
-from tpf_server.deaths import Deaths
+from tpf_server.deaths import Deaths, join_workers_surely
 from tpf_server.errors import ServerError, SettingsError
 from tpf_server.query_process import QueryProcess
 from tpf_server.reloading import LOOK_SECONDS
@@ -229,6 +229,7 @@ def _watch_over_workers(
     )
     # Whoever follows something holds a thread, which sleeps: their number is nothing to warn about.
     logging.getLogger("_granian").addFilter(lambda said: "Python threads" not in said.getMessage())
+    join_workers_surely(server)
     server.main_loop_interrupt = _Flag()
     server.respawned_wrks = Deaths(ready.is_set, lambda: bool(server.interrupt_signal))
     reloads = _Flag()

@@ -1,13 +1,17 @@
-"""Workers that die soon after they were replaced."""
+"""When workers have ended, and those that die soon after they were replaced."""
 
 import time
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
 
 _SOON_SECONDS: Final = 5.5
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.2
+_LOOK_SECONDS: Final = 0.001
 
 
 class Deaths(dict[int, float]):
@@ -57,3 +61,34 @@ class Deaths(dict[int, float]):
             self._sleep(min(pause, _STEP_SECONDS))
             pause -= _STEP_SECONDS
         return default
+
+
+def join_surely(process: BaseProcess, timeout: float | None = None) -> None:
+    """Wait until a process has ended and this is known; at most for so many seconds.
+
+    Where another thread waits for the same process, it may have taken its end from the system and
+    not told yet: then `Process.join` returns, and the process counts as alive for a moment.
+
+    Args:
+        process: that was started.
+        timeout: in seconds; ``None``: for as long as it takes.
+    """
+    process.join(timeout)
+    while wait([process.sentinel], 0) and process.is_alive():
+        time.sleep(_LOOK_SECONDS)
+
+
+def join_workers_surely(server: Any) -> None:
+    """Let a server of granian wait for its workers by `join_surely`.
+
+    It has a thread that waits for each, and would else report now and then that it killed a worker
+    that has ended by itself, and send a signal to a number that may be another process's by then.
+    """
+    spawn = server._spawn_worker
+
+    def spawned(**options: Any) -> Any:
+        worker = spawn(**options)
+        worker.join = partial(join_surely, worker.inner)
+        return worker
+
+    server._spawn_worker = spawned
