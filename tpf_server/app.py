@@ -235,6 +235,8 @@ class _Worker:
     def _start(self, service: "ContinuousService") -> None:
         from tpf_server.continuous.ticker import Ticker
 
+        for name, error in service.refused.items():
+            _say(f"query {name} cannot be begun again: {error}")
         Ticker(service, self._clock).start()
         service.start()
         self._service = service

@@ -51,7 +51,7 @@ def continuous_service(
         stopwatch: tells the seconds that the thread has worked.
 
     Raises:
-        RegistrationsError: by setting, queries of an earlier run are to be begun again, and cannot.
+        RegistrationsError: by setting, queries of an earlier run are kept, and cannot be read.
     """
     # So that a stream is called by its URL.
     base = f"{settings.base}streams/"

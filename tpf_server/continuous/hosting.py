@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,8 +25,8 @@ from tpf_server.continuous.engine.errors import (
 )
 from tpf_server.continuous.engine.semantics import SEMANTICS
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.hosted import HostedQuery, Relation, relation_of
-from tpf_server.continuous.languages import CSPARQL, RSPQL, semantics_of
+from tpf_server.continuous.hosted import HostedQuery, Relation, failed_query, relation_of
+from tpf_server.continuous.languages import CSPARQL, RSPQL, name_in, semantics_of
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
@@ -106,6 +106,24 @@ class Hosting:
         else:
             hosted = self._register_cqels(text, name, semantics, into)
         self.queries[hosted.id] = hosted
+        return hosted
+
+    def keep_failed(
+        self, wanted: Registration, error: ContinuousError, reserved: Collection[str | None]
+    ) -> HostedQuery:
+        """Have a query that cannot be begun again, so that it can be looked at and deleted.
+
+        Args:
+            wanted: as it was registered.
+            error: why it cannot.
+            reserved: names that other queries will have.
+        """
+        said = wanted.name or _last_segment(name_in(wanted.text) or "")
+        if said is None or said in self.queries:
+            taken = {*self.queries, *reserved}
+            said = next(n for n in map(str, itertools.count(1)) if n not in taken)
+        hosted = failed_query(said, wanted, error, self._log())
+        self.queries[said] = hosted
         return hosted
 
     def services(self, wanted: Registration) -> tuple[ServiceClause, ...]:

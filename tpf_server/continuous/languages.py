@@ -38,5 +38,17 @@ def semantics_of(text: str) -> str | None:
     return None
 
 
+def name_in(text: str) -> str | None:
+    """What a text with REGISTER calls its query, whether or not it can be parsed."""
+    try:
+        tokens = tokenize(text)
+    except QuerySyntaxError:
+        return None
+    for first, second, third in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if _is(first, "REGISTER") and second.kind == "word" and third.kind in ("word", "iri"):
+            return third.text.strip("<>")
+    return None
+
+
 def _is(token: Token, *words: str) -> bool:
     return token.kind == "word" and token.text.upper() in words

@@ -62,9 +62,10 @@ class ContinuousService:
 
     Attributes:
         slots: for readers that follow results.
+        refused: why queries that were kept could not be begun again, by their names in URLs.
 
     Raises:
-        RegistrationsError: what is kept cannot be read, or not be registered again.
+        RegistrationsError: what is kept cannot be read.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class ContinuousService:
         self._services = ServiceGraphs(self._remote, changing, self._static.alone, self._lock)
         engine.asks = periodic.asks = True
         self._static.update()
+        self.refused: dict[str, ContinuousError] = {}
         self._registrations: Registrations | None = None
         if registrations is not None:
             self._restore(registrations)
@@ -121,9 +123,9 @@ class ContinuousService:
                 self._services.take(self._hosting.services(each), reads=False)
                 self._hosting.register(each)
             except ContinuousError as error:
-                raise RegistrationsError(
-                    f"query {each.name or each.text!r} cannot be begun again: {error}"
-                ) from error
+                # It stays as one that has failed: whoever it belongs to sees why, and deletes it.
+                hosted = self._hosting.keep_failed(each, error, [other.name for other in queries])
+                self.refused[hosted.id] = error
 
     def _keep(self) -> None:
         """Keep what is registered now, where that is wanted."""

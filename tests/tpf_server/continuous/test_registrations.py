@@ -1,6 +1,5 @@
 """What was registered is there again, or somebody hears that it is not."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +8,11 @@ import pytest
 from annotations.clock import ManualClock
 from tpf_server.continuous.cqels.engine import Engine, EngineLimits
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.engine.errors import RegistrationsError, UnknownQueryError
+from tpf_server.continuous.engine.errors import (
+    ContinuousError,
+    RegistrationsError,
+    UnknownQueryError,
+)
 from tpf_server.continuous.registrations import Registration, Registrations
 from tpf_server.continuous.service import ContinuousService
 
@@ -72,16 +75,41 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     assert path.read_text() == text
 
 
-def test_a_query_that_cannot_be_begun_again_is_named(tmp_path: Path) -> None:
+def test_a_query_that_is_refused_now_has_failed_and_the_others_run(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
-    first = service(path)
-    first.register(SELECT, name="one")
-    first.register(SELECT, name="two")
-    with pytest.raises(
-        RegistrationsError, match=r"query .two. cannot be begun again: there are 1 queries"
-    ):
-        service(path, queries=1)
-    assert len(json.loads(path.read_text())["queries"]) == 2
+    kept = [
+        Registration(SELECT.replace("SELECT ?a", "SELECT ?a (NOW() AS ?now)"), "at"),
+        Registration(PERIODIC.replace("COUNT(*)", "COUNTING(")),
+        Registration("{", "1"),
+        Registration("{"),
+        Registration(SELECT, "2"),
+        Registration(SELECT, "three"),
+    ]
+    Registrations(path).save({}, kept)
+    again = service(path, queries=1)
+    states = {each.id: (each.language, each.running.state) for each in again.queries()}
+    assert states == {
+        "at": ("CQELS-QL", "stopped"),
+        "counts": ("C-SPARQL", "stopped"),
+        "1": ("CQELS-QL", "stopped"),
+        "3": ("CQELS-QL", "stopped"),
+        "2": ("CQELS-QL", "running"),
+        "three": ("CQELS-QL", "stopped"),
+    }
+    assert "NOW() cannot be said in CQELS-QL" in again.explain("at")["error"]
+    assert "there are 1 queries" in again.explain("three")["error"]
+    assert again.explain("counts")["text"] == kept[1].text
+    assert list(again.refused) == ["at", "counts", "1", "3", "three"]
+    with pytest.raises(ContinuousError, match=r"NOW\(\)"):
+        again.query("at").log.read(again.query("at").log.last, 0)
+    # It is kept until somebody deletes it, and another may have its name then.
+    again.create_stream("quiet")
+    assert len(Registrations(path).load()[1]) == 6
+    for name in ("at", "counts", "1", "3"):
+        again.delete(name)
+    again.delete("2")
+    assert again.register(SELECT, name="at").running.state == "running"
+    assert [each.name for each in Registrations(path).load()[1]] == ["three", "at"]
 
 
 def test_what_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:

@@ -136,9 +136,21 @@ def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
+    # A version of before took what this one refuses.
+    kept = tmp_path / ".tpf-server" / "continuous.json"
+    registered = json.loads(kept.read_text())
+    refused = READER.replace("SELECT ?x", "SELECT ?x (NOW() AS ?now)")
+    registered["queries"].insert(1, {"text": refused, "name": "old"})
+    kept.write_text(json.dumps(registered))
     with RunningServer(tmp_path, config, port=port):
         found = requests.get(f"{url}queries", timeout=30).json()["queries"]
-        assert [each["name"] for each in found] == ["turned", "reader"]
+        assert [each["name"] for each in found] == ["turned", "old", "reader"]
+        told = requests.get(f"{url}queries/old", timeout=30).json()
+        assert told["state"] == "stopped"
+        assert "NOW() cannot be said in CQELS-QL" in told["error"]
+        failed = requests.get(f"{url}queries/old/results", timeout=30)
+        assert "NOW() cannot be said" in failed.text
+        assert requests.delete(f"{url}queries/old", headers=AUTH, timeout=30).status_code == 204
         again = requests.get(f"{url}streams", timeout=30).json()["streams"]
         assert [each["stream"] for each in again] == streams
         assert {each["elements"] for each in again} == {0}
