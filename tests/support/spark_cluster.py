@@ -1,0 +1,239 @@
+"""A standalone Spark cluster on this machine whose nodes share nothing but the network.
+
+Each node (a master and some workers) has namespaces of its own: a file system in which only the
+system, the interpreter and this project can be read and nothing but its own ``/tmp`` be written,
+and an address of its own. A *hub* holds the bridge between them, and the driver is put there, so
+that the machine's own network is not touched. The hub is the first process of a namespace of
+processes: all that was started in it ends with it, and it ends with the tests.
+
+Where the system allows no such namespaces, nodes are ordinary processes with separate working
+directories, and `SparkCluster.shared_because` has the reason.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tpf_spark.errors import JavaNotFoundError
+from tpf_spark.java import find_java
+
+PROJECT = Path(__file__).resolve().parents[2]
+_NODE = Path(__file__).with_name("spark_node.py")
+_NETWORK = "10.77.0"
+_DEPLOY = "org.apache.spark.deploy"
+_SECONDS = 90
+# `cat` ends when the tests do, even if they are killed, and everything with it.
+_HUB = """
+set -e
+mount -t tmpfs none /run
+ip link set lo up
+ip link add bridge type bridge
+ip address add {network}.1/24 dev bridge
+ip link set bridge up
+for node in {nodes}; do
+    ip netns add node$node
+    ip link add to$node type veth peer name eth0 netns node$node
+    ip link set to$node master bridge up
+    ip -n node$node link set lo up
+    ip -n node$node address add {network}.$node/24 dev eth0
+    ip -n node$node link set eth0 up
+done
+echo ready
+exec cat
+"""
+
+
+@dataclass
+class SparkCluster:
+    """A running cluster.
+
+    Args:
+        directory: holds a directory for each node, ``master``, ``worker1`` …: its ``/tmp``.
+        master_url: the master, for ``--master``.
+        host: the address of the driver, and of servers that executors are to reach.
+        shared_because: why the nodes see the same files; ``None``: they do not.
+        hub: the process in whose network the driver is.
+    """
+
+    directory: Path
+    master_url: str
+    host: str
+    shared_because: str | None
+    hub: int | None = None
+    _nodes: list[psutil.Process] = field(default_factory=list)
+
+    def command(self, command: Sequence[str | Path]) -> list[str]:
+        """A command line that runs a command where the cluster can reach it: at `host`."""
+        words = [str(word) for word in command]
+        if self.hub is None:
+            return words
+        return [*_enter(self.hub), "--net", "--", *words]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a driver: small, and with this cluster as its master."""
+        return os.environ | {
+            "TPF_SPARK_MASTER": self.master_url,
+            "TPF_SPARK_HOST": self.host,
+            "TPF_SPARK_MEMORY": "512m",
+            "TPF_SPARK_EXECUTOR_MEMORY": "512m",
+        }
+
+    def executors(self) -> list[psutil.Process]:
+        """The Java processes that run tasks."""
+        found = []
+        for node in self._nodes:
+            for process in (node, *node.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
+                        found.append(process)
+        return found
+
+
+@contextlib.contextmanager
+def standalone_cluster(
+    directory: Path, workers: int = 2, *, cores: int = 1, memory: str = "700m", shared: bool = False
+) -> Iterator[SparkCluster]:
+    """A cluster that is ready, in the block.
+
+    Args:
+        directory: for what it writes.
+        workers: how many.
+        cores: of each worker.
+        memory: of each worker, for executors.
+        shared: let all nodes see the files of this machine, in its own network.
+    """
+    pyspark = pytest.importorskip("pyspark")
+    try:
+        java = find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    home = Path(pyspark.__file__).resolve().parent
+    names = ["master", *(f"worker{number}" for number in range(1, workers + 1))]
+    with contextlib.ExitStack() as stack:
+        reason: str | None = "that was asked for"
+        hub: int | None = None
+        if not shared:
+            hub, reason = _hub(stack, len(names))
+        addresses = [f"{_NETWORK}.{n}" if hub else "127.0.0.1" for n in range(2, len(names) + 2)]
+        port = 7077 if hub else _free_port()
+        url = f"spark://{addresses[0]}:{port}"
+        cluster = SparkCluster(directory, url, f"{_NETWORK}.1" if hub else "127.0.0.1", reason, hub)
+        for number, (name, address) in enumerate(zip(names, addresses, strict=True)):
+            place = directory / name
+            (place / "work").mkdir(parents=True)
+            command = [str(home / "bin" / "spark-class")]
+            web = ["--host", address, "--webui-port", str(8080 if hub else _free_port())]
+            if number == 0:
+                command += [f"{_DEPLOY}.master.Master", *web, "--port", str(port)]
+            else:
+                work = "/tmp/work" if hub else str(place / "work")
+                command += [
+                    f"{_DEPLOY}.worker.Worker", *web, "--cores", str(cores), "--memory", memory,
+                    "--work-dir", work, url,
+                ]  # fmt: skip
+            environment = os.environ | {
+                "JAVA_HOME": str(java),
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": address,
+                "SPARK_LOCAL_HOSTNAME": address,
+                "SPARK_DAEMON_MEMORY": "256m",
+                "SPARK_NO_DAEMONIZE": "1",
+            }
+            if hub:
+                # What is of this machine alone means nothing there.
+                environment |= {"HOME": "/tmp", "TMPDIR": "/tmp"}
+                kept = (PROJECT, sys.prefix, sys.base_prefix, home, java)
+                network = f"--net=/run/netns/node{number + 2}"
+                command = [
+                    *_enter(hub), "--mount", "--pid", "nsenter", network,
+                    "unshare", "--mount", "--propagation", "private",
+                    sys.executable, str(_NODE), str(place), *map(str, kept), "--", *command,
+                ]  # fmt: skip
+            log = place / "log"
+            cluster._nodes.append(_started(stack, command, environment, log))
+            if number == 0:
+                _wait(log, "I have been elected leader")
+        _wait(directory / "master" / "log", "Registering worker", workers)
+        yield cluster
+
+
+def _hub(stack: contextlib.ExitStack, nodes: int) -> tuple[int | None, str | None]:
+    """The process that holds the namespaces, or why there can be none."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    script = _HUB.format(network=_NETWORK, nodes=" ".join(map(str, range(2, nodes + 2))))
+    command = ["unshare", *user, "--mount", "--net", "--pid", "--fork", "--kill-child"]
+    try:
+        process = subprocess.Popen(
+            [*command, "--mount-proc", "sh", "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    except OSError as error:
+        return None, f"no namespaces ({error})"
+    stack.callback(_ended, process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if process.stdout.readline() != "ready\n":
+        said = process.stderr.read().strip().splitlines()
+        return None, f"no namespaces ({said[-1] if said else process.wait()})"
+    (inner,) = psutil.Process(process.pid).children()
+    return inner.pid, None
+
+
+def _enter(hub: int) -> list[str]:
+    user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    return ["nsenter", "--target", str(hub), *user]
+
+
+def _started(
+    stack: contextlib.ExitStack, command: list[str], environment: dict[str, str], log: Path
+) -> psutil.Process:
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            start_new_session=True,
+        )  # fmt: skip
+    stack.callback(_ended, process)
+    return psutil.Process(process.pid)
+
+
+def _ended(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
+    """End a process and what it started; nothing of a node is wanted any more."""
+    with contextlib.suppress(psutil.Error):
+        started = psutil.Process(process.pid)
+        for each in (*started.children(recursive=True), started):
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    process.wait(timeout=_SECONDS)
+
+
+def _wait(log: Path, text: str, times: int = 1) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while _text(log).count(text) < times:
+        assert time.monotonic() < deadline, f"{log}: {_text(log)[-2000:]}"
+        time.sleep(0.05)
+
+
+def _text(log: Path) -> str:
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
