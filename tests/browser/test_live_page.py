@@ -500,6 +500,17 @@ def test_nothing_foreign_makes_markup(
     assert browser.evaluate("window.pwned") is None
 
 
+def test_texts_have_their_language_and_direction(browser: Browser, endpoint: Serving) -> None:
+    query = """SELECT ?a ?b ?c { VALUES (?a ?b) { ("\u0634\u0631\u0642"@ar--rtl "Ost"@de) }
+               BIND("plain" AS ?c) }"""
+    open_page(browser, endpoint.url, quote(query))
+    until(lambda: cells(browser), "no answer")
+    texts = "[...document.querySelectorAll('tr.row span[lang]')]"
+    found = browser.evaluate(f"JSON.stringify({texts}.map((each) => [each.lang, each.dir]))")
+    assert json.loads(found) == [["ar", "rtl"], ["de", "auto"]]
+    assert cells(browser) == [["\u0634\u0631\u0642", "Ost", "plain"]]
+
+
 def test_pause_and_go_on(browser: Browser, server: RunningServer, endpoint: Serving) -> None:
     watch(browser, endpoint.url, f"{QUERY} LIMIT 1002", "&max-interval=1")
     delay(server, 3, "early", FOREVER)

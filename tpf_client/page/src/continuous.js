@@ -20,7 +20,10 @@ export function termOf(text) {
   const value = text.slice(1, end).replace(/\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))/g, (_, four, eight, one) =>
     one ? (ESCAPES[one] ?? one) : String.fromCodePoint(parseInt(four ?? eight, 16)));
   const rest = text.slice(end + 1);
-  if (rest.startsWith("@")) return { type: "literal", value, "xml:lang": rest.slice(1) };
+  if (rest.startsWith("@")) {
+    const [tag, direction] = rest.slice(1).split("--");
+    return { type: "literal", value, "xml:lang": tag, ...(direction && { "its:dir": direction }) };
+  }
   return { type: "literal", value, ...(rest.startsWith("^^") && { datatype: rest.slice(3, -1) }) };
 }
 

@@ -64,6 +64,14 @@ export function compare(one, other) {
 /** What a cell says: an element for a link, else a text. */
 export function nodeOf(term, prefixes) {
   const text = textOf(term, prefixes);
+  if (term?.["xml:lang"]) {
+    const said = document.createElement("span");
+    said.lang = term["xml:lang"];
+    // A text whose direction nobody tells is read by its letters.
+    said.dir = term["its:dir"] ?? "auto";
+    said.textContent = text;
+    return said;
+  }
   if (term?.type !== "uri" || !/^https?:\/\//i.test(term.value)) return document.createTextNode(text);
   const link = document.createElement("a");
   link.href = term.value;
@@ -75,6 +83,8 @@ export function nodeOf(term, prefixes) {
 
 export function fullTextOf(term) {
   if (!term || typeof term.value !== "string") return textOf(term);
-  if (term["xml:lang"]) return `${term.value} @${term["xml:lang"]}`;
+  if (term["xml:lang"]) {
+    return `${term.value} @${term["xml:lang"]}${term["its:dir"] ? `--${term["its:dir"]}` : ""}`;
+  }
   return term.datatype ? `${term.value} (${term.datatype})` : term.value;
 }

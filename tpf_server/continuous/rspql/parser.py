@@ -5,7 +5,8 @@ The clauses of papers 005 and 006, and what implementations write in their place
 - ``REGISTER ISTREAM|DSTREAM|RSTREAM <output> AS`` before the query, or ``REGISTER STREAM <output>
   AS`` and the operator behind SELECT, CONSTRUCT or ASK; without any it is RSTREAM. REGISTER may be
   left out. The prologue may stand before and after it, with full stops behind its declarations.
-- ``FROM NAMED WINDOW <window> ON [STREAM] <stream> [window]``, or the window before ON;
+- ``FROM NAMED WINDOW <window> ON [STREAM] <stream> [window]``, or the window before ON, which some
+  leave out;
   ``FROM [NAMED] GRAPH <graph>`` is ``FROM [NAMED] <graph>``.
 - ``WINDOW <window> { … }`` where ``GRAPH`` may stand; ``WINDOW ?w { … }`` is a union over them all.
 - ``{ triple } BEGIN AT ?t`` binds the timestamp of the element (milliseconds since 1970).
@@ -238,7 +239,7 @@ class RspqlParser(ClauseParser):
         if any(called == each.name for each in self._windows):
             self.fail("there is a window of this name already", place)
         window = self.window() if self.at("[") else None
-        self.expect_word("ON")
+        self.take_word("ON")
         self.take_word("STREAM")
         if self.token.kind == "variable":
             self.fail("a stream is named by an IRI, not by a variable")

@@ -39,7 +39,8 @@ def query(window: str = "[RANGE PT10S STEP PT5S]", head: str = "", where: str = 
 )  # fmt: skip
 def test_windows(window: str, said: str) -> None:
     usual = query(window)
-    for text in (usual, usual.replace(f"ON <s> {window}", f"{window} ON STREAM <s>")):
+    for said_otherwise in (f"ON <s> {window}", f"{window} ON STREAM <s>", f"<s> {window}"):
+        text = usual.replace(f"ON <s> {window}", said_otherwise)
         (clause,) = parse(text).streams
         assert str(clause.window) == said
         assert clause.stream == "<http://localhost/s>"
