@@ -109,6 +109,7 @@ TWICE = [(0, "a"), (11, "a"), (12, "b"), (30, "c")]
         ("paper", [(0, "a"), (12, "b"), (30, "c")]),
         ("paper-dstream", [(30, "ab")]),
         ("paper-rstream", [(0, "a"), (11, "a"), (12, "ab"), (30, "c")]),
+        ("paper-answer", [(0, "a"), (12, "ab"), (30, "c")]),
     ],
 )
 def test_what_is_emitted(semantics, expected):

@@ -122,13 +122,16 @@ class Delivery:
             derived, self._derived = self._derived, []
             return derived, self._relation == "dstream"
         changes, self._changes = self._changes, {}
-        if self.visible is not None and self._relation != "rstream":
+        if self.visible is not None and self._relation in ("istream", "dstream"):
             changes = _seen(changes, self.visible, 1 if self._relation == "istream" else -1)
         match self._relation:
             case "istream":
                 return [(row, count) for row, count in changes.items() if count > 0], False
             case "dstream":
                 return [(row, -count) for row, count in changes.items() if count < 0], True
+        if self._relation == "answer":
+            # An answer in which nothing is left is told, too.
+            self.silent = not self._differs(changes)
         whole = self._whole
         for row, count in changes.items():
             total = whole.get(row, 0) + count
@@ -136,7 +139,16 @@ class Delivery:
                 whole[row] = total
             else:
                 whole.pop(row, None)
-        return list(whole.items()), False
+        return [] if self.silent else list(whole.items()), False
+
+    def _differs(self, changes: dict[Solution, int]) -> bool:
+        """Whether a reader sees another result after these changes."""
+        if self.visible is None:
+            return any(changes.values())
+        totals: Counter[Solution] = Counter()
+        for solution, count in changes.items():
+            totals[self.visible(solution)] += count
+        return any(totals.values())
 
 
 def _seen(

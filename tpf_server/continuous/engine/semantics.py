@@ -23,14 +23,15 @@ class Semantics:
         aggregates: ``rows`` emits the row of a group once for each new solution that went into it;
             ``groups`` once if it changed. ``rows`` needs ``derivations``.
         relation: ``istream`` emits what comes, ``dstream`` what goes, ``rstream`` everything that
-            is there at each arrival (with ``difference`` only).
+            is there at each arrival, ``answer`` that where it has changed, also when nothing is left
+            (these two with ``difference`` only).
     """
 
     name: str
     output: Literal["derivations", "difference"]
     static: Literal["distinct", "bag"]
     aggregates: Literal["rows", "groups"]
-    relation: Literal["istream", "dstream", "rstream"] = "istream"
+    relation: Literal["istream", "dstream", "rstream", "answer"] = "istream"
 
 
 CQELS: Final = Semantics("cqels", "derivations", "distinct", "rows")
@@ -45,4 +46,8 @@ PAPER_DSTREAM: Final = Semantics("paper-dstream", "difference", "bag", "groups",
 PAPER_RSTREAM: Final = Semantics("paper-rstream", "difference", "bag", "groups", "rstream")
 """As `PAPER`, but emits the whole result at each arrival."""
 
-SEMANTICS: Final = {policy.name: policy for policy in (CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM)}
+PAPER_ANSWER: Final = Semantics("paper-answer", "difference", "bag", "groups", "answer")
+"""As `PAPER`, but emits the whole result whenever it changes."""
+
+_POLICIES = (CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM, PAPER_ANSWER)
+SEMANTICS: Final = {policy.name: policy for policy in _POLICIES}

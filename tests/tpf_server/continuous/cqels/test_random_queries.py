@@ -27,7 +27,13 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import CallbackError
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM, PAPER_RSTREAM, SEMANTICS
+from tpf_server.continuous.engine.semantics import (
+    PAPER,
+    PAPER_ANSWER,
+    PAPER_DSTREAM,
+    PAPER_RSTREAM,
+    SEMANTICS,
+)
 
 FLAT = (
     "SELECT ?a ?c { STREAM <urn:s1> [W] { ?a <urn:p> ?b . ?a <urn:q> <urn:n1> }"
@@ -69,7 +75,7 @@ def test_differences(random: Random) -> None:
     text = QueryWriter(random).query()
     elements = random_elements(random, random.randint(1, 10))
     engine = loaded()
-    policies = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM)
+    policies = (PAPER, PAPER_DSTREAM, PAPER_RSTREAM, PAPER_ANSWER)
     queries = [engine.register(text, semantics=policy) for policy in policies]
     beside = Beside(text, STATIC)
     at = 0
@@ -78,10 +84,11 @@ def test_differences(random: Random) -> None:
         beside.reference.arrive(Arrival(stream, at, triples))
         engine.push(stream, triples, at)
         ticks = beside.seen(at)
-        came, went, whole = [emitted(query) for query in queries]
+        came, went, whole, answers = [emitted(query) for query in queries]
         assert came == [(when, new) for when, new, _, _ in ticks if new], (text, elements)
         assert went == [(when, old) for when, _, old, _ in ticks if old], (text, elements)
         assert tells_all(ticks, whole), (text, elements)
+        assert answers == [(at, all_) for at, new, old, all_ in ticks if new or old], text
 
 
 @settings(max_examples=EXAMPLES or 100, deadline=None)

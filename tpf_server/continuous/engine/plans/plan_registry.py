@@ -118,10 +118,10 @@ class PlanRegistry:
         Raises:
             UnsupportedContinuousQueryError: it cannot be run.
         """
-        # Who emits everything emits at every arrival, also that there is nothing: of one plan it
-        # could not be told whose result has changed.
+        # Who emits everything emits also that there is nothing: of one plan it could not be told
+        # whose result has changed.
         query = registered.query
-        if registered.feeds or policy.relation == "rstream" or not self._share:
+        if registered.feeds or policy.relation in ("rstream", "answer") or not self._share:
             self._new_plan(registered, query, policy, frozenset())
             return
         same = (query.query, query.windows, policy)
