@@ -59,12 +59,13 @@ def draw(figure: Figure, folder: Path) -> Path:
         for logarithmic, axis in ((figure.log_x, axes.xaxis), (figure.log_y, axes.yaxis)):
             if logarithmic:
                 _plain_numbers(axis)
-        if len(figure.series) > 1:
+        labels = axes.get_legend_handles_labels()[1]
+        if len(labels) > 1:
             # Below the axes, where it hides nothing.
-            longest = max(len(name) for name in figure.series)
+            longest = max(len(name) for name in labels)
             canvas.legend(
                 fontsize="small", frameon=False, loc="outside lower center",
-                ncols=max(1, min(len(figure.series), _LEGEND_CHARACTERS // (longest + 6))),
+                ncols=max(1, min(len(labels), _LEGEND_CHARACTERS // (longest + 6))),
             )  # fmt: skip
         canvas.savefig(path, format="svg", metadata={"Date": None})
         canvas.savefig(path.with_suffix(".png"), dpi=130)
@@ -95,8 +96,36 @@ def _lines(axes: "Axes", figure: Figure) -> None:
             xs, ys, yerr=_errors(points), label=name, marker=marker, markersize=4,
             linewidth=1.2, capsize=2.5, color=_colour(number),
         )  # fmt: skip
+    _limited(axes, figure)
+    _marks(axes, figure)
     if figure.log_x:
         axes.set_xscale("log")
+
+
+def _limited(axes: "Axes", figure: Figure) -> None:
+    """A ring around the points at which the machine was the limit."""
+    found = [point for points in figure.series.values() for point in points if point.limited]
+    if found:
+        axes.plot(
+            [float(point.x) for point in found], [point.y for point in found],
+            label="the machine was the limit", linestyle="none", marker="o", markersize=11,
+            markerfacecolor="none", markeredgecolor="#555555",
+        )  # fmt: skip
+
+
+def _marks(axes: "Axes", figure: Figure) -> None:
+    """What others found on other hardware: hollow, without lines."""
+    numbers = dict(zip(figure.series, _places(figure), strict=True))
+    whose = list(dict.fromkeys(name for name, _ in figure.marks))
+    for (name, series), points in figure.marks.items():
+        number = numbers.get(series)
+        shape = "Xdh*P"[whose.index(name) % 5]
+        axes.plot(
+            [float(point.x) for point in points], [point.y for point in points],
+            label=f"{name}: {series}, other hardware", linestyle="none", marker=shape,
+            markersize=7, markerfacecolor="none",
+            markeredgecolor="#555555" if number is None else _colour(number),
+        )  # fmt: skip
 
 
 def _bars(axes: "Axes", figure: Figure) -> None:

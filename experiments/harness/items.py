@@ -9,12 +9,21 @@ from experiments.harness.measurement import Value
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a line or a bar, with its 95 % confidence interval where there is one."""
+    """A point of a line or a bar.
+
+    Args:
+        x: its place.
+        y: its value.
+        low: lower end of its 95 % confidence interval; ``None``: there is none.
+        high: the upper end.
+        limited: whether the machine was the limit, so that the value tells of that.
+    """
 
     x: float | str
     y: float
     low: float | None = None
     high: float | None = None
+    limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,8 @@ class Figure:
         places: the place of a series in the order of colours, by its name, so that it has the same
             colour in every figure; where nothing is said, the order of the series.
         answer: whether it stands at the top of the report, below the answer.
+        marks: points of others, on other hardware, by their name and that of the series whose
+            colour they have (any name where they have none).
     """
 
     name: str
@@ -47,6 +58,7 @@ class Figure:
     markers: bool = True
     places: Mapping[str, int] = field(default_factory=dict)
     answer: bool = False
+    marks: Mapping[tuple[str, str], Sequence[Point]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,5 +111,49 @@ class Target:
         return self.measured <= self.limit if self.at_most else self.measured >= self.limit
 
 
-Item: TypeAlias = Figure | Table | Finding | Target
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a paper reports.
+
+    Args:
+        name: the claim within its experiment.
+        experiment: the one that looks into it.
+        paper: its number.
+        where: section, figure or table.
+        says: what, as a sentence.
+        figure: the paper's own number.
+        quantity: what is measured here, with its unit.
+        at_most: what is measured agrees up to here.
+        at_least: it agrees from here on.
+    """
+
+    name: str
+    experiment: str
+    paper: str
+    where: str
+    says: str
+    figure: str
+    quantity: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A claim, and what was found; ``None``: it was not measured here."""
+
+    claim: Claim
+    found: float | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether it agrees."""
+        if self.found is None:
+            return "not measured here"
+        low, high = self.claim.at_least, self.claim.at_most
+        agrees = (low is None or self.found >= low) and (high is None or self.found <= high)
+        return "agrees" if agrees else "differs"
+
+
+Item: TypeAlias = Figure | Table | Finding | Target | Check
 """What a report is made of."""

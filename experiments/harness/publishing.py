@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.errors import ConfigurationError
 from experiments.harness.experiment import Experiment
-from experiments.harness.report import Section, ShownFigure, render, sections
+from experiments.harness.report import Section, ShownFigure, checks_of, render, sections
 
 PAGE = "index.html"
 SUMMARY = "README.md"
@@ -46,6 +46,7 @@ def publish(
         figures[name] = path
         return f"{FIGURES}/{name}"
 
+    experiments = list(experiments)
     found = sections(output, experiments, image)
     if not found:
         raise ConfigurationError(f"there are no results in {output}")
@@ -57,7 +58,7 @@ def publish(
     for name, path in figures.items():
         shutil.copyfile(path, folder / FIGURES / name)
     page = folder / PAGE
-    page.write_text(_clean(render(found)), encoding="utf-8")
+    page.write_text(_clean(render(found, checks_of(found, experiments))), encoding="utf-8")
     (folder / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
     if readme is not None:
         _mention(readme, found, folder)

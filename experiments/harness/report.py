@@ -10,9 +10,10 @@ from typing import Any
 
 import jinja2
 
+from experiments.harness.claims import unmeasured
 from experiments.harness.drawing import draw
 from experiments.harness.experiment import Experiment
-from experiments.harness.items import Figure, Finding, Item, Table, Target
+from experiments.harness.items import Check, Figure, Finding, Item, Table, Target
 from experiments.harness.measurement import Value
 from experiments.harness.results import RawData, Results
 
@@ -47,6 +48,7 @@ class Section:
     findings: list[str] = field(default_factory=list)
     blocks: list[tuple[str, Any]] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
 
@@ -60,7 +62,9 @@ def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
         ConfigurationError: raw data have other columns than their experiment.
     """
     path = output / REPORT
-    path.write_text(render(sections(output, experiments, _embedded)), encoding="utf-8")
+    experiments = list(experiments)
+    found = sections(output, experiments, _embedded)
+    path.write_text(render(found, checks_of(found, experiments)), encoding="utf-8")
     return path
 
 
@@ -84,14 +88,22 @@ def sections(
     ]
 
 
-def render(sections: Sequence[Section]) -> str:
+def checks_of(sections: Sequence[Section], experiments: Iterable[Experiment]) -> list[Check]:
+    """What the papers claim and what was found, also where an experiment was not run."""
+    looked = {check.claim.experiment for section in sections for check in section.checks}
+    absent = [experiment.name for experiment in experiments if experiment.name not in looked]
+    found = [check for section in sections for check in section.checks] + unmeasured(absent)
+    return sorted(found, key=lambda check: check.claim.paper)
+
+
+def render(sections: Sequence[Section], checks: Sequence[Check] = ()) -> str:
     """The page, as HTML."""
     source = resources.files("experiments.harness").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["number"] = show
-    return environment.from_string(source).render(sections=sections)
+    return environment.from_string(source).render(sections=sections, checks=checks)
 
 
 def _embedded(figure: Path) -> str:
@@ -124,6 +136,8 @@ def _add(
             section.findings.append(item.text)
             if item.headline:
                 section.headlines.append(item.text)
+        case Check():
+            section.checks.append(item)
         case Target():
             section.targets.append(item)
         case Table():

@@ -1,42 +1,62 @@
-"""``taxi``: the two queries of the DEBS 2015 challenge, by the length of their windows."""
+"""``taxi``: the DEBS 2015 challenge, from its file of trips to its files of answers.
+
+Source: paper 001, section 4, table 1.
+"""
 
 import gc
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from heapq import heappop, heappush
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
 
+from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Item, Table, Target
+from experiments.harness.items import Item
 from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
+from experiments.studies.taxi_report import items
 from experiments.workloads.taxi import (
     PREDICATES,
     STREAM,
     SUBJECTS,
     Trip,
-    batches,
+    TripColumns,
     frequent_routes,
     profitable_areas,
 )
+from experiments.workloads.taxi_files import (
+    ChallengeAnswers,
+    as_trips,
+    read_trips,
+    recorded_file,
+    write_trips,
+)
+from experiments.workloads.taxi_recomputation import frequent_routes_anew, profitable_areas_anew
+from experiments.workloads.taxi_trips import trips
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.semantics import PAPER
+from tpf_server.continuous.engine.records.records import RecordFeed
+from tpf_server.continuous.engine.semantics import PAPER_ANSWER
 
-_QUERIES = {
-    "Q1": (frequent_routes,),
-    "Q2": (profitable_areas,),
-    "Q1 and Q2": (frequent_routes, profitable_areas),
-}
-_BATCH = 1000
-_RECOMPUTED = 5
-_REPEATED = 3
+
+class _Question(NamedTuple):
+    """One of the challenge's: in CQELS-QL, computed anew, and how many cells a row names."""
+
+    text: Callable[[int], str]
+    anew: Callable[[Sequence[Trip], int], Iterator[Sequence[Sequence[Decimal | int]]]]
+    cells: int
+
+
+_Q1: Final = _Question(frequent_routes, frequent_routes_anew, 2)
+_Q2: Final = _Question(profitable_areas, profitable_areas_anew, 1)
+_QUERIES: Final = {"Q1": (_Q1,), "Q2": (_Q2,), "Q1 and Q2": (_Q1, _Q2)}
+SYNTHETIC, RECORDED, FILE = "synthetic", "recorded", "file"
+_WAYS: Final = ("file", "parsed", "one by one")
+ANEW: Final = "computed anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +64,37 @@ class Sizes:
     """Sizes of the experiment.
 
     Args:
-        trips: how many are pushed.
+        trips: synthetic ones.
         minutes: lengths of the windows.
+        recorded: recorded trips that are used at most, with windows of the first length.
+        file: a file of the challenge, plain or compressed with gzip, with windows of all lengths;
+            empty: none.
+        file_trips: how many of it at most; 0: all.
+        anew: trips for which every answer is computed anew, with windows of the first length.
     """
 
     trips: int = 40_000
     minutes: tuple[int, ...] = (30, 60, 120, 240)
+    recorded: int = 10_004
+    file: str = ""
+    file_trips: int = 0
+    anew: int = 4_000
 
     @classmethod
     def quick(cls) -> Self:
         """Fewer trips, two windows."""
-        return cls(trips=6000, minutes=(30, 60))
+        return cls(trips=2000, minutes=(30, 240), recorded=1500, anew=400)
+
+
+@dataclass(slots=True)
+class OpenedTrips:
+    """A file of trips, also parsed, and where answers are written."""
+
+    path: Path
+    most: int
+    folder: Path
+    parsed: list[TripColumns]
+    single: list[Trip] = field(default_factory=list)
 
 
 class TaxiQueries:
@@ -62,93 +102,64 @@ class TaxiQueries:
 
     name = "taxi"
     question = (
-        "How many taxi trips per second do the DEBS 2015 queries take, how long after a trip is "
-        "the result there, and how many times faster is that than computing it anew?"
+        "How long do the two queries of the DEBS 2015 challenge take from its file of trips to its "
+        "files of answers, how late is an answer, and how much faster is that than computing every "
+        "answer anew?"
     )
     settings = Sizes
-    keys = ("query", "minutes")
+    keys = ("source", "query", "minutes", "way")
     values = (
-        "trips_per_second", "one_by_one_per_second", "us_mean", "us_p50", "us_p99", "rows",
-        "recomputation_us", "factor",
+        "trips", "seconds", "cpu_seconds", "trips_per_second", "answers", "delay_mean_us",
+        "delay_p50_us", "delay_p99_us", "delay_max_us", "factor", "same",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """One group: the trips are made once."""
-        yield MeasurementGroup(
-            "trips",
-            partial(_opened, settings, run),
-            [
-                Measurement({"query": name, "minutes": minutes}, partial(_measure, name, minutes))
-                for minutes in settings.minutes
+        """A group for each file of trips."""
+        sources = [SYNTHETIC, RECORDED, *([FILE] if settings.file else [])]
+        for source in sources:
+            lengths = settings.minutes[:1] if source == RECORDED else settings.minutes
+            measurements = [
+                Measurement(
+                    {"source": source, "query": name, "minutes": minutes, "way": way},
+                    partial(_measure, name, minutes, way),
+                )
+                for minutes in lengths
                 for name in _QUERIES
-            ],
-        )
+                for way in _WAYS
+            ]
+            if source == SYNTHETIC:
+                measurements += [
+                    Measurement(
+                        {"source": source, "query": name, "minutes": lengths[0], "way": ANEW},
+                        partial(_anew, name, lengths[0], settings.anew),
+                        repetitions=1,  # it takes the most by far
+                    )
+                    for name in _QUERIES
+                ]
+            yield MeasurementGroup(
+                f"{source} trips", partial(_opened, source, settings, run), measurements
+            )
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table and the targets."""
-        rows = [row for row in results.rows if row.get("trips_per_second") is not None]
-        header = (*self.keys, *self.values)
-        yield Table("By window", header, [[row.get(k) for k in header] for row in rows])
-        for name, limit in (("Q1", 150_000.0), ("Q2", 60_000.0)):
-            found = [
-                float(row["trips_per_second"] or 0)
-                for row in rows
-                if row["query"] == name and int(row["minutes"] or 0) == 30
-            ]
-            yield Target(
-                f"{name}: trips per second",
-                max(found, default=None),
-                limit,
-                at_most=False,
-                compared="CQELS, published: about 30,000",
-            )
+        """Table 1, figures, targets."""
+        yield from items(results)
 
 
 @contextmanager
-def _opened(settings: Sizes, run: Run) -> Iterator[list[Trip]]:
-    yield list(trips(settings.trips, run.seed))
-
-
-def trips(count: int, seed: int, per_second: float = 1.16, taxis: int = 13_000) -> Iterator[Trip]:
-    """Trips between busy places, in the order of their ends, at the rate of the challenge."""
-    chance = random.Random(seed)
-    places = [(-73.986, 40.748), (-73.977, 40.753), (-74.006, 40.713), (-73.778, 40.641)]
-    start = datetime(2013, 1, 1, tzinfo=UTC)
-    free = list(range(taxis))
-    under_way: list[tuple[float, int, int, float]] = []
-    second, made, order = 0.0, 0, 0
-
-    def point() -> tuple[Decimal, Decimal]:
-        if chance.random() < 0.015:
-            return Decimal(0), Decimal(0)
-        longitude, latitude = chance.choice(places)
-        return (
-            Decimal(f"{chance.gauss(longitude, 0.01):.6f}"),
-            Decimal(f"{chance.gauss(latitude, 0.01):.6f}"),
-        )
-
-    while made < count:
-        second += chance.expovariate(per_second)
-        while under_way and under_way[0][0] <= second and made < count:
-            end, _, taxi, begin = heappop(under_way)
-            free.append(taxi)
-            made += 1
-            dropoff = start + timedelta(minutes=end // 60)
-            pickup = start + timedelta(minutes=begin // 60)
-            fare = Decimal(f"{2.5 + (end - begin) / 60:.2f}")
-            tip = Decimal(f"{chance.choice((0, 1.5, 2, 3)):.2f}")
-            at = int(dropoff.timestamp() * 1000)
-            yield Trip(at, f'"T{taxi}"', pickup, dropoff, *point(), *point(), fare, tip)
-        taxi = free.pop(chance.randrange(len(free)))
-        order += 1
-        heappush(under_way, (second + chance.uniform(120, 1800), order, taxi, second))
-
-
-def _engine(name: str, minutes: int, take: Callable[[Emission], None]) -> Engine:
-    engine = Engine(semantics=PAPER)
-    for text in _QUERIES[name]:
-        engine.register(text(minutes), take)
-    return engine
+def _opened(source: str, settings: Sizes, run: Run) -> Iterator[OpenedTrips]:
+    most = 0
+    if source == SYNTHETIC:
+        path = run.folder / "trips.csv"
+        write_trips(trips(settings.trips, run.seed), path)
+    elif source == RECORDED:
+        path, most = recorded_file(), settings.recorded
+    else:
+        path, most = Path(settings.file), settings.file_trips
+    parsed = list(read_trips(path, most))
+    if not parsed:
+        raise MeasurementError(f"{path} has no trips")
+    single = [trip for block in parsed for trip in as_trips(block)]
+    yield OpenedTrips(path, most, run.folder, parsed, single)
 
 
 @contextmanager
@@ -162,77 +173,115 @@ def _set_aside() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _delays(name: str, minutes: int, some: Sequence[Trip]) -> tuple[list[float], int]:
-    """The seconds from each trip to the result that it makes, and the rows that were emitted."""
-    rows = 0
+class _Player:
+    """The engine with the queries of a name, and the files of their answers."""
 
-    def take(emission: Emission) -> None:
-        nonlocal rows
-        rows += len(emission.rows)
+    def __init__(self, name: str, minutes: int, folder: Path, stack: ExitStack) -> None:
+        self.paths = [folder / f"answers{number}.csv" for number in range(len(_QUERIES[name]))]
+        self._writers = []
+        self._engine = Engine(semantics=PAPER_ANSWER)
+        for question, path in zip(_QUERIES[name], self.paths, strict=True):
+            file = stack.enter_context(path.open("w", encoding="ascii"))
+            writer = ChallengeAnswers(file, question.cells)
+            self._writers.append(writer)
+            self._engine.register(question.text(minutes), writer.take)
+        stack.callback(self._engine.close)
+        self._feed: RecordFeed = self._engine.record_feed(STREAM, PREDICATES, SUBJECTS)
 
-    engine = _engine(name, minutes, take)
-    push = engine.record_feed(STREAM, PREDICATES, SUBJECTS).push
-    records = [(number, trip[1:], trip.at) for number, trip in enumerate(some)]
-    clock = time.perf_counter
-    taken = []
-    with _set_aside():
-        for number, values, at in records:
-            before = clock()
-            push(number, values, at)
-            taken.append(clock() - before)
-    engine.close()
-    return taken, rows
+    def play(self, blocks: Iterable[TripColumns]) -> None:
+        """Trips come by blocks."""
+        number = 0
+        for block in blocks:
+            self._read(partial(_of_block, block, number))
+            self._feed.push_batch(*block)
+            number += block.values.num_rows
+
+    def play_single(self, single: Sequence[Trip]) -> None:
+        """Trips come one by one."""
+        push, writers, clock = self._feed.push, self._writers, time.perf_counter
+        records = [(number, trip[1:], trip.at) for number, trip in enumerate(single)]
+        self._read(lambda number: (single[number].pickup, single[number].dropoff))
+        for record in records:
+            read_at = clock()
+            for writer in writers:
+                writer.read_at = read_at
+            push(*record)
+
+    def _read(self, times: Callable[[int], tuple[datetime, datetime]]) -> None:
+        for writer in self._writers:
+            writer.times = times
+            writer.read_at = time.perf_counter()
+
+    @property
+    def delays(self) -> list[float]:
+        """Of all answers, in seconds."""
+        return [delay for writer in self._writers for delay in writer.delays]
 
 
-def _one_by_one(name: str, minutes: int, some: Sequence[Trip]) -> float:
-    """The CPU time of all trips, each pushed by itself, nothing else measured beside it."""
-    engine = _engine(name, minutes, lambda _emission: None)
-    push = engine.record_feed(STREAM, PREDICATES, SUBJECTS).push
-    records = [(number, trip[1:], trip.at) for number, trip in enumerate(some)]
-    with _set_aside():
+def _of_block(block: TripColumns, first: int, number: int) -> tuple[datetime, datetime]:
+    _, pickups, dropoffs = block.values.columns[:3]
+    return pickups[number - first].as_py(), dropoffs[number - first].as_py()
+
+
+def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[Row]:
+    with ExitStack() as stack:
+        player = _Player(name, minutes, opened.folder, stack)
+        stack.enter_context(_set_aside())
+        before, begin = time.process_time(), time.perf_counter()
+        if way == "one by one":
+            player.play_single(opened.single)
+        else:
+            player.play(read_trips(opened.path, opened.most) if way == "file" else opened.parsed)
+        cpu, seconds = time.process_time() - before, time.perf_counter() - begin
+    yield _row(len(opened.single), seconds, cpu, player.delays)
+
+
+def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "trips": count, "seconds": seconds, "cpu_seconds": cpu, "trips_per_second": count / cpu,
+        "answers": len(delays),
+    }  # fmt: skip
+    if delays:
+        ordered = sorted(1e6 * delay for delay in delays)
+        found |= {
+            "delay_mean_us": sum(ordered) / len(ordered), "delay_p50_us": percentile(ordered, 50),
+            "delay_p99_us": percentile(ordered, 99), "delay_max_us": ordered[-1],
+        }  # fmt: skip
+    return found
+
+
+def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[Row]:
+    """Every answer computed anew, to the end of a part; the engine on the same part beside it."""
+    part: list[Trip] = opened.single[:most]
+    with ExitStack() as stack:
+        player = _Player(name, minutes, opened.folder, stack)
         before = time.process_time()
-        for number, values, at in records:
-            push(number, values, at)
-        taken = time.process_time() - before
-    engine.close()
-    return taken
-
-
-def _cpu_seconds(name: str, minutes: int, some: Sequence[Trip]) -> float:
-    """The CPU time of all trips in batches: each is processed by itself, but not encoded so."""
-    engine = _engine(name, minutes, lambda _emission: None)
-    push = engine.record_feed(STREAM, PREDICATES, SUBJECTS).push_batch
-    parts = list(batches(some, _BATCH))
-    with _set_aside():
-        before = time.process_time()
-        for part in parts:
-            push(*part)
-        taken = time.process_time() - before
-    engine.close()
-    return taken
-
-
-def _measure(name: str, minutes: int, every: Any) -> Iterable[Row]:
-    taken, rows = _delays(name, minutes, every)
-    ordered = sorted(taken)
-    mean = min(_cpu_seconds(name, minutes, every) for _ in range(_REPEATED)) / len(every)
-    single = min(_one_by_one(name, minutes, every) for _ in range(_REPEATED)) / len(every)
-    # What computing the result anew costs: a new engine that takes in a whole window.
-    anew = []
-    for part in range(1, _RECOMPUTED + 1):
-        last = len(every) * part // _RECOMPUTED - 1
-        window = [
-            trip for trip in every[: last + 1] if trip.at >= every[last].at - minutes * 60_000
-        ]
-        anew.append(_cpu_seconds(name, minutes, window))
-    recomputation = sum(anew) / len(anew)
+        player.play_single(part)
+        incremental = time.process_time() - before
+    wanted = [path.read_text() for path in player.paths]
+    delays: list[float] = []
+    paths = [opened.folder / f"anew{number}.csv" for number in range(len(_QUERIES[name]))]
+    before, begin = time.process_time(), time.perf_counter()
+    for question, path in zip(_QUERIES[name], paths, strict=True):
+        with path.open("w", encoding="ascii") as file:
+            writer = ChallengeAnswers(file, question.cells)
+            writer.times = lambda number: (part[number].pickup, part[number].dropoff)
+            last: object = []
+            writer.read_at = time.perf_counter()
+            for number, answer in enumerate(question.anew(part, minutes)):
+                if answer != last:
+                    writer.write(number, answer)
+                    last = answer
+                writer.read_at = time.perf_counter()
+            delays += writer.delays
+    cpu, seconds = time.process_time() - before, time.perf_counter() - begin
+    found = [path.read_text() for path in paths]
     yield {
-        "trips_per_second": 1 / mean,
-        "one_by_one_per_second": 1 / single,
-        "us_mean": sum(taken) / len(taken) * 1e6,
-        "us_p50": percentile(ordered, 50) * 1e6,
-        "us_p99": percentile(ordered, 99) * 1e6,
-        "rows": rows,
-        "recomputation_us": recomputation * 1e6,
-        "factor": recomputation / mean,
+        **_row(len(part), seconds, cpu, delays),
+        "factor": cpu / incremental,
+        "same": int([_undelayed(text) for text in found] == [_undelayed(each) for each in wanted]),
     }
+
+
+def _undelayed(text: str) -> list[str]:
+    return [line.rpartition(",")[0] for line in text.splitlines()]

@@ -79,13 +79,13 @@ class Trip(NamedTuple):
     tip: Decimal
 
 
-_INSTANT = pa.timestamp("us", "UTC")
-_DEGREES = pa.decimal128(9, 6)
+INSTANT = pa.timestamp("us", "UTC")
+_DEGREES = pa.decimal128(12, 6)
 _DOLLARS = pa.decimal128(9, 2)
-_COLUMNS = pa.schema(
+STREAM_COLUMNS = pa.schema(
     zip(
         FIELDS,
-        (pa.string(), _INSTANT, _INSTANT, *[_DEGREES] * 4, _DOLLARS, _DOLLARS),
+        (pa.string(), INSTANT, INSTANT, *[_DEGREES] * 4, _DOLLARS, _DOLLARS),
         strict=True,
     )
 )
@@ -106,6 +106,6 @@ def batches(trips: Sequence[Trip], size: int) -> Iterator[TripColumns]:
         rows = [dict(zip(FIELDS, trip[1:], strict=True)) for trip in some]
         yield TripColumns(
             pa.array(range(first, first + len(some))),
-            pa.RecordBatch.from_pylist(rows, _COLUMNS),
+            pa.RecordBatch.from_pylist(rows, STREAM_COLUMNS),
             pa.array([trip.at for trip in some]),
         )

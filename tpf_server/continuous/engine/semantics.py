@@ -23,8 +23,8 @@ class Semantics:
         aggregates: ``rows`` emits the row of a group once for each new solution that went into it;
             ``groups`` once if it changed. ``rows`` needs ``derivations``.
         relation: ``istream`` emits what comes, ``dstream`` what goes, ``rstream`` everything that
-            is there at each arrival, ``answer`` that where it has changed, also when nothing is left
-            (these two with ``difference`` only).
+            is there at each arrival, ``answer`` that where it has changed, also when nothing is
+            left (these two with ``difference`` only).
     """
 
     name: str

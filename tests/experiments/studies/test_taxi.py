@@ -1,0 +1,85 @@
+"""The challenge from its file to its answers, and a report that follows the data."""
+
+from pathlib import Path
+from typing import Any
+
+from experiments.harness.items import Check, Finding
+from experiments.harness.report import write_report
+from experiments.harness.results import Results
+from experiments.studies.taxi import ANEW, FILE, RECORDED, TaxiQueries
+from experiments.workloads.taxi_files import VARIABLE, write_trips
+from experiments.workloads.taxi_trips import trips
+from tests.experiments.harness.test_runner import run
+
+SMALL: dict[str, Any] = {"trips": 150, "minutes": [2], "anew": 120}
+
+
+def test_from_a_file_of_trips_to_files_of_answers(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "absent.csv"))
+    file = tmp_path / "mine.csv"
+    write_trips(trips(80, 2), file)
+    tables = {"taxi": {**SMALL, "file": str(file), "file_trips": 60}}
+    results = run(tmp_path / "results", TaxiQueries(), repetitions=1, tables=tables)
+    assert results.failures == {}
+    assert "absent.csv" in results.left_out[f"{RECORDED} trips"]
+    for query in ("Q1", "Q2", "Q1 and Q2"):
+        mine = results.where(source=FILE, query=query)
+        assert mine.numbers("trips") == [60.0] * 3
+        # As many answers, however the trips come.
+        assert len(mine.distinct("answers")) == 1
+        (anew,) = results.where(query=query, way=ANEW).rows
+        assert (anew["same"], anew["trips"]) == ("1", "120")
+        assert int(anew["answers"]) > 10
+    assert "computed anew" in write_report(tmp_path / "results", [TaxiQueries()]).read_text()
+
+
+def test_a_file_that_is_none_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("a,b\n")
+    tables = {"taxi": {**SMALL, "file": str(file), "trips": 20, "recorded": 20, "anew": 5}}
+    results = run(tmp_path / "results", TaxiQueries(), repetitions=1, tables=tables)
+    assert "got 2" in results.left_out[f"{FILE} trips"]
+
+
+def row(way: str, minutes: int = 30, query: str = "Q1", **values: Any) -> dict[str, str]:
+    columns = (*TaxiQueries.keys, *TaxiQueries.values)
+    found = {
+        **dict.fromkeys(columns, ""), "source": "synthetic", "query": query, "minutes": minutes,
+        "way": way, "trips": 100, **values,
+    }  # fmt: skip
+    return {name: str(value) for name, value in found.items()}
+
+
+def report(rate: float, delay: float, factor: float, same: int, wide: float) -> Results:
+    return Results(
+        [
+            row("file", trips_per_second=rate), row("file", 240, trips_per_second=rate),
+            row("parsed", trips_per_second=2 * rate),
+            row("one by one", delay_p50_us=delay, delay_mean_us=delay),
+            row("one by one", 240, delay_p50_us=delay * wide),
+            row(ANEW, factor=factor, same=same),
+        ], {}, {},
+    )  # fmt: skip
+
+
+def test_every_sentence_and_verdict_follows_the_data() -> None:
+    said, verdicts = [], []
+    for results in (report(200_000, 10, 90, 1, 1.1), report(2000, 1000, 0.5, 0, 9)):
+        items = list(TaxiQueries().report(results))
+        said.append([item.text for item in items if isinstance(item, Finding)])
+        checks = [item for item in items if isinstance(item, Check)]
+        verdicts.append({each.claim.name: each.verdict for each in checks})
+    assert said[0] == [
+        "Q1, windows of 30 minutes: 200,000 trips per second of CPU from the file of trips to the "
+        "files of answers, 400,000 where the trips were parsed before; an answer is there 0.01 ms "
+        "after its trip in the median.",
+        "To compute every answer anew takes 90 times as much for Q1, on 100 trips to the end; the "
+        "answers are the same.",
+    ]
+    assert "the answers to Q1 are not the same" in said[1][1]
+    assert all(one != other for one, other in zip(*said, strict=True))
+    looked = ("Q1 rate", "Q1 delay", "Q1 factor", "windows")
+    assert [verdicts[0][name] for name in looked] == ["agrees"] * 4
+    assert [verdicts[1][name] for name in looked] == ["differs"] * 4
+    assert verdicts[0]["Q2 rate"] == "not measured here"
+    assert not [i for i in TaxiQueries().report(Results([], {}, {})) if isinstance(i, Finding)]
