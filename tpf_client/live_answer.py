@@ -5,10 +5,10 @@ The events of a reader, each with a JSON object as data:
 ===============  ==================================================================================
 ``initial``      the whole answer: an update (`Update.to_json`) whose ``added`` is all of it
 ``update``       what changed, in the same form
-``up-to-date``   all that is known was told: ``at``, ``valid_until``, ``next_look``, ``dynamic``,
-                 ``rows``, ``late``: those that are there by grace alone; of this query so far:
-                 ``pages`` wanted, ``requests``, ``bytes``, ``cached`` pages; ``endpoint``: the last
-                 three of all queries together
+``up-to-date``   all that is known was told: ``at``, ``now`` (the server's clock, when this is
+                 told), ``valid_until``, ``next_look``, ``dynamic``, ``rows``, ``late``: those that
+                 are there by grace alone; of this query so far: ``pages`` wanted, ``requests``,
+                 ``bytes``, ``cached`` pages; ``endpoint``: the last three of all queries together
 ``plan``         for readers that asked for it: the steps of the plan, with what was expected and
                  what was done, as of the last evaluation (`Stream.plan`)
 ``error``        an evaluation failed; ``next_look`` says when it is tried again, ``null``: never
@@ -119,6 +119,7 @@ class LiveAnswer:
         self._kept: deque[str] = deque()
         self._kept_size = 0
         self._status = ""
+        self._last_status: tuple[str, dict[str, Any]] = ("", {})
         self._looks = 0
         self.plan = ""
         """The text of the event ``plan``."""
@@ -183,8 +184,13 @@ class LiveAnswer:
                 else:
                     texts += [self._kept[n] for n in range(-missing, 0)]
             if self._looks != looks:
-                texts.append(self._status)
+                # Who comes later than the evaluation is to know what time it is now.
+                texts.append(self._status if looks or self.is_over else self._told())
             return texts, self.last, self._looks
+
+    def _told(self) -> str:
+        name, data = self._last_status
+        return self._event(name, data | {"now": format_instant(self._stream.now())})
 
     def _whole(self) -> str:
         if not self._initial:
@@ -203,15 +209,16 @@ class LiveAnswer:
                 self._change(update, told)
             if update.error is not None:
                 failed = {name: told[name] for name in ("at", "error", "next_look")}
-                self._status = self._event("error", failed)
+                self._last_status = ("error", failed)
             else:
                 names = ("at", "valid_until", "next_look", "dynamic", "warnings", "late")
                 status = {name: told[name] for name in names if name in told}
                 status |= {"rows": len(self._rows), "pages": update.pages}
                 status |= work_of(update.work) | {"endpoint": self._work()}
-                self._status = self._event("up-to-date", status)
+                self._last_status = ("up-to-date", status)
                 if not self.plan or any(each.explain for each in self._followers):
                     self.plan = self._event("plan", self._stream.plan())
+            self._status = self._told()
             self._looks += 1
             followers = tuple(self._followers)
         for each in followers:

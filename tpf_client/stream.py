@@ -181,6 +181,10 @@ class Stream:
         self._updates: Iterator[Update] | None = None
         self._job: Job | None = None
 
+    def now(self) -> datetime:
+        """The present instant on the server's clock, as far as that is known."""
+        return self.streamer.now()
+
     def __iter__(self) -> Iterator[Update]:
         """The updates; the first one holds the whole answer.
 

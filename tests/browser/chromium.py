@@ -92,8 +92,11 @@ class Browser:
         if not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.wait_for("Page.loadEventFired")
 
-    def resize(self, width: int, height: int, *, phone: bool = False, dark: bool = False) -> None:
-        """Show the page on a screen of this size."""
+    def resize(
+        self, width: int, height: int, *, phone: bool = False, dark: bool = False,
+        still: bool = False,
+    ) -> None:  # fmt: skip
+        """Show the page on a screen of this size; `still`: to somebody who wants no motion."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -102,7 +105,11 @@ class Browser:
             mobile=phone,
         )
         scheme = "dark" if dark else "light"
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        motion = "reduce" if still else "no-preference"
+        features = [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": motion},
+        ]
         self.call("Emulation.setEmulatedMedia", features=features)
 
     def evaluate(self, script: str) -> Any:

@@ -1,6 +1,8 @@
 """The page of the client's endpoint, in a real browser: a query is typed, its answer stays true."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
+from annotations.instants import format_instant
 from annotations.labels import Expiration, Interval
 from annotations.terms import Quad, iri, literal
 from tests.browser.chromium import Browser
@@ -148,7 +151,8 @@ def cells(browser: Browser) -> list[list[str]]:
 
 
 def violations(browser: Browser) -> list[Any]:
-    """What axe-core finds on the page as it is."""
+    """What axe-core finds on the page as it is, once nothing fades."""
+    until(lambda: not browser.evaluate("document.querySelector('tr.gone')"), "a row stays")
     browser.evaluate((page_modules() / "axe-core/axe.min.js").read_text() + "; window.found = 0")
     browser.evaluate("axe.run().then((found) => { window.found = found })")
     until(lambda: browser.evaluate("!!window.found"), "axe does not end")
@@ -223,6 +227,14 @@ def test_rows_come_and_go_at_their_places(
     until(lambda: cells(browser)[1][1] == "Train 01", "it does not fade")
     marks = json.loads(browser.evaluate("JSON.stringify([...window.marks])"))
     assert marks == ["3 row new Train 00b", "3 row gone Train 00b"]
+    # Who wants no motion sees none.
+    browser.evaluate("document.querySelector('tr.row').classList.add('gone')")
+    fades = "getComputedStyle(document.querySelector('tr.gone td')).animationName"
+    assert browser.evaluate(fades) == "leave"
+    browser.resize(1200, 800, still=True)
+    assert browser.evaluate(fades) == "none"
+    moves = "getComputedStyle(document.querySelector('tr.row:not(.gone) td')).transitionDuration"
+    assert browser.evaluate(moves) == "0s"
 
 
 def test_rows_are_sorted_by_the_columns_that_one_presses(
@@ -473,11 +485,44 @@ def test_a_link_holds_the_query(browser: Browser, endpoint: Serving) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert answer.stdout.startswith("id: "), (copied["curl"], answer)
-    compile(copied["python"], "copied", "exec")
     assert copied["link"].endswith("&grace=20")
     assert ", grace=20):" in copied["python"]
     assert copied["command"].startswith("tpf-query 'http://127.0.0.1:")
     assert " --grace 20 " in copied["command"]
+    # They do what they say.
+    bin_ = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{bin_}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
+    for order in ([sys.executable, "-c", copied["python"]], ["bash", "-c", copied["command"]]):
+        with subprocess.Popen(
+            order, stdout=subprocess.PIPE, text=True, env=environment, cwd=PROJECT,
+            start_new_session=True,
+        ) as told:  # fmt: skip
+            assert told.stdout is not None
+            assert "Train 00" in told.stdout.readline()
+            os.killpg(told.pid, signal.SIGKILL)
+
+
+def test_a_link_holds_how_the_answer_is_looked_at(
+    browser: Browser, server: RunningServer, endpoint: Serving
+) -> None:
+    watch(browser, endpoint.url, QUERY, "&filter=n+1&sort=-name")
+    names = [row[1] for row in cells(browser)]
+    assert names == [f"Train {n}" for n in range(19, 9, -1)]
+    browser.evaluate("document.querySelector('thead button').click()")
+    assert browser.evaluate("location.hash").endswith("&filter=n+1&sort=train")
+    now = datetime.now(UTC)
+    for value, start in (("once", now - timedelta(hours=2)), ("now", now - timedelta(hours=1))):
+        quad = Quad(iri(f"{EX}linked"), iri(EX + "said"), literal(value))
+        server.publish("trains", [quad], Interval(start, start + timedelta(hours=1.5)))
+    then = format_instant(now - timedelta(minutes=90))
+    query = quote(f"SELECT ?said {{ <{EX}linked> <{EX}said> ?said }}")
+    open_page(browser, endpoint.url, f"{query}&at={quote(then)}")
+    until(lambda: cells(browser) == [["once"]], "it does not go back")
+    assert state(browser).startswith(f"as of {then[:16]}")
+    assert "&at=" in browser.evaluate("location.hash")
+    browser.evaluate("document.getElementById('present').click()")
+    until(lambda: cells(browser)[-1:] == [["now"]], "it does not come back")
+    assert "&at=" not in browser.evaluate("location.hash")
 
 
 def test_nothing_foreign_makes_markup(

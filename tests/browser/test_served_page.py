@@ -1,5 +1,9 @@
 """The page that the fragment server has itself: from a dataset to an answer, and over streams."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +29,11 @@ CQELS = (
 CSPARQL = (
     "REGISTER QUERY longest COMPUTED EVERY 1s AS SELECT (MAX(?delay) AS ?most)\n"
     f"FROM STREAM <delays> [RANGE 1h STEP 1s] WHERE {{ ?train <{EX}delay> ?delay }}"
+)
+RSPQL = (
+    "REGISTER RSTREAM <late> REPORT CONTENT CHANGE TICK TUPLE AS SELECT ?train ?delay\n"
+    "FROM NAMED WINDOW <w> ON <delays> [RANGE PT1H STEP PT1S]\n"
+    f"WHERE {{ WINDOW <w> {{ ?train <{EX}delay> ?delay }} FILTER(?delay > 100) }}"
 )
 INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
 
@@ -127,13 +136,39 @@ def test_queries_over_streams_are_registered_and_followed(
     browser.evaluate("document.getElementById('plan').open = true")
     until(lambda: "group by" in browser.evaluate(steps), "no operators")
     until(lambda: "longest (C-SPARQL, running)" in browser.evaluate(listed), "not listed")
+    type_query(browser, RSPQL)
+    until(lambda: "late (RSP-QL, running)" in browser.evaluate(listed), "not registered")
+
+    def late() -> bool:
+        push(server, "t3", 120)
+        time.sleep(0.3)
+        return cells(browser) == [[f"{EX}t3", "120"]]
+
+    until(late, "no answer of RSP-QL")
+    until(lambda: "RSP-QL" in browser.evaluate(steps), "no operators")
+    assert "filter" in browser.evaluate(steps).lower()
+    # What is copied follows it, and does what it says.
+    copied = {}
+    for name in ("curl", "python"):
+        button = f"document.querySelector('[data-copy={name}]')"
+        browser.evaluate(f"window.prompt = () => null; {button}.click()")
+        copied[name] = browser.evaluate(f"{button}.dataset.copied")
+    orders = [["bash", "-c", copied["curl"]], [sys.executable, "-c", copied["python"]]]
+    for order in orders:
+        with subprocess.Popen(
+            order, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            start_new_session=True,
+        ) as told:  # fmt: skip
+            assert told.stdout is not None
+            assert any(f"{EX}t3" in line for line in told.stdout)
+            os.killpg(told.pid, signal.SIGKILL)
     for width in (360, 1200):
         browser.resize(width, 800, phone=width == 360)
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(browser) == []
-    browser.evaluate("document.querySelector('[aria-label=\"Stop longest\"]').click()")
+    browser.evaluate("document.querySelector('[aria-label=\"Stop late\"]').click()")
     until(lambda: state(browser).startswith("ended: "), "it goes on")
-    until(lambda: "longest" not in browser.evaluate(listed), "it is there")
+    until(lambda: "late (" not in browser.evaluate(listed), "it is there")
     ordinary = f"SELECT ?streams {{ ?s <{EX}name> ?streams }}"
     type_query(browser, ordinary)
     until(lambda: state(browser) == "up to date", "no answer")

@@ -203,7 +203,11 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
         serving(SparqlEndpoint(client, min_interval=0.1)) as url,
         reading(url, ask) as answer,
         reading(url, made) as graph,
+        reading(url, f"DESCRIBE <{EX}a>") as described,
     ):
+        data = described.until("initial")
+        assert data["vars"] == ["subject", "predicate", "object"]
+        assert rows(data) == [("a", "delay", "001")]
         data = answer.until("initial")
         assert (data["boolean"], data["vars"], data["added"]) == (False, [], [])
         data = graph.until("initial")
@@ -217,6 +221,7 @@ def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client
         changed = graph.until("update")
         while ("a",) not in [row[:1] for row in rows(changed, "removed")]:
             changed = graph.until("update")
+        assert rows(described.until("update"), "removed") == [("a", "delay", "001")]
 
 
 def test_places_tell_where_solutions_are(fragments: LiveServer, client: Client) -> None:
@@ -252,6 +257,10 @@ def test_equal_queries_are_computed_once(fragments: LiveServer, client: Client) 
         pages = [reader.until("update") and reader.until("up-to-date")["pages"]
                  for reader in readers]  # fmt: skip
         assert len(set(pages)) == 1
+        # Who comes later hears what time it is, and not only when it was looked.
+        readers += [Reader(url, DELAYS), Reader(url, DELAYS)]
+        first, second = (later.until("up-to-date") for later in readers[-2:])
+        assert first["at"] <= first["now"] < second["now"]
         with reading(url, DELAYS, **{"max-interval": "20"}) as other:
             other.until("initial")
             assert endpoint.followed == 2

@@ -129,6 +129,10 @@ class Streamer:
         """What was requested for it so far, and what was there already."""
         return replace(self._driver.work)
 
+    def now(self) -> datetime:
+        """The present instant on the server's clock, as far as that is known."""
+        return self._clock.now() if self.running is None else self.running.now()
+
     @property
     def closed(self) -> bool:
         """Whether it was stopped."""

@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 
 from annotations.methods.names import parameter_of_term
 from annotations.namespaces import (
+    DCAT,
     DCTERMS,
     FOAF,
     HYDRA,
@@ -24,7 +25,14 @@ from annotations.terms import DEFAULT_GRAPH, literal_parts
 
 _WELL_KNOWN = {
     "rdf": RDF, "rdfs": RDFS, "xsd": XSD, "foaf": FOAF, "void": VOID, "hydra": HYDRA, "sd": SD,
-    "dcterms": DCTERMS, "tmp": TEMPORAL, "sp": SINGLETON,
+    "dcterms": DCTERMS, "tmp": TEMPORAL, "sp": SINGLETON, "dcat": DCAT,
+    "geo": "http://www.w3.org/2003/01/geo/wgs84_pos#",
+    "geosparql": "http://www.opengis.net/ont/geosparql#",
+    "owl": "http://www.w3.org/2002/07/owl#",
+    "prov": "http://www.w3.org/ns/prov#",
+    "schema": "http://schema.org/",
+    "skos": "http://www.w3.org/2004/02/skos/core#",
+    "sosa": "http://www.w3.org/ns/sosa/",
 }  # fmt: skip
 _KEPT_CELLS, _SHORT = 4096, 512
 # Most IRIs: they mean the same in HTML and in a query string as they are.

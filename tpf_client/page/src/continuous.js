@@ -1,5 +1,6 @@
 // Continuous queries that the server evaluates over streams: CQELS-QL, C-SPARQL, RSP-QL.
 import { element, nested, short } from "./plan.js";
+import { quoted } from "./sharing.js";
 
 const KEPT = 1000; // solutions that are shown of those that only come
 
@@ -108,6 +109,32 @@ export class ContinuousQueries {
 
   async all() {
     return (await this.ask()).queries;
+  }
+
+  /** The query for elsewhere: what registers it, or follows it where it is registered. */
+  copies(text, id) {
+    const url = new URL(this.path, location.href).href;
+    const results = id && new URL(this.resultsOf(id), location.href).href;
+    const json = JSON.stringify;
+    return results
+      ? {
+          curl: () => `curl -N -H 'Accept: text/event-stream' ${quoted(results)}`,
+          python: () => [
+            "import requests", "",
+            `with requests.get(${json(results)}, headers={"Accept": "application/x-ndjson"}, stream=True) as results:`,
+            "    for line in results.iter_lines():",
+            "        print(line.decode())",
+          ].join("\n"),
+        }
+      : {
+          curl: () => `curl -H "Authorization: Bearer $TPF_TOKEN" -H 'Content-Type: text/plain' \\\n  --data-binary ${quoted(text)} ${quoted(url)}`,
+          python: () => [
+            "import os", "import requests", "",
+            `headers = {"Authorization": "Bearer " + os.environ["TPF_TOKEN"], "Content-Type": "text/plain"}`,
+            `made = requests.post(${json(url)}, ${json(text)}.encode(), headers=headers)`,
+            `print(made.status_code, made.headers.get("Location"), made.text)`,
+          ].join("\n"),
+        };
   }
 
   resultsOf(id) {

@@ -17,7 +17,10 @@ const SAID = 5000;
 const LOOK = 2000;
 
 const editor = makeEditor(at("editor"), () => watch(), () => editor.mark());
-const table = new Table(at("scroll"), at("table"), () => show());
+const table = new Table(at("scroll"), at("table"), () => {
+  show();
+  remember();
+});
 const map = new PointMap(at("map"));
 const chart = new Chart(at("chart"));
 let answer = new Answer();
@@ -74,7 +77,9 @@ function note() {
   if ([...select.options].map((each) => each.value).join(" ") !== columns.join(" ")) {
     const chosen = select.value;
     select.replaceChildren(...columns.map((name) => new Option(name, name)));
-    select.value = columns.includes(chosen) ? chosen : columns.at(-1) ?? "";
+    const place = /^(lat|latitude|lng|long?|longitude)$/i; // which changes least
+    const first = columns.findLast((name) => !place.test(name)) ?? columns.at(-1) ?? "";
+    select.value = columns.includes(chosen) ? chosen : first;
   }
   at("chart").hidden = !columns.length;
   if (columns.length) chart.note(select.value, answer.live, Date.now() + clock);
@@ -94,6 +99,19 @@ function show() {
 
 /** What is set beside the query, as the endpoint names it. */
 const settings = () => ({ "max-interval": at("interval").value, grace: at("grace").value });
+
+/** What a link holds beside the query: also how the answer is looked at. */
+const viewed = () => ({
+  ...settings(),
+  filter: at("filter").value,
+  sort: table.order && `${table.order.down ? "-" : ""}${table.order.name}`,
+  at: past.instant?.toISOString(),
+});
+
+/** The address says what is shown, once something is. */
+function remember() {
+  if (query) history.replaceState(null, "", linkOf(query, viewed()));
+}
 
 function tick() {
   const now = Date.now() + clock;
@@ -122,7 +140,7 @@ function tabled(told) {
 }
 
 function heard(name, told) {
-  if (told.at) clock = Date.parse(told.at) - Date.now();
+  if (told.now) clock = Date.parse(told.now) - Date.now();
   if (name === "initial") say(answer.begin(tabled(told)));
   else if (name === "update") say(answer.update(tabled(told)));
   else if (name === "up-to-date") {
@@ -164,6 +182,7 @@ async function showPast(instant) {
     for (const id of ["valid", "next"]) at(id).textContent = "–";
   }
   least = next = null;
+  remember();
   const asked = query;
   const shown = `${instant.toISOString().slice(0, 19)}Z`;
   try {
@@ -190,7 +209,10 @@ async function showPast(instant) {
   }
 }
 
-const past = travel(at, { now: () => Date.now() + clock, ask: showPast, present: () => connect() });
+const past = travel(at, { now: () => Date.now() + clock, ask: showPast, present: () => {
+  remember();
+  connect();
+} });
 
 function halt() {
   stop?.();
@@ -336,7 +358,7 @@ function ready() {
   at("map").hidden = at("chart").hidden = true;
   past.leave();
   at("past").hidden = /\b(CONSTRUCT|DESCRIBE)\b/i.test(query);
-  history.replaceState(null, "", linkOf(query, settings()));
+  remember();
 }
 
 function watch() {
@@ -376,7 +398,10 @@ at("form").addEventListener("submit", (event) => {
   watch();
 });
 at("once").addEventListener("click", once);
-at("filter").addEventListener("input", show);
+at("filter").addEventListener("input", () => {
+  show();
+  remember();
+});
 at("pause").addEventListener("click", () => {
   if (stop) {
     stop();
@@ -399,14 +424,14 @@ at("examples").addEventListener("change", (event) => {
 });
 at("share").addEventListener("click", async ({ target }) => {
   const [text, set] = [editor.text, settings()];
-  const copies = {
-    link: () => linkOf(text, set),
+  const copies = streams && isContinuous(text) ? streams.copies(text, hosted?.text === text ? hosted.id : null) : {
+    link: () => linkOf(text, text === query ? viewed() : set),
     curl: () => curlOf(text, set),
     python: () => pythonOf(text, set, datasets),
     command: () => commandOf(text, set, datasets),
   };
   if (target.dataset.copy) {
-    const copied = copies[target.dataset.copy]();
+    const copied = (copies[target.dataset.copy] ?? (() => linkOf(text, set)))();
     target.dataset.copied = copied;
     try {
       await navigator.clipboard.writeText(copied);
@@ -419,16 +444,28 @@ at("share").addEventListener("click", async ({ target }) => {
     if (target.dataset.save === "csv") save("answer.csv", "text/csv", csvOf(answer.vars, rows));
     else save("answer.json", "application/sparql-results+json", jsonOf(answer.vars, rows));
   } else return;
-  at("share").open = false;
+  closeShare();
 });
+function closeShare() {
+  const inside = at("share").contains(document.activeElement);
+  at("share").open = false;
+  if (inside) at("share").firstElementChild.focus();
+}
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") at("share").open = false;
+  if (event.key === "Escape" && at("share").open) closeShare();
+});
+at("share").addEventListener("toggle", () => {
+  // A query over streams lives at the server: `tpf-query` asks fragments.
+  at("share").querySelector("[data-copy=command]").disabled = streams !== null && isContinuous(editor.text);
 });
 
 function fromLink() {
   const parameters = new URLSearchParams(location.hash.slice(1));
   at("interval").value = parameters.get("max-interval") ?? "";
   at("grace").value = parameters.get("grace") ?? "";
+  at("filter").value = parameters.get("filter") ?? "";
+  const sort = parameters.get("sort");
+  table.order = sort ? { name: sort.replace(/^-/, ""), down: sort.startsWith("-") } : null;
   return parameters.get("query");
 }
 
@@ -462,7 +499,19 @@ async function begin() {
   setInterval(tick, 250);
   learn();
   // A continuous query is registered by nobody but a person.
-  if (asked !== null && watched() && !isContinuous(asked)) watch();
+  if (asked !== null) go(asked);
+}
+
+/** Does what a link says: watches its query, or goes back to its instant. */
+function go(asked) {
+  const instant = Date.parse(new URLSearchParams(location.hash.slice(1)).get("at") ?? "");
+  if (!watched() || isContinuous(asked)) return;
+  if (Number.isNaN(instant)) {
+    watch();
+    return;
+  }
+  ready();
+  past.to(instant);
 }
 
 /** Whether who made the link wants the query watched, and not only written. */
@@ -472,7 +521,7 @@ addEventListener("hashchange", () => {
   const asked = fromLink();
   if (asked !== null && asked !== query) {
     editor.text = asked;
-    if (watched() && !isContinuous(asked)) watch();
+    go(asked);
   }
 });
 begin();

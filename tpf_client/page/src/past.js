@@ -71,5 +71,19 @@ export function travel(at, does) {
     go(instant ?? does.now() - whole());
   });
   tell();
-  return { leave: () => leave(false), get back() { return instant !== null; } };
+  /** Go to an instant, from as long ago as it takes. */
+  function to(wanted) {
+    const ago = (does.now() - wanted) / 1000;
+    const spans = [...at("span").options].map((each) => each.value);
+    at("span").value = spans.find((each) => Number(each) >= ago) ?? spans.at(-1);
+    at("past").open = true;
+    go(wanted);
+  }
+
+  return {
+    to,
+    leave: () => leave(false),
+    get back() { return instant !== null; },
+    get instant() { return instant === null ? null : new Date(instant); },
+  };
 }

@@ -1,7 +1,8 @@
 // The query for elsewhere: links, commands, programs, files.
 import { textOf } from "./terms.js";
 
-const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+/** A text as a word of a shell. */
+export const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Settings of a query that were set: `max-interval` and `grace`, in seconds. */
 const setOf = (settings) => Object.entries(settings ?? {}).filter(([, value]) => value);
