@@ -3,6 +3,7 @@ import { compare } from "./terms.js";
 
 const SHOWN = 2500; // milliseconds for which a change is marked
 const MOST_PAIRS = 250_000;
+const ALIKE = 4; // removed rows with one sign that an added one is compared with, where there are many
 
 let numbers = 0;
 
@@ -96,6 +97,7 @@ export class Answer {
     const pairs = this.pairs(told.added, gone);
     const fresh = [];
     const replaced = new Set();
+    const placed = new Map();
     told.added.forEach((cells, n) => {
       const old = pairs.get(n);
       let row = old;
@@ -108,7 +110,7 @@ export class Answer {
         row = new Row(cells, this.keyOf(cells), told.valid[n]);
         row.happened("new");
       }
-      if (told.places) live.splice(told.places[n], 0, row);
+      if (told.places) placed.set(told.places[n], row);
       else if (!old) fresh.push(row);
     });
     const over = new Set(gone.filter((row) => !replaced.has(row)));
@@ -117,27 +119,45 @@ export class Answer {
       row.anchor = anchors.get(row);
       this.ghosts.push(row);
     }
-    this.live = [...(told.places ? live : live.filter((row) => !over.has(row))), ...fresh];
+    if (told.places) {
+      // Each is inserted at its place in what those before it have made: that is its place in the end.
+      let kept = 0;
+      this.live = Array.from({ length: live.length + placed.size }, (_, n) => placed.get(n) ?? live[kept++]);
+    } else this.live = [...live.filter((row) => !over.has(row)), ...fresh];
     return { added: told.added.length - replaced.size, changed: replaced.size, removed: over.size };
   }
 
   /**
    * Which added row is which removed one, changed: those that agree in most cells, or in what they
-   * name first; of these, those that agree in the left ones.
+   * name first; of these, those that agree in the left ones. Where there are too many to compare
+   * each with each, those that agree in all cells but one, or in what they name first.
    */
   pairs(added, gone) {
-    const result = new Map();
-    if (added.length * gone.length > MOST_PAIRS) return result;
+    const texts = (cells) => this.vars.map((name) => JSON.stringify(cells[name]));
+    const olds = gone.map((row) => texts(row.cells));
     const found = [];
-    added.forEach((cells, n) => {
-      for (const row of gone) {
-        const same = this.vars.map((name) => +(JSON.stringify(cells[name]) === JSON.stringify(row.cells[name])));
-        const sum = same.reduce((a, b) => a + b, 0);
-        const named = same[0] && cells[this.vars[0]]?.type === "uri";
-        if (2 * sum >= this.vars.length || named) found.push([sum, same.join(""), n, row]);
-      }
-    });
+    const compare = (n, cells, m) => {
+      const same = cells.map((text, column) => +(text === olds[m][column]));
+      const sum = same.reduce((a, b) => a + b, 0);
+      const named = same[0] && added[n][this.vars[0]]?.type === "uri";
+      if (2 * sum >= this.vars.length || named) found.push([sum, same.join(""), n, gone[m]]);
+    };
+    if (added.length * gone.length <= MOST_PAIRS) {
+      added.forEach((cells, n) => {
+        const mine = texts(cells);
+        gone.forEach((_, m) => compare(n, mine, m));
+      });
+    } else {
+      const signs = (all) => [all[0], ...all.map((_, left) => JSON.stringify(all.filter((_, n) => n !== left)) + left)];
+      const by = new Map();
+      olds.forEach((all, m) => signs(all).forEach((sign) => by.set(sign, [...(by.get(sign) ?? []), m].slice(-ALIKE))));
+      added.forEach((cells, n) => {
+        const mine = texts(cells);
+        for (const m of new Set(signs(mine).flatMap((sign) => by.get(sign) ?? []))) compare(n, mine, m);
+      });
+    }
     found.sort((a, b) => b[0] - a[0] || (a[1] < b[1] ? 1 : a[1] > b[1] ? -1 : 0));
+    const result = new Map();
     const used = new Set();
     for (const [, , n, row] of found) {
       if (result.has(n) || used.has(row)) continue;
@@ -205,9 +225,16 @@ export class Answer {
     const after = new Map();
     const live = new Set(this.ghosts.length ? this.live : []);
     for (const row of this.ghosts) {
+      // The way to what is left is walked once, also where many rows went one after the other.
       let place = row.anchor;
       while (place && !live.has(place)) place = place.anchor ?? null;
-      after.set(place, [...(after.get(place) ?? []), row]);
+      for (let each = row; each.anchor && each.anchor !== place; ) {
+        const next = each.anchor;
+        each.anchor = place;
+        each = next;
+      }
+      if (after.has(place)) after.get(place).push(row);
+      else after.set(place, [row]);
     }
     const all = [...(after.get(null) ?? [])];
     for (const row of this.live) all.push(row, ...(after.get(row) ?? []));
