@@ -140,6 +140,8 @@ class Settings:
         False, "believe X-Forwarded-Proto and -Host of a proxy, for the URLs in pages"
     )
     title: str = _setting("Live Linked Data", "title of the HTML pages")
+    description: str = _setting("", "what the datasets are about, for the catalogue at /")
+    publisher: str = _setting("", "who publishes the catalogue: an IRI, or a name")
     query: bool = _setting(
         False,
         "answer SPARQL at /sparql and /{dataset}/sparql, once and continuously, with pages at "

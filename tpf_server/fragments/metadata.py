@@ -251,14 +251,24 @@ def about_dataset(endpoint: Endpoint) -> Iterator[Triple]:
         yield Triple(dataset, Term(f"<{DCTERMS}description>"), literal(own.description))
     if endpoint.license is not None:
         yield Triple(dataset, Term(f"<{DCTERMS}license>"), endpoint.license)
-    if own.publisher:
-        publisher = Term("_:publisher")
-        if is_web_iri(own.publisher):
-            publisher = Term(f"<{own.publisher}>")
-        else:
-            yield Triple(publisher, RDF_TYPE, Term(f"<{FOAF}Agent>"))
-            yield Triple(publisher, Term(f"<{FOAF}name>"), literal(own.publisher))
-        yield Triple(dataset, Term(f"<{DCTERMS}publisher>"), publisher)
+    yield from published_by(dataset, own.publisher, f"{endpoint.url}#publisher")
+
+
+def published_by(what: Term, publisher: str, name: str) -> Iterator[Triple]:
+    """Who publishes something.
+
+    Args:
+        what: is published.
+        publisher: an IRI, or a name; nobody says where empty.
+        name: IRI of who has no own one.
+    """
+    if not publisher:
+        return
+    agent = Term(f"<{publisher if is_web_iri(publisher) else name}>")
+    if agent == f"<{name}>":
+        yield Triple(agent, RDF_TYPE, Term(f"<{FOAF}Agent>"))
+        yield Triple(agent, Term(f"<{FOAF}name>"), literal(publisher))
+    yield Triple(what, Term(f"<{DCTERMS}publisher>"), agent)
 
 
 def mappings(endpoint: Endpoint) -> Iterator[Mapping]:

@@ -1,7 +1,7 @@
 """The datasets of a server as a catalogue: VoID, and DCAT for who looks for open data.
 
 Sources: *Describing Linked Datasets with the VoID Vocabulary*; *Data Catalog Vocabulary (DCAT)*,
-version 3, sections 6.3 to 6.9.
+version 3, sections 6.3 to 6.9; *SPARQL 1.1 Service Description*.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from annotations.instants import instant_term
-from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, TREE, VOID
+from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, SD, TREE, VOID
 from annotations.terms import Term, Triple, literal
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.metadata import about_dataset, integer
+from tpf_server.fragments.metadata import about_dataset, integer, published_by
 from tpf_server.fragments.writers import WRITERS
+from tpf_server.settings import Settings
 
 _MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
 
@@ -40,24 +41,32 @@ class Entry(NamedTuple):
     sparql: str = ""
 
 
-def catalog(base: str, title: str, entries: list[Entry]) -> Iterator[Triple]:
+def catalog(base: str, settings: Settings, entries: list[Entry]) -> Iterator[Triple]:
     """The triples of the catalogue.
 
     Args:
         base: URL of the server.
-        title: of the server.
+        settings: of the server: how it is called, and what about it.
         entries: the datasets.
     """
+    title = settings.title
     datasets, service = Term(f"<{base}#datasets>"), Term(f"<{base}#service>")
     for kind in (f"{HYDRA}Collection", f"{DCAT}Catalog"):
         yield Triple(datasets, RDF_TYPE, Term(f"<{kind}>"))
     yield Triple(datasets, _dct("title"), literal(title))
+    if settings.description:
+        yield Triple(datasets, _dct("description"), literal(settings.description))
+    yield from published_by(datasets, settings.publisher, f"{base}#publisher")
     yield Triple(datasets, Term(f"<{HYDRA}totalItems>"), integer(len(entries)))
     yield Triple(datasets, _dcat("service"), service)
     yield Triple(service, RDF_TYPE, _dcat("DataService"))
     yield Triple(service, _dct("title"), literal(title))
     yield Triple(service, _dcat("endpointURL"), Term(f"<{base}>"))
     yield Triple(service, _dcat("endpointDescription"), Term(f"<{base}api-doc>"))
+    if settings.query:
+        everything = [entry.endpoint.iri for entry in entries]
+        yield Triple(datasets, _dcat("service"), Term(f"<{base}sparql>"))
+        yield from _sparql(f"{base}sparql", title, everything)
     for entry in entries:
         iri = entry.endpoint.iri
         yield Triple(datasets, Term(f"<{HYDRA}member>"), iri)
@@ -84,6 +93,7 @@ def _dataset(entry: Entry) -> Iterator[Triple]:
         yield Triple(stream, Term(f"<{TREE}view>"), Term(f"<{endpoint.ldes_url}>"))
     if entry.sparql:
         yield Triple(iri, Term(f"<{VOID}sparqlEndpoint>"), Term(f"<{entry.sparql}>"))
+        yield from _sparql(entry.sparql, endpoint.title, [iri])
     for view in entry.views:
         yield Triple(iri, _dct("hasFormat"), Term(f"<{view.url}>"))
     for url, media_type in distributions(endpoint):
@@ -96,10 +106,30 @@ def _dataset(entry: Entry) -> Iterator[Triple]:
             yield Triple(distribution, _dct("license"), endpoint.license)
 
 
+def _sparql(url: str, title: str, datasets: Sequence[Term]) -> Iterator[Triple]:
+    """The description of a SPARQL endpoint; a GET of it says more."""
+    service, data = Term(f"<{url}>"), Term(f"<{url}#data>")
+    for kind in (_sd("Service"), _dcat("DataService")):
+        yield Triple(service, RDF_TYPE, kind)
+    yield Triple(service, _dct("title"), literal(f"{title}: SPARQL"))
+    for name in (_sd("endpoint"), _dcat("endpointURL"), _dcat("endpointDescription")):
+        yield Triple(service, name, service)
+    yield Triple(service, _sd("supportedLanguage"), _sd("SPARQL11Query"))
+    yield Triple(service, _sd("defaultDataset"), data)
+    yield Triple(data, RDF_TYPE, _sd("Dataset"))
+    for dataset in datasets:
+        yield Triple(data, _dct("source"), dataset)
+        yield Triple(service, _dcat("servesDataset"), dataset)
+
+
 def distributions(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
     """Where a dataset begins in every format, with the format's media type."""
     for writer in WRITERS:
         yield f"{endpoint.url}.{writer.suffix}", writer.media_types[0]
+
+
+def _sd(name: str) -> Term:
+    return Term(f"<{SD}{name}>")
 
 
 def _dct(name: str) -> Term:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from flask import Request, Response
 
@@ -16,7 +17,9 @@ from tpf_server.fragments.negotiation import Chosen
 from tpf_server.store.protocols import BatchRun, LiveStore
 from tpf_server.web.documents import rdf_answer
 from tpf_server.web.event_nodes import BLOCK, LEAF, EventNodes
-from tpf_server.web.responses import without_body
+from tpf_server.web.event_page import event_page
+from tpf_server.web.html_writer import HtmlWriter
+from tpf_server.web.responses import answer, without_body
 
 _NUMBER: Final = re.compile("[0-9]{1,12}")
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
@@ -37,8 +40,14 @@ class _Node(NamedTuple):
     full: bool = False
 
 
-def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen) -> Response:
+def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen, title: str = "") -> Response:
     """A node of the stream of a dataset.
+
+    Args:
+        endpoint: the dataset at its own URL.
+        request: for the node.
+        chosen: the format.
+        title: of the site, for people.
 
     Raises:
         NotFoundError: the dataset keeps no events, or there is no such node yet.
@@ -63,12 +72,23 @@ def event_stream(endpoint: Endpoint, request: Request, chosen: Chosen) -> Respon
     if known is not None and matching_tag(known, tag) is not None:
         response = without_body(304)
     else:
-        response = rdf_answer(node.triples, chosen)
+        response = _shown(endpoint, node, chosen, asked, title)
+    # Programs need not ask for a full node again; how people see it may change.
+    people = isinstance(chosen.writer, HtmlWriter)
     recent = f"public, max-age={int(endpoint.max_age)}"
-    response.headers["Cache-Control"] = _FOR_EVER if node.full else recent
+    response.headers["Cache-Control"] = _FOR_EVER if node.full and not people else recent
     response.headers["ETag"] = tag
     response.headers["Vary"] = "Accept"
     return response
+
+
+def _shown(
+    endpoint: Endpoint, node: _Node, chosen: Chosen, asked: Mapping[str, int], title: str
+) -> Response:
+    if not isinstance(chosen.writer, HtmlWriter):
+        return rdf_answer(node.triples, chosen)
+    page = event_page(endpoint, node.triples, urlencode(asked), title)
+    return answer(page, "text/html; charset=utf-8")
 
 
 def _parameters(request: Request) -> Mapping[str, int]:

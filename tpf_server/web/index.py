@@ -34,7 +34,7 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
         )
         response = answer(body, "text/html; charset=utf-8")
     else:
-        response = rdf_answer(list(catalog(base, site.settings.title, entries)), chosen)
+        response = rdf_answer(list(catalog(base, site.settings, entries)), chosen)
     response.headers["Cache-Control"] = "public, max-age=10"
     response.headers["Vary"] = "Accept"
     return response

@@ -60,6 +60,11 @@ RESOURCES: Final = {
         "The datasets that are served.",
         {"GET": Operation("List the datasets", HYDRA + "Collection", None, (406,))},
     ),
+    "void": Resource(
+        "/.well-known/void",
+        "Where the datasets are described, as VoID wants it found (section 7.2).",
+        {"GET": Operation("Find the datasets", "index", None, (303,))},
+    ),
     "documentation": Resource(
         "/api-doc",
         "The documentation of the interface.",

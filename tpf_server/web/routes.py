@@ -13,7 +13,6 @@ from werkzeug.routing import Rule
 
 from tpf_server.errors import NotFoundError, ServerError
 from tpf_server.fragments.negotiation import Negotiator
-from tpf_server.fragments.writers import WRITERS
 from tpf_server.store.failures import store_failures
 from tpf_server.web.addresses import base_of
 from tpf_server.web.api_doc import api_documentation
@@ -109,7 +108,6 @@ class Views:
         self._resources = resources
         self._site = site
         self._negotiator = negotiator
-        self._data = Negotiator(WRITERS)
         self._metrics = metrics
 
     def index(self) -> Response:
@@ -131,6 +129,10 @@ class Views:
             return response
 
         return _read(answer)
+
+    def void(self) -> Response:
+        """Where VoID looks for descriptions of datasets."""
+        return _read(lambda: see_other(self._base()))
 
     def healthz(self) -> Response:
         """Whether the process answers."""
@@ -184,8 +186,8 @@ class Views:
         endpoint = self._site.endpoints(self._base())[name]
 
         def answer() -> Response:
-            chosen = self._data.by_accept(request.headers.get("Accept"))
-            return event_stream(endpoint, request, chosen)
+            chosen = self._negotiator.by_accept(request.headers.get("Accept"))
+            return event_stream(endpoint, request, chosen, self._site.settings.title)
 
         return _read(answer)
 

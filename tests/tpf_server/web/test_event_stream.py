@@ -227,6 +227,29 @@ def test_members_have_the_shape_that_the_stream_names(tmp_path: Path) -> None:
                 assert all(each <= value if less else each >= value for each in instants)
 
 
+def test_people_read_it_as_pages(tmp_path: Path) -> None:
+    with streaming(tmp_path) as served:
+        empty = served.get("trains/ldes", "text/html")
+        assert empty.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert "Nothing was published" in empty.text
+        for text in ('"<script>"@ar--rtl', '"2"'):
+            served.publish((quad("a", "p", text), Expiration(NOON + HOUR)))
+        root = served.get("trains/ldes", "text/html")
+        assert root.headers["ETag"] != served.get("trains/ldes").headers["ETag"]
+        assert f'href="{BASE}trains/ldes?page=0"' in root.text
+        leaf = served.get("trains/ldes?page=0", "text/html").text
+        assert "<script>&" not in leaf
+        assert 'lang="ar" dir="rtl">"&lt;script&gt;"' in leaf
+        assert leaf.count("<td>said</td>") == 2
+        assert leaf.count("<td>withdrawn</td>") == 1
+        for number in range(4):
+            served.publish((quad("b", "p", str(number)), Expiration(NOON + HOUR)))
+        # Full, but a page for people may look otherwise after an upgrade.
+        assert "immutable" in served.get("trains/ldes?page=0").headers["Cache-Control"]
+        page = served.get("trains/ldes?page=0", "text/html")
+        assert "immutable" not in page.headers["Cache-Control"]
+
+
 def test_bad_requests_are_refused(tmp_path: Path) -> None:
     with streaming(tmp_path) as served:
         served.publish((quad("a", "p", "o"), Expiration(NOON + HOUR)))
