@@ -11,6 +11,7 @@ from experiments.studies.cost_model import CostModel
 from experiments.studies.csparql import PeriodicQueries
 from experiments.studies.fragments import Fragments
 from experiments.studies.load import Load
+from experiments.studies.page_readers import PageReaders
 from experiments.studies.server_vs_client import ServerVsClient
 from experiments.studies.sharing import Sharing
 from experiments.studies.taxi import TaxiQueries
@@ -31,6 +32,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Adaptivity(),
     SignalOrPolling(),
     ClientTicks(),
+    PageReaders(),
 )
 
 

@@ -1,24 +1,21 @@
-"""What readers of the page cost the server that has it: its workers, and the process beside them.
+"""``page-readers``: what those who follow answers cost the server that has the page of queries.
 
-    ./run exec python -m experiments.studies.page_readers [SECONDS]
-
-200 live facts are all renewed every 10 s. Nobody follows, then 200 readers follow one query, then
-200 different ones, over HTTP as the page does; each for so many seconds. Meanwhile pages of
-fragments are asked for, whose cost is to stay what it is.
+Live facts are all renewed every period. Nobody follows, then readers follow one query, then as many
+different ones, over HTTP as the page does. Meanwhile pages of fragments are asked for, whose cost
+is to stay what it is.
 """
 
-import json
 import selectors
 import socket
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import NamedTuple
+from functools import partial
+from itertools import count
+from typing import Final, Self
 from urllib.parse import quote
 
 import psutil
@@ -27,50 +24,110 @@ import requests
 from annotations.instants import format_instant
 from experiments.errors import MeasurementError
 from experiments.harness.cpu_time import cpu_time
+from experiments.harness.items import Finding, Item, Table, Target
 from experiments.harness.load_generator import generate
+from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.processes import LOOPBACK
+from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
 
 EX = "http://example.org/"
-FACTS = 200
-READERS = 200
-PERIOD = 10.0
-_SETTLE_SECONDS = 1.5 * PERIOD
-_PAGES_SECONDS = 5.0
-CONFIG = (
-    f"query = true\nfollowers = {READERS + 8}\nfollowers_per_address = 0\n"
-    "[datasets.trains]\nlive = true\n"
-)
+NOBODY: Final = "nobody"
+ONE: Final = "one query"
+DIFFERENT: Final = "different queries"
+CASES: Final = (NOBODY, ONE, DIFFERENT)
+_PATIENCE: Final = 120.0
+_SPARE: Final = 8
+_numbers = count()
 
 
-class Cost(NamedTuple):
-    """What was used in a while.
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of the experiment.
 
     Args:
-        case: who followed what.
-        workers: percent of a core, of the fragment server's workers.
-        beside: percent of a core, of the process that answers queries.
-        memory: MiB of that process.
-        page: milliseconds of the workers' CPU for a page of a fragment, beside what they do anyway.
-        events: how many events the readers got.
+        readers: how many follow answers.
+        facts: live facts, each a row of every answer.
+        period: seconds between two renewals of all facts, with other values.
+        settle: seconds before one looks.
+        seconds: that are looked at.
+        pages_seconds: for which pages of fragments are asked for, after that.
     """
 
-    case: str
-    workers: float
-    beside: float
-    memory: float
-    page: float
-    events: int
+    readers: int = 200
+    facts: int = 200
+    period: float = 10.0
+    settle: float = 15.0
+    seconds: float = 60.0
+    pages_seconds: float = 5.0
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Few readers of few facts."""
+        return cls(readers=10, facts=20, period=1.0, settle=1.0, seconds=3.0, pages_seconds=0.5)
 
 
-def _queries(case: str) -> list[str]:
+class PageReaders:
+    """The experiment."""
+
+    name = "page-readers"
+    question = (
+        "What do readers who follow answers cost the server that computes them, by one query and "
+        "by many, and what does a page of a fragment cost beside them?"
+    )
+    settings = Sizes
+    keys = ("readers", "facts", "case")
+    values = (
+        "first_ms", "all_ms", "workers_percent", "beside_percent", "beside_memory_mib", "page_ms",
+        "events",
+    )  # fmt: skip
+
+    def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
+        """A new server for each case."""
+        yield MeasurementGroup(
+            "servers",
+            nullcontext,
+            [
+                Measurement(
+                    {"readers": settings.readers, "facts": settings.facts, "case": case},
+                    partial(_measure, settings, run, case),
+                )
+                for case in CASES
+            ],
+        )
+
+    def report(self, results: Results) -> Iterable[Item]:
+        """What each case costs."""
+        readers = max(results.distinct("readers"), key=int, default="0")
+        alone = results.mean("page_ms", case=NOBODY)
+        for case in (ONE, DIFFERENT):
+            beside = results.mean("beside_percent", case=case)
+            page = results.mean("page_ms", case=case)
+            if beside is None or page is None:
+                continue
+            workers = results.mean("workers_percent", case=case) or 0.0
+            kept = f", {page / alone:.2f} times that without readers" if alone else ""
+            yield Finding(
+                f"{readers} readers of {case}: {beside:.1f} % of a core for the process that "
+                f"answers queries and {workers:.1f} % for the workers; a page of a fragment takes "
+                f"{page:.2f} ms of CPU{kept}.",
+                headline=True,
+            )
+        firsts = results.numbers("first_ms")
+        yield Target("ms until the first rows, on loopback", max(firsts, default=None), 1000.0)
+        header = (*self.keys, *self.values)
+        rows = [[row.get(key) for key in header] for row in results.rows]
+        yield Table("By who follows", header, rows)
+
+
+def _queries(case: str, readers: int) -> list[str]:
     """A query for each reader."""
-    if case == "nobody":
+    if case == NOBODY:
         return []
     same = f"SELECT ?train ?delay {{ ?train <{EX}delay> ?delay }}"
-    if case == "one query":
-        return [same] * READERS
-    return [f"{same[:-1]} FILTER (?delay != {n}) }}" for n in range(-READERS, 0)]
+    if case == ONE:
+        return [same] * readers
+    return [f"{same[:-1]} FILTER (?delay != {n}) }}" for n in range(-readers, 0)]
 
 
 class _Readers:
@@ -78,30 +135,54 @@ class _Readers:
 
     def __init__(self, port: int, queries: Sequence[str]) -> None:
         self.events = 0
+        self.first: float | None = None
+        self.all: float | None = None
         self._over = False
+        self._waiting: set[socket.socket] = set()
         self._selector = selectors.DefaultSelector()
-        self._sockets = []
+        self._sockets: list[socket.socket] = []
+        begin = time.perf_counter()
         for query in queries:
-            connection = socket.create_connection((LOOPBACK, port), timeout=120)
+            connection = socket.create_connection((LOOPBACK, port), timeout=_PATIENCE)
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._sockets.append(connection)
+            self._waiting.add(connection)
             connection.sendall(
                 f"GET /trains/sparql?query={quote(query)} HTTP/1.1\r\nHost: localhost\r\n"
                 "Accept: text/event-stream\r\n\r\n".encode()
             )
-            self._selector.register(connection, selectors.EVENT_READ)
-            self._sockets.append(connection)
+            if self.first is None:
+                self._await_rows(begin)
+                self.first = time.perf_counter() - begin
+        self._await_rows(begin)
+        if queries:
+            self.all = time.perf_counter() - begin
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
+    def _await_rows(self, begin: float) -> None:
+        """Read until everybody has an answer."""
+        while self._waiting:
+            self._take(1.0)
+            if time.perf_counter() - begin > _PATIENCE:
+                raise MeasurementError(f"{len(self._waiting)} readers have no answer")
+
+    def _take(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            connection = key.fileobj
+            assert isinstance(connection, socket.socket)
+            received = connection.recv(2**16)
+            self.events += received.count(b"event: ")
+            if b"event: initial" in received:
+                self._waiting.discard(connection)
+            if not received:
+                raise MeasurementError("an answer ended")
+
     def _read(self) -> None:
         while not self._over:
-            for key, _ in self._selector.select(0.2) if self._sockets else ():
-                connection = key.fileobj
-                assert isinstance(connection, socket.socket)
-                received = connection.recv(2**16)
-                self.events += received.count(b"event: ")
-                if not received:
-                    raise MeasurementError("an answer ended")
-            if not self._sockets:
+            if self._sockets:
+                self._take(0.2)
+            else:
                 time.sleep(0.2)
 
     def close(self) -> None:
@@ -113,16 +194,17 @@ class _Readers:
 
 
 @contextmanager
-def _renewing(server: Server) -> Iterator[None]:
+def _renewing(server: Server, settings: Sizes) -> Iterator[None]:
     """All facts are renewed, again and again."""
     over = threading.Event()
 
     def publish(round_: int) -> None:
-        ends = format_instant(datetime.now(UTC) + timedelta(seconds=PERIOD + 2))
+        lasting = settings.period + max(1.0, settings.period / 5)
+        ends = format_instant(datetime.now(UTC) + timedelta(seconds=lasting))
         lines = "".join(
             f'<{EX}t{n}> <{EX}delay> "{(n + round_) % 60}"^^'
             "<http://www.w3.org/2001/XMLSchema#integer> .\n"
-            for n in range(FACTS)
+            for n in range(settings.facts)
         )
         requests.post(
             f"{server.url}trains/facts", lines, params={"expiration": ends}, timeout=60,
@@ -131,7 +213,7 @@ def _renewing(server: Server) -> Iterator[None]:
 
     def renew() -> None:
         round_ = 1
-        while not over.wait(PERIOD):
+        while not over.wait(settings.period):
             publish(round_)
             round_ += 1
 
@@ -158,24 +240,20 @@ class _Family:
         return sum(map(cpu_time, self._workers))
 
 
-def measure(case: str, seconds: float) -> Cost:
-    """What the readers of one case cost.
-
-    Args:
-        case: ``nobody``, ``one query`` or ``different queries``.
-        seconds: how long to look.
-    """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        fragment_server(Path(folder), CONFIG) as server,
-        _renewing(server),
-    ):
+def _measure(settings: Sizes, run: Run, case: str, _opened: None) -> list[Row]:
+    config = (
+        f"query = true\nfollowers = {settings.readers + _SPARE}\nfollowers_per_address = 0\n"
+        f"max_connections_per_address = {settings.readers + _SPARE}\n"
+        "[datasets.trains]\nlive = true\n"
+    )
+    folder = run.folder / f"page-readers{next(_numbers)}"
+    with fragment_server(folder, config) as server, _renewing(server, settings):
         family = _Family(server)
-        readers = _Readers(server.port, _queries(case))
-        time.sleep(_SETTLE_SECONDS)
+        readers = _Readers(server.port, _queries(case, settings.readers))
+        time.sleep(settings.settle)
         begin, events = time.perf_counter(), readers.events
         workers, beside = family.workers(), cpu_time(family.beside)
-        time.sleep(seconds)
+        time.sleep(settings.seconds)
         wall = time.perf_counter() - begin
         workers, beside = family.workers() - workers, cpu_time(family.beside) - beside
         events = readers.events - events
@@ -184,23 +262,17 @@ def measure(case: str, seconds: float) -> Cost:
             "Accept: application/trig\r\n\r\n"
         ).encode()
         used = family.workers()
-        done = generate(server.port, [request], connections=1, seconds=_PAGES_SECONDS)
+        done = generate(server.port, [request], connections=1, seconds=settings.pages_seconds)
         used = family.workers() - used - done["seconds"] * workers / wall
         memory = family.beside.memory_info().rss / 2**20
         readers.close()
-    return Cost(
-        case, 100 * workers / wall, 100 * beside / wall, memory,
-        1000 * used / len(done["latencies"]), events,
-    )  # fmt: skip
-
-
-def main() -> None:
-    """Measure all cases, and write a line of JSON for each."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
-    for case in ("nobody", "one query", "different queries"):
-        sys.stdout.write(json.dumps(measure(case, seconds)._asdict()) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+    row: Row = {
+        "first_ms": None if readers.first is None else 1000 * readers.first,
+        "all_ms": None if readers.all is None else 1000 * readers.all,
+        "workers_percent": 100 * workers / wall,
+        "beside_percent": 100 * beside / wall,
+        "beside_memory_mib": memory,
+        "page_ms": 1000 * used / len(done["latencies"]),
+        "events": events,
+    }
+    return [row]
