@@ -27,11 +27,11 @@ from tpf_server.continuous.engine.elements.elements import merged_files
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
 from tpf_server.continuous.engine.semantics import CQELS, SEMANTICS
 from tpf_server.continuous.engine.static.static_files import load
-from tpf_server.continuous.languages import CSPARQL, RSPQL, semantics_of
+from tpf_server.continuous.languages import CSPARQL, RSPQL, called, semantics_of
 from tpf_server.continuous.remote_services import asked_once
 from tpf_server.continuous.rspql import parser as rspql
 from tpf_server.continuous.rspql.parser import parse_report
-from tpf_server.continuous.rspql.registering import register
+from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.reports import TICKS, WINDOW_CLOSE
 from tpf_server.errors import ServerError
 
@@ -197,8 +197,9 @@ def _told(queries: Sequence[str]) -> str:
     """The semantics that the language of the queries has."""
     found = {semantics_of(text) for text in queries}
     if len(found) > 1:
-        names = {None: "CQELS-QL", CSPARQL: "C-SPARQL", RSPQL: "RSP-QL"}
-        written = " and some ".join(name for each, name in names.items() if each in found)
+        written = " and some ".join(
+            called(each) for each in (None, CSPARQL, RSPQL) if each in found
+        )
         raise typer.BadParameter(f"some of the queries are {written}")
     return found.pop() or CQELS.name
 
@@ -257,7 +258,7 @@ def _run_rspql(
         declared=task.declared,
         lateness=task.lateness,
         skip_malformed=task.skip_malformed,
-        register=partial(register, report=policy, tick=tick),
+        kind=ReportingQuery,
         read=partial(rspql.parse, report=policy, tick=tick),
         warn=partial(typer.echo, err=True),
     )

@@ -1,18 +1,40 @@
 """A query that the server runs, in whatever language it was written."""
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from annotations.terms import Term
-from tpf_client.sparql.algebra import Query
+from tpf_server.continuous.csparql.executor import ExecutedQuery
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.semantics import Semantics
-from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.languages import CSPARQL, RSPQL, semantics_of
+from tpf_server.continuous.languages import called, semantics_of
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
 
 Relation = Literal["added", "removed", "result"]
+
+
+class RefusedQuery(RunningQuery[Any]):
+    """A query that was kept, and that the server of now refuses.
+
+    Args:
+        name: what it is called.
+        error: why it is refused.
+    """
+
+    query: None = None
+    stream: None = None
+    reads: frozenset[Term] = frozenset()
+
+    def __init__(self, name: str, error: ContinuousError) -> None:
+        super().__init__(name, None, 0, lambda _: None)
+        self.stop(error)
+
+
+Hosted: TypeAlias = RegisteredQuery | PeriodicQuery | ExecutedQuery | RefusedQuery
+"""A query in whatever runs it."""
 
 
 class HostedQuery:
@@ -21,15 +43,19 @@ class HostedQuery:
     Args:
         name: what it is called in URLs.
         registration: as it was registered.
-        language: ``CQELS-QL`` or ``C-SPARQL``.
+        language: ``CQELS-QL``, ``C-SPARQL`` or ``RSP-QL``.
         semantics: the name of the policy that says what is emitted.
         relation: what its emissions are: what was added to the result, what was removed from it,
             or the whole of it.
         running: the query in its engine.
-        query: its algebra; ``None`` where it has none.
         log: of its emissions.
+
+    Attributes:
+        id: its name.
+        form: of its query; ``None`` where that was refused.
         streams: that it reads or makes.
         services: that it asks.
+        variables: of its rows; ``None`` where these are triples.
     """
 
     def __init__(
@@ -39,24 +65,22 @@ class HostedQuery:
         language: str,
         semantics: str,
         relation: Relation,
-        running: RunningQuery[Any],
-        query: Query | None,
+        running: Hosted,
         log: ResultLog,
-        streams: frozenset[Term],
-        services: tuple[ServiceClause, ...] = (),
     ) -> None:
-        self.services = services
         self.id = name
         self.registration = registration
         self.language = language
         self.semantics = semantics
         self.relation = relation
         self.running = running
+        query = None if running.query is None else running.query.query
         self.form = None if query is None else query.form
         self.log = log
-        self.streams = streams
+        made = set() if running.stream is None else {running.stream}
+        self.streams = frozenset({*running.reads, *made})
+        self.services = () if running.query is None else running.query.services
         self.variables: list[str] | None = None
-        """Of its rows; ``None`` where these are triples."""
         if query is not None and query.form in ("SELECT", "ASK"):
             self.variables = [name[1:] for name in query.variables]
 
@@ -76,7 +100,7 @@ class HostedQuery:
         return found
 
 
-def failed_query(
+def refused_query(
     name: str, registration: Registration, error: ContinuousError, log: ResultLog
 ) -> HostedQuery:
     """A query that was kept, and that the server of now refuses.
@@ -87,13 +111,11 @@ def failed_query(
         error: why it is refused.
         log: of its emissions, of which there will be none.
     """
-    running: RunningQuery[Any] = RunningQuery(name, None, 0, lambda _: None)
-    running.stop(error)
     log.close(error)
     semantics = registration.semantics or semantics_of(registration.text)
-    language = {CSPARQL: "C-SPARQL", RSPQL: "RSP-QL"}.get(semantics or "", "CQELS-QL")
+    running = RefusedQuery(name, error)
     return HostedQuery(
-        name, registration, language, semantics or "", "result", running, None, log, frozenset()
+        name, registration, called(semantics), semantics or "", "result", running, log
     )
 
 

@@ -2,31 +2,34 @@
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
 from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
-from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.executor import ExecutedQuery, Executor
+from tpf_server.continuous.csparql.executor import Executor
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
-from tpf_server.continuous.csparql.periodic_query import Callback, PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
     ContinuousQueryError,
     EngineLimitError,
+    UnknownQueryError,
     UnsupportedContinuousQueryError,
 )
-from tpf_server.continuous.engine.semantics import SEMANTICS
-from tpf_server.continuous.engine.static.service_clauses import ServiceClause
-from tpf_server.continuous.hosted import HostedQuery, Relation, failed_query, relation_of
-from tpf_server.continuous.languages import CSPARQL, RSPQL, name_in, semantics_of
+from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
+from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
+from tpf_server.continuous.hosted import Hosted, HostedQuery, Relation, refused_query, relation_of
+from tpf_server.continuous.languages import CSPARQL, RSPQL, called, name_in, semantics_of
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
@@ -34,7 +37,7 @@ from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.reports import StreamOperator
 from tpf_server.continuous.rspql.rspql_query import RspqlQuery
-from tpf_server.continuous.streams import SharedStreams
+from tpf_server.continuous.streams import SharedStreams, Triples
 
 NATIVE: Final = "native"
 """What the engine of the service is called where executions are."""
@@ -46,8 +49,26 @@ _RELATIONS: Final[dict[StreamOperator, Relation]] = {
 _NAME: Final = re.compile(r"[^/\s?#%\x00-\x1f\x7f]{1,200}")
 
 
+@dataclass(frozen=True, slots=True)
+class WantedQuery:
+    """A query that was read, and may be registered.
+
+    Args:
+        registration: what is wanted.
+        language: its semantics where it is not CQELS-QL, see `semantics_of`; otherwise the policy
+            that was asked for.
+        query: what was parsed.
+        said: what the text calls it; ``None``: nothing.
+    """
+
+    registration: Registration
+    language: str | None
+    query: ContinuousQuery | CsparqlQuery
+    said: str | None
+
+
 class Hosting:
-    """Registers queries.
+    """Registers queries, and ends them.
 
     Args:
         engine: for CQELS-QL.
@@ -82,33 +103,92 @@ class Hosting:
         self._log = log
         self._numbers = itertools.count(1)
 
-    def register(self, wanted: Registration) -> HostedQuery:
-        """Start a query; see `ContinuousService.register`."""
-        text, name, semantics, into, engine = astuple(wanted)
+    def read(self, wanted: Registration) -> WantedQuery:
+        """Read a query that is to be registered; nothing happens yet.
+
+        Raises:
+            ContinuousQueryError: it is no query, or its language has not what is wanted of it.
+            UnsupportedContinuousQueryError: it asks a server that may not be asked.
+        """
+        semantics, engine = wanted.semantics, wanted.engine
         if engine is not None and engine != NATIVE and engine not in self._executors:
             known = ", ".join((NATIVE, *self._executors))
             raise ContinuousQueryError(f"unknown engine {engine!r}: {known}")
         if semantics is not None and semantics not in (*SEMANTICS, CSPARQL, RSPQL):
             known = ", ".join((*SEMANTICS, CSPARQL, RSPQL))
             raise ContinuousQueryError(f"unknown semantics {semantics!r}: {known}")
+        name = wanted.name
         if name is not None and (not _NAME.fullmatch(name) or name in (".", "..")):
             raise ContinuousQueryError(f"{name!r} cannot name a query: no URL could say it")
-        language = semantics or semantics_of(text)
-        if language in (CSPARQL, RSPQL) and into is not None:
+        language = semantics or semantics_of(wanted.text)
+        if language in (CSPARQL, RSPQL) and wanted.into is not None:
             raise ContinuousQueryError("REGISTER says in the text which stream is made")
         if language != CSPARQL and engine not in (None, NATIVE):
-            called = "RSP-QL" if language == RSPQL else "CQELS-QL"
-            raise ContinuousQueryError(f"{called} does not run on {engine}")
-        if language == CSPARQL:
-            hosted = self._register_csparql(text, name, semantics, engine)
-        elif language == RSPQL:
-            hosted = self._register_rspql(text, name, semantics)
+            raise ContinuousQueryError(f"{called(language)} does not run on {engine}")
+        query: ContinuousQuery | CsparqlQuery
+        said = None
+        if language in (CSPARQL, RSPQL):
+            query = self._read_periodic(wanted.text, language)
+            said = None if query.registration is None else query.registration.name
         else:
-            hosted = self._register_cqels(text, name, semantics, into)
-        self.queries[hosted.id] = hosted
+            query = parse_cqels(wanted.text, self._engine.base)
+            if not query.windows:
+                raise UnsupportedContinuousQueryError(
+                    "neither STREAM nor REGISTER: nothing would make this query emit; "
+                    "the datasets answer such queries once"
+                )
+        if language == CSPARQL and said is not None and name not in (None, said):
+            raise ContinuousQueryError(f"the text calls the query {said!r}, and not {name!r}")
+        allowed = {urlsplit(url)[:2] for url in self._policies.services}
+        for clause in query.services:
+            if urlsplit(clause.endpoint[1:-1])[:2] not in allowed:
+                raise UnsupportedContinuousQueryError(
+                    f"SERVICE {clause.endpoint}: its server is none that the setting "
+                    "allow_service names"
+                )
+        return WantedQuery(wanted, language, query, said)
+
+    def _read_periodic(self, text: str, language: str) -> CsparqlQuery:
+        base, policies = self._periodic.base, self._policies
+        if language == CSPARQL:
+            return parse_csparql(text, base)
+        return parse_rspql(text, base, policies.report, policies.tick)
+
+    def register(self, wanted: WantedQuery) -> HostedQuery:
+        """Start a query that was read; see `ContinuousService.register`."""
+        kept, said = wanted.registration, wanted.said
+        name = kept.name
+        if name is None:
+            name = None if said is None else _last_segment(said)
+            name = name or next(n for n in map(str, self._numbers) if n not in self.queries)
+        if name in self.queries:
+            raise EngineLimitError(f"there is a query {name!r} already")
+        if said is None:
+            kept = replace(kept, name=name)
+        log, numbers = self._log(), itertools.count(1)
+        made: list[Callable[[Triples, int], None]] = []
+
+        def deliver(result: Emission | PeriodicAnswer) -> None:
+            if isinstance(result, PeriodicAnswer):
+                log.append(Emission(next(numbers), result.at, result.rows))
+                elements: Iterable[Sequence[Row]] = result.elements if result.makes_triples else ()
+            else:
+                log.append(result)
+                elements = (result.rows,) if result.rows else ()
+            for give in made:
+                for element in elements:
+                    give([tuple(str(term) for term in row) for row in element], result.at)
+
+        running = self._started(wanted, name, deliver)
+        if running.stream is not None:
+            made.append(partial(self._made_by(name, running), running.stream))
+            self._engine.create_stream(running.stream)
+        semantics, relation = self._policy(wanted)
+        hosted = HostedQuery(name, kept, called(wanted.language), semantics, relation, running, log)
+        self.queries[name] = hosted
         return hosted
 
-    def keep_failed(
+    def keep_refused(
         self, wanted: Registration, error: ContinuousError, reserved: Collection[str | None]
     ) -> HostedQuery:
         """Have a query that cannot be begun again, so that it can be looked at and deleted.
@@ -122,165 +202,60 @@ class Hosting:
         if said is None or said in self.queries:
             taken = {*self.queries, *reserved}
             said = next(n for n in map(str, itertools.count(1)) if n not in taken)
-        hosted = failed_query(said, wanted, error, self._log())
+        hosted = refused_query(said, wanted, error, self._log())
         self.queries[said] = hosted
         return hosted
 
-    def services(self, wanted: Registration) -> tuple[ServiceClause, ...]:
-        """The services that a query asks; none where it is no query.
+    def _policy(self, wanted: WantedQuery) -> tuple[str, Relation]:
+        """What the semantics of a query are called, and what its emissions are."""
+        query = wanted.query
+        if isinstance(query, RspqlQuery):
+            return RSPQL, _RELATIONS[query.operator]
+        if isinstance(query, CsparqlQuery):
+            return CSPARQL, "result"
+        policy = self._semantics(wanted)
+        return policy.name, relation_of(policy)
 
-        Raises:
-            UnsupportedContinuousQueryError: one of them is at a server that may not be asked.
-        """
-        text, semantics = wanted.text, wanted.semantics
-        try:
-            language = semantics or semantics_of(text)
-            if language == CSPARQL:
-                clauses = parse_csparql(text, self._periodic.base).services
-            elif language == RSPQL:
-                clauses = self._parsed_rspql(text).services
-            else:
-                clauses = parse_cqels(text, self._engine.base).services
-        except ContinuousError:
-            return ()
-        allowed = {urlsplit(url)[:2] for url in self._policies.services}
-        for clause in clauses:
-            if urlsplit(clause.endpoint[1:-1])[:2] not in allowed:
-                raise UnsupportedContinuousQueryError(
-                    f"SERVICE {clause.endpoint}: its server is none that the setting "
-                    "allow_service names"
-                )
-        return clauses
-
-    def _free_name(self, wanted: str | None) -> str:
-        if wanted is None:
-            return next(n for n in map(str, self._numbers) if n not in self.queries)
-        if wanted in self.queries:
-            raise EngineLimitError(f"there is a query {wanted!r} already")
-        return wanted
-
-    def _register_cqels(
-        self, text: str, name: str | None, semantics: str | None, into: str | None
-    ) -> HostedQuery:
-        engine, log = self._engine, self._log()
-        policy = engine.semantics if semantics is None else SEMANTICS[semantics]
-        target: list[Term] = []
-
-        def deliver(emission: Emission) -> None:
-            log.append(emission)
-            for stream in target:
-                if emission.rows:
-                    rows = [tuple(str(term) for term in row) for row in emission.rows]
-                    self._streams.made_by_engine(stream, rows, emission.at)
-
-        windows = parse_cqels(text, engine.base).windows
-        if not windows:
-            raise UnsupportedContinuousQueryError(
-                "neither STREAM nor REGISTER: nothing would make this query emit; "
-                "the datasets answer such queries once"
-            )
-        registered = engine.register(
-            text, deliver, name=self._free_name(name), semantics=policy, into=into
-        )
-        reads = {Term(clause.stream) for clause in windows if not clause.varies}
-        if into is not None:
-            target.append(engine.stream(into).name)
-            try:
-                self._periodic.link(registered.name, target[0], reads)
-            except UnsupportedContinuousQueryError:
-                registered.close()
-                raise
-        return HostedQuery(
-            registered.name, Registration(text, registered.name, semantics, into),
-            "CQELS-QL", policy.name, relation_of(policy),
-            registered, registered.query.query, log, frozenset({*reads, *target}),
-            registered.query.services,
-        )  # fmt: skip
-
-    def _register_csparql(
-        self, text: str, name: str | None, semantics: str | None, engine: str | None
-    ) -> HostedQuery:
-        query = parse_csparql(text, self._periodic.base)
-        said = None if query.registration is None else query.registration.name
-        if said is not None and name not in (None, said):
-            raise ContinuousQueryError(f"the text calls the query {said!r}, and not {name!r}")
-        called = self._free_name(name if said is None else _last_segment(said))
-        executor = self._executors.get(self._default if engine is None else engine)
-
-        def start(deliver: Callback) -> PeriodicQuery | ExecutedQuery:
-            if executor is None:
-                return self._periodic.register(text, deliver, name=called)
-            started = executor.register(text, deliver, name=called)
-            if started.stream is not None:
-                try:
-                    self._periodic.link(
-                        called, started.stream, started.reads, may_feed_itself=False
-                    )
-                except UnsupportedContinuousQueryError:
-                    started.close()
-                    raise
-            return started
-
-        kept = Registration(text, called if said is None else None, semantics, engine=engine)
-        elsewhere = executor is not None
-        give = self._streams.made_elsewhere if elsewhere else self._streams.made_by_periodic
-        return self._started(query, start, called, kept, ("C-SPARQL", CSPARQL, "result"), give)
-
-    def _parsed_rspql(self, text: str) -> RspqlQuery:
-        return parse_rspql(text, self._periodic.base, self._policies.report, self._policies.tick)
-
-    def _register_rspql(self, text: str, name: str | None, semantics: str | None) -> HostedQuery:
-        engine, query = self._periodic, self._parsed_rspql(text)
-        output = query.registration
-        called = self._free_name(
-            _last_segment(output.name) if name is None and output is not None else name
-        )
-
-        def start(deliver: Callback) -> PeriodicQuery:
-            return engine.start(query, deliver, name=called, kind=ReportingQuery)
-
-        kept = Registration(text, called if output is None else name, semantics)
-        kind = ("RSP-QL", RSPQL, _RELATIONS[query.operator])
-        return self._started(query, start, called, kept, kind, self._streams.made_by_periodic)
+    def _semantics(self, wanted: WantedQuery) -> Semantics:
+        said = wanted.registration.semantics
+        return self._engine.semantics if said is None else SEMANTICS[said]
 
     def _started(
-        self,
-        query: CsparqlQuery,
-        start: Callable[[Callback], PeriodicQuery | ExecutedQuery],
-        called: str,
-        kept: Registration,
-        kind: tuple[str, str, Relation],
-        give: Callable[[Term, Sequence[Sequence[str]], int], None],
-    ) -> HostedQuery:
-        """A query that answers at instants.
-
-        Args:
-            query: what was parsed.
-            start: starts it.
-            called: its name in URLs.
-            kept: as it was registered.
-            kind: language, semantics, and what its emissions are.
-            give: takes the elements of the stream that it makes.
-        """
-        log, numbers = self._log(), itertools.count(1)
+        self, wanted: WantedQuery, name: str, deliver: Callable[[Emission | PeriodicAnswer], None]
+    ) -> Hosted:
+        """A query in its engine."""
+        query, kept = wanted.query, wanted.registration
+        if isinstance(query, ContinuousQuery):
+            return self._engine.start(
+                query, deliver, name=name, semantics=self._semantics(wanted), into=kept.into
+            )
         for clause in query.streams:
             self._engine.stream(clause.stream)
+        if isinstance(query, RspqlQuery):
+            return self._periodic.start(query, deliver, name=name, kind=ReportingQuery)
+        executor = self._executors.get(kept.engine or self._default)
+        return (executor or self._periodic).start(query, deliver, name=name)
 
-        def deliver(answer: PeriodicAnswer) -> None:
-            log.append(Emission(next(numbers), answer.at, answer.rows))
-            if registered.stream is not None and answer.makes_triples:
-                for element in answer.elements:
-                    rows = [tuple(str(term) for term in row) for row in element]
-                    give(registered.stream, rows, answer.at)
+    def _made_by(self, name: str, running: Hosted) -> Callable[[Term, Triples, int], None]:
+        """Who takes the elements of the stream that a query makes."""
+        if isinstance(running, PeriodicQuery):
+            return self._streams.made_by_periodic
+        own = isinstance(running, RegisteredQuery)
+        assert running.stream is not None
+        try:
+            self._periodic.link(name, running.stream, running.reads, may_feed_itself=own)
+        except UnsupportedContinuousQueryError:
+            running.close()
+            raise
+        return self._streams.made_by_engine if own else self._streams.made_elsewhere
 
-        registered = start(deliver)
-        made = set() if registered.stream is None else {registered.stream}
-        for stream in made:
-            self._engine.create_stream(stream)
-        streams = frozenset({*registered.reads, *made})
-        return HostedQuery(
-            called, kept, *kind, registered, query.query, log, streams, query.services
-        )
+    def remove(self, hosted: HostedQuery) -> None:
+        """End a query; who follows its results is told so."""
+        hosted.running.close()
+        self._periodic.unlink(hosted.id)
+        del self.queries[hosted.id]
+        hosted.log.close(UnknownQueryError(f"query {hosted.id!r} was deleted"))
+        hosted.log.discard()
 
 
 def _last_segment(name: str) -> str | None:

@@ -10,6 +10,12 @@ CSPARQL: Final = "csparql"
 """What the semantics of C-SPARQL are called, where CQELS-QL has names of policies."""
 RSPQL: Final = "rspql"
 """What those of RSP-QL are called."""
+_NAMES: Final = {CSPARQL: "C-SPARQL", RSPQL: "RSP-QL"}
+
+
+def called(semantics: str | None) -> str:
+    """The name of the language that has these semantics."""
+    return _NAMES.get(semantics or "", "CQELS-QL")
 
 
 def semantics_of(text: str) -> str | None:

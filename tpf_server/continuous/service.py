@@ -26,7 +26,7 @@ from tpf_server.continuous.engine.errors import (
 )
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.continuous.hosted import HostedQuery
-from tpf_server.continuous.hosting import NATIVE, Hosting
+from tpf_server.continuous.hosting import NATIVE, Hosting, WantedQuery
 from tpf_server.continuous.intake import Intake
 from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.receipts import Receipt
@@ -120,12 +120,24 @@ class ContinuousService:
             self._streams.create(stream, predicates)
         for each in queries:
             try:
-                self._services.take(self._hosting.services(each), reads=False)
-                self._hosting.register(each)
+                self._begin(self._hosting.read(each), reads=False)
             except ContinuousError as error:
                 # It stays as one that has failed: whoever it belongs to sees why, and deletes it.
-                hosted = self._hosting.keep_failed(each, error, [other.name for other in queries])
+                hosted = self._hosting.keep_refused(each, error, [other.name for other in queries])
                 self.refused[hosted.id] = error
+
+    def _begin(self, wanted: WantedQuery, *, reads: bool) -> HostedQuery:
+        """Start a query that was read; where it `reads`, with what services say now."""
+        services = wanted.query.services
+        self._services.take(services, reads=reads)
+        try:
+            if reads:
+                self._static.update()
+            with self._lock:
+                return self._hosting.register(wanted)
+        except ContinuousError:
+            self._services.release(services)
+            raise
 
     def _keep(self) -> None:
         """Keep what is registered now, where that is wanted."""
@@ -299,22 +311,15 @@ class ContinuousService:
             LimitError: there is a query of this name.
             RegistrationsError: it could not be kept, so that it was not started.
         """
-        wanted = Registration(text, name, semantics, into, engine)
-        services = self._hosting.services(wanted)
-        self._services.take(services)
-        self._static.update()
+        wanted = self._hosting.read(Registration(text, name, semantics, into, engine))
+        hosted = self._begin(wanted, reads=True)
         try:
             with self._lock:
-                hosted = self._hosting.register(wanted)
-                try:
-                    self._keep()
-                except RegistrationsError:
-                    self._stop(hosted)
-                    raise
-                return hosted
-        except ContinuousError:
-            self._services.release(services)
+                self._keep()
+        except RegistrationsError:
+            self._end(hosted)
             raise
+        return hosted
 
     def _log(self) -> ResultLog:
         # Numbers begin with the instant, so that no number of an earlier run is ever used again.
@@ -360,19 +365,17 @@ class ContinuousService:
             UnknownQueryError: there is none.
             RegistrationsError: it is stopped, but will be begun again with the server.
         """
-        with self._lock:
-            hosted = self.query(name)
-            self._stop(hosted)
-        self._services.release(hosted.services)
+        self._end(self.query(name))
         with self._lock:
             self._keep()
 
-    def _stop(self, hosted: HostedQuery) -> None:
-        hosted.running.close()
-        self._periodic.unlink(hosted.id)
-        del self._hosting.queries[hosted.id]
-        hosted.log.close(UnknownQueryError(f"query {hosted.id!r} was deleted"))
-        hosted.log.discard()
+    def _end(self, hosted: HostedQuery) -> None:
+        """Stop a query; nothing happens where another thread was faster."""
+        with self._lock:
+            if self._hosting.queries.get(hosted.id) is not hosted:
+                return
+            self._hosting.remove(hosted)
+        self._services.release(hosted.services)
 
     def start(self) -> None:
         """Begin to read what is kept elsewhere, again and again."""

@@ -24,8 +24,7 @@ def emission(number: int, size: int = 10) -> Emission:
 def hosted(log: ResultLog) -> HostedQuery:
     running = Engine().register(TEXT)
     return HostedQuery(
-        "q", Registration(TEXT, "q", None, None), "CQELS-QL", "cqels", "added",
-        running, running.query.query, log, frozenset(),
+        "q", Registration(TEXT, "q", None, None), "CQELS-QL", "cqels", "added", running, log,
     )  # fmt: skip
 
 

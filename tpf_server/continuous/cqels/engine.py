@@ -11,10 +11,12 @@ from tpf_server.continuous.engine.delivery import Callback
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.limits import EngineLimits
+from tpf_server.continuous.engine.plans.feeding_queries import feed
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.semantics import CQELS, Semantics
 from tpf_server.continuous.engine.tick_engine import TickEngine
+from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 
 __all__ = ["Engine", "EngineLimits", "RegisteredQuery"]
 
@@ -88,15 +90,35 @@ class Engine(TickEngine):
             UnknownStreamError, UnknownGraphError: by setting, it names one that does not exist.
             LimitError: there are as many queries as allowed.
         """
-        self._check_open()
         query = parse(text, self.base)
-        name = self._free_name(name)
-        for clause in query.windows:
-            if not clause.varies:
-                self.stream(clause.stream)
-        self._check_graphs(query.query.dataset)
-        self._check_services(query.services)
+        return self.start(query, callback, name=name, semantics=semantics, into=into)
+
+    def start(
+        self,
+        query: ContinuousQuery,
+        callback: Callback | None = None,
+        *,
+        name: str | None = None,
+        semantics: Semantics | None = None,
+        into: str | None = None,
+    ) -> RegisteredQuery:
+        """Start a query that was parsed.
+
+        Args:
+            query: it.
+            callback: see `register`, as for the others.
+            name: likewise.
+            semantics: likewise.
+            into: likewise.
+
+        Raises:
+            UnsupportedContinuousQueryError, UnknownStreamError, UnknownGraphError, LimitError: see
+                `register`.
+        """
+        name = self._begin(query, name)
         registered = RegisteredQuery(name, query, callback, self.limits.backlog, self._drop)
+        for stream in registered.reads:
+            self.stream(stream)
         policy = semantics or self.semantics
         if into is not None:
             if query.varies:
@@ -106,29 +128,22 @@ class Engine(TickEngine):
             if policy.relation == "rstream":
                 # Each element that it makes would be an arrival at which it emits everything.
                 raise UnsupportedContinuousQueryError(f"{policy.name} cannot feed a stream")
-            self._emitter.feeds.add(registered, self.stream(into).name, self.queries)
-            registered.feeds = True
+            feed(registered, self.stream(into).name, self.queries.values())
         try:
             with self.dictionary.keeping():
                 self._plans.add(registered, policy)
         except (UnsupportedQueryError, RecursionError) as error:
-            self._give_up(name)
+            self._plans.drop_idle()
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise UnsupportedContinuousQueryError(reason) from error
         except ContinuousError:
-            self._give_up(name)
+            self._plans.drop_idle()
             raise
-        self.forgetting.opened()
         self._until_housekeeping = 1
         if registered.plan is not None:
             self._housekeeping.added(registered.plan)
-        self.queries[name] = registered
+        self._begun(registered)
         return registered
-
-    def _give_up(self, name: str) -> None:
-        """Let go of what a query took that could not be registered."""
-        self._emitter.feeds.remove(name)
-        self._plans.drop_idle()
 
     # ----------------------------------------------------------------------------- elements
 

@@ -10,9 +10,10 @@ from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.denotation import denotational_graph
 from tpf_server.continuous.csparql.drawing import as_graphviz, as_mermaid, as_text
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.files import Played, Register, play, play_on_spark
+from tpf_server.continuous.csparql.files import Played, play, play_on_spark
 from tpf_server.continuous.csparql.pace import Pace
 from tpf_server.continuous.csparql.parser import parse
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.static.static_files import load
 from tpf_server.continuous.remote_services import asked_once
 
@@ -78,7 +79,7 @@ def run(
     work: Path | None = None,
     pace: Pace | None = None,
     warn: Callable[[str], None] = print,
-    register: Register = CsparqlEngine.register,
+    kind: type[PeriodicQuery] = PeriodicQuery,
     read: Callable[[str, str], CsparqlQuery] = parse,
 ) -> Played:
     """Play streams through C-SPARQL queries; lines of answers go to `output`.
@@ -97,8 +98,8 @@ def run(
         work: for Spark: where results and checkpoints are kept; needed there.
         pace: widens steps of queries under load, natively.
         warn: is told of services that do not answer.
-        register: starts a query natively, in another language than C-SPARQL.
-        read: reads a query in that language; also given the base of relative IRIs.
+        kind: what a query is that runs natively.
+        read: reads a query, in whatever language; also given the base of relative IRIs.
 
     Raises:
         ContinuousError: a query or a line is wrong.
@@ -110,10 +111,11 @@ def run(
     named = {str(made.name(iri))[1:-1]: path for iri, path in streams}
     if engine is EngineName.NATIVE:
         made.asks = True
-        asked = (each for text in queries for each in read(text, made.base).services)
+        parsed = [read(text, made.base) for text in queries]
+        asked = (each for query in parsed for each in query.services)
         for reason in asked_once(made.static, asked, SystemClock()):
             warn(reason)
-        return play(made, queries, named, output, skip_malformed=skip_malformed, register=register)
+        return play(made, parsed, named, output, skip_malformed=skip_malformed, kind=kind)
     if work is None:
         raise ValueError("Spark needs a directory to work in")
     return play_on_spark(

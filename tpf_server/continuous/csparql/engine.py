@@ -42,12 +42,7 @@ class CsparqlEngine(InstantEngine):
             UnknownGraphError: by setting, it names a static graph that is not there.
             LimitError: there are as many queries as allowed, or there is one of this name.
         """
-        query = parse(text, self.base)
-        if not query.continuous:
-            raise UnsupportedContinuousQueryError(
-                "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
-            )
-        return self.start(query, callback, name=name)
+        return self.start(parse(text, self.base), callback, name=name)
 
     def start(
         self,
@@ -68,10 +63,12 @@ class CsparqlEngine(InstantEngine):
         Raises:
             UnsupportedContinuousQueryError, UnknownGraphError, LimitError: see `register`.
         """
-        self._check_open()
-        name = self._free_name(name if query.registration is None else query.registration.name)
-        self._check_graphs(query.query.dataset)
-        self._check_services(query.services)
+        if not query.continuous:
+            raise UnsupportedContinuousQueryError(
+                "neither FROM STREAM nor COMPUTED EVERY: such a query has one answer; see `ask`"
+            )
+        said = query.registration
+        name = self._begin(query, name if said is None else said.name)
         evaluation, question = self._planner.evaluation(query, self._readers.arrivals)
         registered = kind(
             name,
@@ -91,11 +88,10 @@ class CsparqlEngine(InstantEngine):
             if not evaluation.owners:
                 evaluation.close()
             raise
-        self.queries[name] = registered
         self._readers.add(registered)
         if self._pace is not None:
             self._pace.add(registered)
-        self.forgetting.opened()
+        self._begun(registered)
         return registered
 
     def ask(self, text: str) -> PeriodicAnswer:

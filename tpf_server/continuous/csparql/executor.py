@@ -51,15 +51,14 @@ class Executor(Protocol):
     may come from any thread.
     """
 
-    def register(
-        self, text: str, callback: Callable[[PeriodicAnswer], None], *, name: str
+    def start(
+        self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
-        """Start a query; it sees what arrives from now on.
+        """Start a query that was parsed; it sees what arrives from now on.
 
         What goes wrong later is a state of the query, with its reason (`RunningQuery.stop`).
 
         Raises:
-            ContinuousSyntaxError: the text is no query.
             UnsupportedContinuousQueryError: it cannot be run here, and why.
         """
 
@@ -84,8 +83,8 @@ class Deferred:
         self._make = make
         self._made: Executor | None = None
 
-    def register(
-        self, text: str, callback: Callable[[PeriodicAnswer], None], *, name: str
+    def start(
+        self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> ExecutedQuery:
         """See `Executor`."""
         if self._made is None:
@@ -93,7 +92,7 @@ class Deferred:
                 self._made = self._make()
             except ImportError as error:
                 raise UnsupportedContinuousQueryError(f"it is not installed: {error}") from error
-        return self._made.register(text, callback, name=name)
+        return self._made.start(query, callback, name=name)
 
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         """See `Executor`."""

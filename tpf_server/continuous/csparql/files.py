@@ -9,28 +9,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.periodic_query import Callback, PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.elements.elements import merged_files, read_file
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
 from tpf_spark.java import find_java
 from tpf_spark.session import SparkSettings
-
-
-class Register(Protocol):
-    """Starts a query on an engine."""
-
-    def __call__(
-        self, engine: CsparqlEngine, text: str, callback: Callback, /, *, name: str
-    ) -> PeriodicQuery:
-        """See `CsparqlEngine.register`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +56,12 @@ def answer_lines(number: int, answer: PeriodicAnswer) -> Iterator[str]:
 
 def play(
     engine: CsparqlEngine,
-    queries: Sequence[str],
+    queries: Sequence[CsparqlQuery],
     streams: Mapping[str, Path],
     output: TextIO,
     *,
     skip_malformed: bool = False,
-    register: Register = CsparqlEngine.register,
+    kind: type[PeriodicQuery] = PeriodicQuery,
 ) -> Played:
     """Play streams through queries on the native engine, in the order of their timestamps.
 
@@ -85,8 +77,8 @@ def play(
 
         return write
 
-    for number, text in enumerate(queries):
-        register(engine, text, writer(number), name=f"query {number}")
+    for number, query in enumerate(queries):
+        engine.start(query, writer(number), name=f"query {number}", kind=kind)
     played = malformed = 0
     files = [(engine.name(iri), path) for iri, path in streams.items()]
     for _, iri, item in merged_files(files):

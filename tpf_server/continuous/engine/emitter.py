@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from annotations.terms import Term
 from tpf_server.continuous.engine.delivery import Emission
-from tpf_server.continuous.engine.plans.feeds import Feeds
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
@@ -25,7 +24,6 @@ class Emitter:
         tick: takes an element that a query has made.
 
     Attributes:
-        feeds: which query feeds which stream.
         outgoing: what waits to be given to queries.
         fed: elements that queries have made, and that wait for their turn.
     """
@@ -38,7 +36,6 @@ class Emitter:
     ) -> None:
         self.fed: deque[tuple[Term, list[EncodedTriple], int]] = deque()
         self._plans = plans
-        self.feeds = Feeds()
         self._streams = streams
         self._tick = tick
         self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
@@ -90,7 +87,6 @@ class Emitter:
             except Exception as error:  # noqa: BLE001 (see `RunningQuery.fail`)
                 owner.fail(error)
                 continue
-            if triples:
-                target = self.feeds.target(owner.name)
-                if target is not None:
-                    self.fed.append((target, triples, emission.at))
+            # It may have ended itself.
+            if triples and owner.stream is not None and owner.state == "running":
+                self.fed.append((owner.stream, triples, emission.at))

@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from annotations.terms import Term
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.sparql.algebra import DatasetClause
+from tpf_client.sparql.algebra import DatasetClause, Query
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import inlined_literal
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
@@ -28,6 +28,18 @@ from tpf_server.continuous.engine.static.static_graphs import StaticGraphs
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 QueryT = TypeVar("QueryT", bound=RunningQuery[Any])
+
+
+class ParsedQuery(Protocol):
+    """A query as the parser of its language gives it."""
+
+    @property
+    def query(self) -> Query:
+        """The algebra."""
+
+    @property
+    def services(self) -> Sequence[ServiceClause]:
+        """What the static graphs hold that stand for SERVICE clauses."""
 
 
 class QueryEngine(StaticGraphs, Generic[QueryT]):
@@ -183,8 +195,11 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         if self._closed:
             raise EngineClosedError("the engine is closed")
 
-    def _free_name(self, wanted: str | None) -> str:
-        """The name of a new query, if there may be one more."""
+    def _begin(self, query: ParsedQuery, wanted: str | None) -> str:
+        """The name of a new query, if it may run here and there may be one more."""
+        self._check_open()
+        self._check_graphs(query.query.dataset)
+        self._check_services(query.services)
         if len(self.queries) >= self.limits.queries:
             raise EngineLimitError(f"there are {len(self.queries)} queries already")
         if wanted is None:
@@ -192,6 +207,11 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
         if wanted in self.queries:
             raise EngineLimitError(f"there is a query {wanted!r} already")
         return wanted
+
+    def _begun(self, registered: QueryT) -> None:
+        """A query runs."""
+        self.queries[registered.name] = registered
+        self.forgetting.opened()
 
     def _check_services(self, services: Iterable[ServiceClause]) -> None:
         for service in () if self.asks else services:

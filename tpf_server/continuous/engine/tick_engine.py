@@ -421,5 +421,4 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             owner.stop(error)
 
     def _let_go(self, registered: RegisteredQuery) -> None:
-        self._emitter.feeds.remove(registered.name)
         self._plans.remove(registered)

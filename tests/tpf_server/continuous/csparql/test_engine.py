@@ -5,6 +5,7 @@ import pytest
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.files import play
+from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.engine.errors import (
     BacklogError,
     ElementError,
@@ -223,7 +224,10 @@ def test_files(tmp_path: Path) -> None:
     with output.open("w") as file:
         done = play(
             CsparqlEngine(),
-            [ALL, "ASK FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s ?p 'b' }"],
+            [
+                parse(ALL),
+                parse("ASK FROM STREAM <http://e/s> [RANGE 2ms TUMBLING] { ?s ?p 'b' }"),
+            ],
             {"http://e/s": stream},
             file,
             skip_malformed=True,
@@ -231,4 +235,4 @@ def test_files(tmp_path: Path) -> None:
     assert (done.elements, done.malformed, done.late, done.answers) == (2, 1, 0, 4)
     assert output.read_text() == '2\t0\t"a"\n2\t1\tfalse\n4\t0\t"a"\n4\t0\t"b"\n4\t1\ttrue\n'
     with output.open("w") as file, pytest.raises(ElementError, match="line 2"):
-        play(CsparqlEngine(), [ALL], {"http://e/s": stream}, file)
+        play(CsparqlEngine(), [parse(ALL)], {"http://e/s": stream}, file)

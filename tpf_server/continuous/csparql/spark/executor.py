@@ -18,7 +18,6 @@ from annotations.terms import Term
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.executor import ExecutedQuery
-from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.csparql.spark.run import SparkRun
 from tpf_server.continuous.csparql.spark.session import continuous_session
@@ -149,11 +148,10 @@ class SparkExecutor:
         self._closed = False
         shutil.rmtree(work, ignore_errors=True)
 
-    def register(
-        self, text: str, callback: Callable[[PeriodicAnswer], None], *, name: str
+    def start(
+        self, query: CsparqlQuery, callback: Callable[[PeriodicAnswer], None], *, name: str
     ) -> SparkQuery:
         """Start a query; see `Executor`."""
-        query = parse(text, self._base)
         if not query.streams:
             raise UnsupportedContinuousQueryError("without FROM STREAM Spark has nothing to do")
         if self._own:

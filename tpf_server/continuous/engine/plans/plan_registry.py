@@ -121,7 +121,8 @@ class PlanRegistry:
         # Who emits everything emits also that there is nothing: of one plan it could not be told
         # whose result has changed.
         query = registered.query
-        if registered.feeds or policy.relation in ("rstream", "answer") or not self._share:
+        alone = registered.stream is not None or policy.relation in ("rstream", "answer")
+        if alone or not self._share:
             self._new_plan(registered, query, policy, frozenset())
             return
         same = (query.query, query.windows, policy)
@@ -233,11 +234,12 @@ class PlanRegistry:
                 plan.schema,
                 self._dictionary,
                 self._dataset(owner.query),
-                feeds=owner.feeds,
+                feeds=owner.stream is not None,
             )
             owner.made = describer.made
         else:
-            maker = RowMaker(owner.query.query, plan.schema, self._dictionary, feeds=owner.feeds)
+            feeds = owner.stream is not None
+            maker = RowMaker(owner.query.query, plan.schema, self._dictionary, feeds=feeds)
             owner.made = maker.made
         owners[number] = owner
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_server.continuous.engine.delivery import Callback, Emission, Row
 from tpf_server.continuous.engine.plans.plan import Plan
@@ -18,7 +19,8 @@ class RegisteredQuery(RunningQuery[Emission]):
     Attributes:
         query: what was parsed.
         plan: what makes its solutions.
-        feeds: whether its triples are pushed to a stream.
+        stream: the stream that its triples are pushed to, if there is one.
+        reads: the streams that it names.
         template: what it has in common with others; ``None`` where it is alone.
         made: makes the rows of an emission from solutions of its plan, and the triples that a
             stream is fed with.
@@ -34,10 +36,11 @@ class RegisteredQuery(RunningQuery[Emission]):
     ) -> None:
         super().__init__(name, callback, backlog, close)
         self.query = query
+        self.stream: Term | None = None
+        self.reads = frozenset(Term(each.stream) for each in query.windows if not each.varies)
         self.plan: Plan | None = None
         self.number = 0
         self.template: Template | None = None
-        self.feeds = False
         self.made: Make = _no_plan
 
     def explain(self) -> dict[str, Any]:
