@@ -5,17 +5,49 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
-from annotations.instants import to_micros
+from annotations.instants import from_micros, to_micros
 from annotations.labels import Fact, Interval, key_of
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
 from annotations.terms import Quad
 from loaders.errors import OutputError
 from loaders.progress import Report, Silent
-from loaders.sources.base import Feed, FeedBatch, Reading, StreamSource
+from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.static import line_of
+
+
+class Place(NamedTuple):
+    """Where a fact is in a history: facts are told in this order.
+
+    Args:
+        batch: the number of the batch at which it is known when the fact ended.
+        replaced: whether a statement of that batch ended it; such facts come after the others.
+        since: the number of the batch since which its subject and predicate are spoken of
+            without a break; of what was replaced, `batch`.
+        within: the place, in that batch, of what was said.
+    """
+
+    batch: int
+    replaced: bool
+    since: int
+    within: int
+
+
+class NumberedBatch(NamedTuple):
+    """Some of the statements of a batch.
+
+    Args:
+        number: of the batch.
+        at, end: when it was told, and until when it holds, in microseconds since 1970.
+        quads: statements with their places in the batch.
+    """
+
+    number: int
+    at: int
+    end: int
+    quads: Iterable[tuple[int, Quad]]
 
 
 def history(batches: Iterable[FeedBatch]) -> Iterator[Fact]:
@@ -24,23 +56,52 @@ def history(batches: Iterable[FeedBatch]) -> Iterator[Fact]:
     A statement that is repeated before it ceases to hold has one interval. A statement ends where
     another one of the same subject, predicate and graph begins.
     """
-    held: dict[tuple[str, ...], tuple[Quad, datetime, datetime]] = {}
-    for batch in batches:
-        for key, (quad, start, end) in list(held.items()):
-            if end < batch.at:
-                yield Fact(quad, Interval(start, end))
+    numbered = (
+        NumberedBatch(number, to_micros(batch.at), to_micros(batch.end), enumerate(batch.quads))
+        for number, batch in enumerate(batches)
+    )
+    return (fact for _, fact in placed_history(numbered))
+
+
+class _Held(NamedTuple):
+    quad: Quad
+    start: int
+    end: int
+    since: int
+    within: int
+
+
+def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[Place, Fact]]:
+    """The facts of `history` with their places, in this order.
+
+    Of all batches, but perhaps only what they say of some subjects and predicates: the histories
+    of all of these, put together by their places, are that of the whole.
+    """
+    held: dict[tuple[str, ...], _Held] = {}
+    number = -1
+    for number, at, end, quads in batches:
+        for key, fact in list(held.items()):
+            if fact.end < at:
+                yield Place(number, False, fact.since, fact.within), _fact(fact, fact.end)
                 del held[key]
-        for quad in batch.quads:
+        for within, quad in quads:
             key = key_of(quad)
             before = held.get(key)
-            if before is not None and before[0] == quad:
-                held[key] = (quad, before[1], max(before[2], batch.end))
-                continue
-            if before is not None and before[1] < batch.at:
-                yield Fact(before[0], Interval(before[1], min(before[2], batch.at)))
-            held[key] = (quad, batch.at, batch.end)
-    for quad, start, end in held.values():
-        yield Fact(quad, Interval(start, end))
+            if before is None:
+                held[key] = _Held(quad, at, end, number, within)
+            elif before.quad == quad:
+                held[key] = before._replace(end=max(before.end, end))
+            else:
+                if before.start < at:
+                    place = Place(number, True, number, within)
+                    yield place, _fact(before, min(before.end, at))
+                held[key] = before._replace(quad=quad, start=at, end=end)
+    for fact in held.values():
+        yield Place(number + 1, False, fact.since, fact.within), _fact(fact, fact.end)
+
+
+def _fact(held: _Held, end: int) -> Fact:
+    return Fact(held.quad, Interval(from_micros(held.start), from_micros(end)))
 
 
 def naming_of(dataset: str) -> Naming:
@@ -86,7 +147,7 @@ def write_labelled(
     """
     report = report or Silent()
     count = 0
-    with _file_aside(target) as file:
+    with file_aside(target) as file:
         for fact in facts:
             file.writelines(f"{line_of(quad)}\n" for quad in method.encode(fact, naming))
             count += 1
@@ -112,15 +173,12 @@ def write_streams(
     report = report or Silent()
     streams = source.streams()
     report.stage(f"writing streams of {source.name}", len(streams))
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{directory}: {error.strerror or error}") from error
+    make_directory(directory)
     count = 0
     for number, stream in enumerate(streams, start=1):
-        with _file_aside(directory / f"{stream}.tsv") as file:
+        with file_aside(directory / f"{stream}.tsv") as file:
             for line in stream_lines(source, stream, start, until):
-                file.write(f"{line}\n")
+                file.write(line)
                 count += 1
         report.done(number)
     return count
@@ -132,11 +190,11 @@ def stream_lines(
     start: datetime | None = None,
     until: datetime | None = None,
 ) -> Iterator[str]:
-    """The lines of one stream, in order of time; see `write_streams`."""
+    """The lines of one stream with their ends, in order of time; see `write_streams`."""
     for reading in source.readings(stream, start, until):
         millis = to_micros(reading.at) // 1000
         for quad in reading.quads:
-            yield f"{millis}\t{quad.subject}\t{quad.predicate}\t{quad.object}"
+            yield f"{millis}\t{quad.subject}\t{quad.predicate}\t{quad.object}\n"
 
 
 class FeedStream:
@@ -162,10 +220,35 @@ class FeedStream:
         for batch in self._feed.batches(start, until):
             yield Reading(batch.at, batch.quads)
 
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterable[FeedBatch]:
+        """What the feed says."""
+        return self._feed.batches(start, until)
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        """The span of the feed, which must be measurable."""
+        assert isinstance(self._feed, MeasurableFeed)
+        return self._feed.span(start, until)
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory for files, unless it is there.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{directory}: {error.strerror or error}") from error
+
 
 @contextmanager
-def _file_aside(target: Path) -> Iterator[IO[str]]:
-    """A file that takes the place of `target` when the block ends well."""
+def file_aside(target: Path) -> Iterator[IO[str]]:
+    """A file that takes the place of `target` when the block ends well.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -2,18 +2,29 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from loaders.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+Result = TypeVar("Result")
+
 
 def collected(context: "SparkContext", work: Any) -> list[Any]:
     """What the workers make of a distributed collection (an RDD).
+
+    Raises:
+        InputError: a worker raised one.
+    """
+    return list(done_in_thread(context, work.collect))
+
+
+def done_in_thread(context: "SparkContext", work: Callable[[], Result]) -> Result:
+    """What a function returns that waits for Spark.
 
     Another thread waits for Java, so that Ctrl-C interrupts no call to it: it ends the work.
 
@@ -21,9 +32,9 @@ def collected(context: "SparkContext", work: Any) -> list[Any]:
         InputError: a worker raised one.
     """
     with _worker_errors(), ThreadPoolExecutor(1, "spark-job") as pool:
-        job = pool.submit(work.collect)
+        job = pool.submit(work)
         try:
-            return list(job.result())
+            return job.result()
         except KeyboardInterrupt:
             context.cancelAllJobs()
             raise

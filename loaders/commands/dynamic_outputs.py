@@ -1,20 +1,28 @@
 """Where ``tpf-load`` puts the dynamic side of a source: labelled facts, and streams."""
 
 import enum
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from annotations.methods import METHODS, method_named
 from annotations.wording import counted
-from loaders.commands.options import InputSpan
+from loaders.commands.options import InputSpan, LoadEngine, Work
+from loaders.distributed.facts import write_facts_spark
+from loaders.distributed.session import session_of
+from loaders.distributed.shipping import paths_of
+from loaders.distributed.streams import write_streams_spark
 from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
-from loaders.progress import shown_on
-from loaders.sources.base import Feed, StreamSource
+from loaders.progress import Report
+from loaders.sources.base import Feed, MeasurableFeed, StreamSource
+from loaders.sources.sizes import size_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 MethodChoice = enum.StrEnum(  # type: ignore[misc]  # the names are known at run time alone
     "MethodChoice", {method.name: method.name for method in METHODS}
@@ -53,26 +61,59 @@ class DynamicOutputs:
         """How many outputs are asked for."""
         return (self.facts is not None) + (self.streams is not None)
 
-    def write(self, make_source: Callable[[], Feed], span: InputSpan, quiet: bool) -> None:
-        """Write what is asked for, and tell the user."""
+    def write(self, make_source: Callable[[], Feed], span: InputSpan, work: Work) -> None:
+        """Write what is asked for, and tell the user.
+
+        Args:
+            make_source: makes the feed, to be read once.
+            span: the part that is wanted.
+            work: what does it. What is told as time goes on is told in this process.
+        """
+        if not self.wanted:
+            return
+        feed = make_source()
+        measured = isinstance(feed, MeasurableFeed)
+        if not measured:
+            if work.engine is LoadEngine.SPARK:
+                raise typer.BadParameter("Spark writes what was recorded, not what is told now")
+            work = replace(work, engine=LoadEngine.LOCAL)
+        feeds = chain((feed,), iter(make_source, None))
+        work.run(
+            feed.name,
+            size_of(paths_of(feed)) if measured and work.engine is LoadEngine.AUTO else 0,
+            lambda context, report: self._written(feeds, span, report, context),
+            lambda report: self._written(feeds, span, report, None),
+            timed=False,
+        )
+
+    def _written(
+        self, feeds: Iterator[Feed], span: InputSpan, report: Report, context: "SparkContext | None"
+    ) -> list[str]:
+        """Write what is asked for, with Spark or without; the lines that tell of it."""
         lines = []
-        with shown_on(Console(stderr=True), quiet) as report:
-            if self.facts is not None:
-                source = make_source()
-                naming = naming_of(self.dataset or f"http://example.org/{source.name}")
-                method = method_named(self.method)
+        if self.facts is not None:
+            feed = next(feeds)
+            naming = naming_of(self.dataset or f"http://example.org/{feed.name}")
+            method = method_named(self.method)
+            if context is None:
                 count = write_facts(
-                    source, self.facts, method, naming, span.start, span.until, report
+                    feed, self.facts, method, naming, span.start, span.until, report
                 )
-                lines.append(
-                    f"{counted(count, 'fact')}, annotated by {method.name}, in {self.facts}"
+            else:
+                assert isinstance(feed, MeasurableFeed)
+                count = write_facts_spark(
+                    feed, self.facts, method, naming, session_of(context), span.start, span.until,
+                    report,
+                )  # fmt: skip
+            lines.append(f"{counted(count, 'fact')}, annotated by {method.name}, in {self.facts}")
+        if self.streams is not None:
+            feed = next(feeds)
+            source: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
+            if context is None:
+                count = write_streams(source, self.streams, span.start, span.until, report)
+            else:
+                count = write_streams_spark(
+                    source, self.streams, session_of(context), span.start, span.until, report
                 )
-            if self.streams is not None:
-                source = make_source()
-                stream: StreamSource = (
-                    source if isinstance(source, StreamSource) else FeedStream(source)
-                )
-                count = write_streams(stream, self.streams, span.start, span.until, report)
-                lines.append(f"{counted(count, 'triple')} of streams in {self.streams}")
-        if lines and not quiet:
-            typer.echo("\n".join(lines), err=True)
+            lines.append(f"{counted(count, 'triple')} of streams in {self.streams}")
+        return lines

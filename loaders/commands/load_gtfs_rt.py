@@ -19,12 +19,12 @@ def gtfs_rt(
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
+    work: options.Work,
     base: options.Base = options.DEFAULT_BASE,
     period: options.Period = 30.0,
     language: Annotated[
         str | None, typer.Option("--language", metavar="TAG", help="In which alerts are told.")
     ] = None,
-    quiet: options.Quiet = False,
 ) -> None:
     """GTFS Realtime: delays, vehicles, alerts; files, or a URL that is polled."""
 
@@ -33,4 +33,4 @@ def gtfs_rt(
 
         return asking.messages(Realtime(Gtfs(schedule, base=base), language), path, period)
 
-    tell(make_feed, path, dynamic, server, span, quiet)
+    tell(make_feed, path, dynamic, server, span, work)

@@ -27,6 +27,7 @@ def ngsi_ld(
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
+    work: options.Work,
     context: Annotated[
         Path | None,
         typer.Option("--context", metavar="FILE", help="JSON-LD context of the entities."),
@@ -43,14 +44,15 @@ def ngsi_ld(
             help="Bearer token that the broker sends (receiverInfo of the subscription).",
         ),
     ] = None,
-    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """NGSI-LD entities: polled page by page, or as a broker notifies of them."""
 
     def make_feed(asking: Asking) -> Feed:
         entities = NgsiLd(context)
         if options.is_listener(path):
-            return asking.listen(entities, path, timedelta(seconds=holds), receiver_token, quiet)
+            return asking.listen(
+                entities, path, timedelta(seconds=holds), receiver_token, work.quiet
+            )
         return asking.messages(entities, path, period, paged=True)
 
-    tell(make_feed, path, dynamic, server, span, quiet)
+    tell(make_feed, path, dynamic, server, span, work)

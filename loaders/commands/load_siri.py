@@ -13,12 +13,12 @@ def siri(
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
+    work: options.Work,
     base: options.SiriBase = SIRI_BASE,
     period: options.Period = 30.0,
-    quiet: options.Quiet = False,
 ) -> None:
     """SIRI ET and VM: delays, platforms, vehicles; files, or a URL that is polled."""
     tell(
         lambda asking: asking.messages(Siri(base), path, period),
-        path, dynamic, server, span, quiet,
+        path, dynamic, server, span, work,
     )  # fmt: skip

@@ -61,7 +61,7 @@ def irail(
         raise typer.BadParameter("a URL is polled for one output: --facts, --streams or --push")
     tell(
         lambda asking: asking.poll("irail", path, read_liveboard, period),
-        path, dynamic, server, span, job.quiet,
+        path, dynamic, server, span, job,
     )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def _load(
         raise typer.BadParameter("say what to write: --output, --facts or --streams")
     if static.output is not None:
         load_static(make_source, static.output, static.form, job)
-    dynamic.write(make_source, span, job.quiet)
+    dynamic.write(make_source, span, job)
 
 
 def load_static(

@@ -121,12 +121,11 @@ class InputSpan:
     until: Until = None
 
 
-@dataclass(frozen=True, slots=True)
-class LoadJob:
-    """What all loads have in common."""
+@dataclass(frozen=True)
+class Work:
+    """What does the work, and what is told of it."""
 
     engine: EngineOption = LoadEngine.AUTO
-    replace: Replace = False
     master: Master = None
     memory: Memory = None
     quiet: Quiet = False
@@ -137,6 +136,8 @@ class LoadJob:
         size: int,
         spark: Callable[["SparkContext", Report], list[str]],
         local: Callable[[Report], list[str]],
+        *,
+        timed: bool = True,
     ) -> None:
         """Do it with Spark or without, and print the lines that come back.
 
@@ -145,6 +146,7 @@ class LoadJob:
             size: of the input, in bytes, not compressed.
             spark: does it with Spark.
             local: does it in this process.
+            timed: say how long it took, also where it was done in this process.
         """
         settings = SparkSettings.from_environment(
             os.environ, master=self.master, memory=self.memory
@@ -168,8 +170,16 @@ class LoadJob:
                 engine = LoadEngine.LOCAL
                 lines = local(report)
         if not self.quiet:
-            lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")
+            if timed or engine is LoadEngine.SPARK:
+                lines.append(f"{time.monotonic() - begun:.1f} s, engine: {engine}")
             typer.echo("\n".join(lines), err=True)
+
+
+@dataclass(frozen=True)
+class LoadJob(Work):
+    """What all loads have in common."""
+
+    replace: Replace = False
 
 
 def is_url(text: str) -> bool:

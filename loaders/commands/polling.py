@@ -12,7 +12,7 @@ import typer
 
 from annotations.clock import Clock, SystemClock
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.options import InputSpan, is_listener, is_url
+from loaders.commands.options import InputSpan, Work, is_listener, is_url
 from loaders.commands.publishing import (
     Label,
     LabelOption,
@@ -97,7 +97,7 @@ def tell(
     dynamic: DynamicOutputs,
     server: Push,
     span: InputSpan,
-    quiet: bool,
+    work: Work,
 ) -> None:
     """Write what a feed says, or publish it as it is told.
 
@@ -107,7 +107,7 @@ def tell(
         dynamic: the files to write.
         server: the server to tell.
         span: the part that is wanted.
-        quiet: say nothing of what was done.
+        work: what writes files, and whether anything is said of what was done.
     """
     outputs = dynamic.wanted + (server.push is not None)
     if not outputs:
@@ -120,9 +120,9 @@ def tell(
         session = stack.enter_context(requests.Session())
         session.headers["Accept"] = ACCEPT
         asking = Asking(SystemClock(), session, stopped, server.polls)
-        dynamic.write(lambda: make_feed(asking), span, quiet)
+        dynamic.write(lambda: make_feed(asking), span, work)
         if server.push is not None:
-            _publish(make_feed(asking), server, span, asking, quiet)
+            _publish(make_feed(asking), server, span, asking, work.quiet)
 
 
 def _publish(feed: Feed, server: Push, span: InputSpan, asking: Asking, quiet: bool) -> None:

@@ -1,7 +1,7 @@
 """What a source is: static facts in pieces that can be read in parallel, and a feed of batches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from annotations.labels import Expiration, Fact, Interval, Labelling
@@ -95,8 +95,12 @@ class Reading(NamedTuple):
     quads: tuple[Quad, ...]
 
 
+@runtime_checkable
 class MeasurableFeed(Feed, Protocol):
-    """A feed that knows its span without being read: for a progress bar."""
+    """A feed that knows its span without being told as a whole: for a progress bar, and to be cut.
+
+    What it says from one instant to another is what it says then as a whole.
+    """
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         """The span of `batches` with the same arguments; ``None`` where there are none."""
@@ -119,3 +123,14 @@ class StreamSource(Protocol):
         Raises:
             InputError: the input is malformed.
         """
+
+
+@runtime_checkable
+class LatestReadings(StreamSource, Protocol):
+    """Streams as a feed: whenever one speaks, the latest reading of each.
+
+    No two streams speak of the same fact.
+    """
+
+    last_holds: timedelta
+    """For how long what is said last holds."""

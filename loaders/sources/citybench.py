@@ -38,7 +38,7 @@ from loaders.sources.citybench_sensors import (
     double,
     observed_by_sensors,
 )
-from loaders.sources.latest import latest_batches, latest_span
+from loaders.sources.latest import LAST, latest_batches, latest_span
 from loaders.sources.reading import lines_of, rows
 from loaders.sources.sizes import size_of
 from tpf_server.store.static.rdf_files import check_file
@@ -81,6 +81,7 @@ class CityBench:
     """
 
     name = "citybench"
+    last_holds: timedelta = LAST
     prefixes: Mapping[str, str] = MappingProxyType(
         {"ssn": SSN, "sao": SAO, "ct": CITY, "ses": SERVICES}
     )

@@ -1,0 +1,302 @@
+"""The labelled facts of a feed by Spark: the file that one process writes, byte for byte.
+
+1. Workers tell the parts of the feed, and sort what is said into *shares*: all that is said of one
+   subject and predicate is in one share, since a fact holds until the next value of these.
+2. Spark gives each share, in order of time, to a task that labels its facts by the same rules as
+   one process does, and knows the place of each in the whole history.
+3. Spark gives each range of places to a task that puts the facts of all shares in their order. The
+   driver appends what these return.
+
+Through the shuffle go a few large values: what a part says to a share, what a share has in a range.
+"""
+
+import operator
+import tempfile
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import pyarrow as pa
+
+from annotations.labels import key_of
+from annotations.methods.base import Naming
+from annotations.methods.method import Method
+from annotations.terms import Quad, Term
+from loaders.distributed.packing import packed, rows_of, unpacked
+from loaders.distributed.parts import FeedPart, feed_parts, stream_of, told
+from loaders.distributed.shipping import Shipped, shipped
+from loaders.dynamic import NumberedBatch, Place, file_aside, placed_history
+from loaders.jobs import done_in_thread
+from loaders.progress import Report, spark_tasks
+from loaders.sources.base import LatestReadings, MeasurableFeed
+from loaders.static import line_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_INSTANTS = -1
+"""The share of what is said to no fact: at which instants there are batches."""
+_CHUNK = 50_000
+"""Statements that a task of parsing holds."""
+_TEXT = 1 << 20
+"""Characters of a value that goes to the driver."""
+_SAID = ("at", "place", "subject", "predicate", "object", "graph")
+_LABELLED = ("batch", "replaced", "since", "within", "lines")
+_NOTHING = Quad(Term(""), Term(""), Term(""), Term(""))
+_MICROSECOND = timedelta(microseconds=1)
+Instants = list[tuple[int, int]]
+"""When batches are told and until when they hold, in microseconds since 1970, in order."""
+
+
+def write_facts_spark(
+    feed: MeasurableFeed,
+    target: Path,
+    method: Method,
+    naming: Naming,
+    session: "SparkSession",
+    start: datetime | None,
+    until: datetime | None,
+    report: Report,
+) -> int:
+    """Write what `loaders.dynamic.write_facts` writes, by Spark.
+
+    Raises:
+        InputError: the feed is malformed.
+        OutputError: the file cannot be written.
+    """
+    context = session.sparkContext
+    shares = 2 * context.defaultParallelism
+    parts = feed_parts(feed, start, until, shares)
+    with file_aside(target) as file, tempfile.TemporaryDirectory(prefix="tpf-load-") as work:
+        if not parts:
+            return 0
+        feeds = shipped(context, feed, Path(work))
+        with spark_tasks(context, report, f"writing facts of {feed.name} with Spark"):
+
+            def write() -> int:
+                count = 0
+                for facts, text in _facts(session, feeds, feed, parts, shares, method, naming):
+                    count += facts
+                    file.write(text)
+                return count
+
+            return done_in_thread(context, write)
+
+
+def _facts(
+    session: "SparkSession",
+    feeds: Shipped[MeasurableFeed],
+    feed: MeasurableFeed,
+    parts: Sequence[FeedPart],
+    shares: int,
+    method: Method,
+    naming: Naming,
+) -> Iterator[tuple[int, str]]:
+    """How many facts there are in each text, and the texts in order."""
+    from pyspark import StorageLevel
+
+    numbers = session.range(0, len(parts), 1, len(parts))
+    said = numbers.mapInArrow(
+        _Teller(feeds, parts, shares), "part int, number int, share int, content binary"
+    ).persist(StorageLevel.DISK_ONLY)
+    labelled: DataFrame | None = None
+    try:
+        instants = _instants(said, feed)
+        latest = isinstance(feed, LatestReadings)
+        labelled = (
+            said.where(f"share != {_INSTANTS}")
+            .repartitionById(shares, _column("share"))
+            .sortWithinPartitions("share", "part", "number")
+            .mapInArrow(
+                _Labeller(session.sparkContext.broadcast(instants), latest, shares, method, naming),
+                "range int, content binary",
+            )
+            .persist(StorageLevel.DISK_ONLY)
+        )
+        merged = labelled.repartitionById(2 * shares, _column("range")).mapInArrow(
+            _merged, "facts bigint, text string"
+        )
+        for row in merged.toLocalIterator():
+            yield row.facts, row.text
+    finally:
+        if labelled is not None:
+            labelled.unpersist()
+        said.unpersist()
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql import functions
+
+    return functions.col(name)
+
+
+def _instants(said: "DataFrame", feed: MeasurableFeed) -> Instants:
+    """The instants of all batches."""
+    found: set[tuple[int, int]] = set()
+    for row in said.where(f"share = {_INSTANTS}").select("content").collect():
+        found.update(unpacked(row.content))
+    if not isinstance(feed, LatestReadings):
+        return sorted(found)
+    # A batch holds until the next one, whichever stream speaks then.
+    times = sorted({at for at, _ in found})
+    if not times:
+        return []
+    last = times[-1] + feed.last_holds // _MICROSECOND
+    return list(zip(times, [*times[1:], last], strict=True))
+
+
+class _Teller:
+    """Tells parts of a feed; runs in the workers."""
+
+    def __init__(
+        self, feeds: Shipped[MeasurableFeed], parts: Sequence[FeedPart], shares: int
+    ) -> None:
+        self._feeds = feeds
+        self._parts = parts
+        self._shares = shares
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for (number,) in rows_of(batches):
+            with self._feeds.opened() as feed:
+                yield from self._told(feed, number)
+
+    def _told(self, feed: MeasurableFeed, part: int) -> Iterator[pa.RecordBatch]:
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        held = number = 0
+        for at, end, place, quads in told(feed, self._parts[part]):
+            found.setdefault(_INSTANTS, []).append((at, end))
+            for within, quad in enumerate(quads, place):
+                share = self._share(quad, within, part)
+                found.setdefault(share, []).append((at, within, *quad))
+            if not quads and self._parts[part].stream is not None:
+                # Of this stream nothing holds from now on.
+                share = self._share(_NOTHING, place, part)
+                found.setdefault(share, []).append((at, place, *_NOTHING))
+            held += len(quads) + 1
+            if held >= _CHUNK:
+                yield self._rows(part, number, found)
+                found, held, number = {}, 0, number + 1
+        if found:
+            yield self._rows(part, number, found)
+
+    def _share(self, quad: Quad, place: int, part: int) -> int:
+        if self._parts[part].stream is not None:
+            return stream_of(place) % self._shares
+        return crc32("\0".join(key_of(quad)).encode()) % self._shares
+
+    def _rows(
+        self, part: int, number: int, found: dict[int, list[tuple[Any, ...]]]
+    ) -> pa.RecordBatch:
+        contents = [packed(_SAID, rows) for rows in found.values()]
+        same = len(found)
+        return pa.record_batch(
+            {
+                "part": pa.array([part] * same, pa.int32()),
+                "number": pa.array([number] * same, pa.int32()),
+                "share": pa.array(list(found), pa.int32()),
+                "content": pa.array(contents, pa.binary()),
+            }
+        )
+
+
+class _Labeller:
+    """Labels the facts of a share; runs in the workers."""
+
+    def __init__(
+        self, instants: Any, latest: bool, ranges: int, method: Method, naming: Naming
+    ) -> None:
+        self._instants = instants
+        self._latest = latest
+        self._ranges = ranges
+        self._method = method
+        self._naming = naming
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = ((share, content) for _, _, share, content in rows_of(batches))
+        for _, group in groupby(rows, key=operator.itemgetter(0)):
+            said = (row for _, content in group for row in unpacked(content))
+            yield from self._labelled(said)
+
+    def _labelled(self, said: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+        instants: Instants = self._instants.value
+        shared = _latest(said, instants) if self._latest else _batches(said, instants)
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        held = 0
+        for place, fact in placed_history(shared):
+            lines = "".join(f"{line_of(q)}\n" for q in self._method.encode(fact, self._naming))
+            found.setdefault(self._range(place, len(instants)), []).append((*place, lines))
+            held += 1
+            if held >= _CHUNK:
+                yield _ranges(found)
+                found, held = {}, 0
+        if found:
+            yield _ranges(found)
+
+    def _range(self, place: Place, batches: int) -> int:
+        if place.batch < batches:
+            return place.batch * self._ranges // batches
+        # What ends with the feed, which may be most of it.
+        return self._ranges + place.since * self._ranges // batches
+
+
+def _ranges(found: dict[int, list[tuple[Any, ...]]]) -> pa.RecordBatch:
+    contents = [packed(_LABELLED, rows) for rows in found.values()]
+    return pa.record_batch(
+        {"range": pa.array(list(found), pa.int32()), "content": pa.array(contents, pa.binary())}
+    )
+
+
+def _batches(said: Iterator[tuple[Any, ...]], instants: Instants) -> Iterator[NumberedBatch]:
+    """All batches with what this share has of them; `said` is in order of time."""
+    groups = groupby(said, key=operator.itemgetter(0))
+    group = next(groups, None)
+    for number, (at, end) in enumerate(instants):
+        quads: Iterable[tuple[int, Quad]] = ()
+        if group is not None and group[0] == at:
+            quads = sorted((row[1], _quad(row)) for row in group[1])
+        yield NumberedBatch(number, at, end, quads)
+        if quads:
+            group = next(groups, None)
+
+
+def _latest(said: Iterator[tuple[Any, ...]], instants: Instants) -> Iterator[NumberedBatch]:
+    """All batches with the latest readings of the streams of this share."""
+    times = [at for at, _ in instants]
+    # By the number of the batch, then by the stream.
+    readings: dict[int, dict[int, list[tuple[int, Quad]]]] = {}
+    for (at, stream), rows in groupby(said, key=lambda row: (row[0], stream_of(row[1]))):
+        heard = readings.setdefault(bisect_left(times, at), {})
+        quads = [(row[1], _quad(row)) for row in rows]
+        heard[stream] = [] if quads[0][1] == _NOTHING else quads
+    latest: dict[int, list[tuple[int, Quad]]] = {}
+    for number, (at, end) in enumerate(instants):
+        latest |= readings.pop(number, {})
+        said_now = [each for stream in sorted(latest) for each in latest[stream]]
+        yield NumberedBatch(number, at, end, said_now)
+
+
+def _quad(row: tuple[Any, ...]) -> Quad:
+    return Quad(*row[2:])
+
+
+def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The lines of a range of places, in order; runs in the workers."""
+    rows = sorted(row for _, content in rows_of(batches) for row in unpacked(content))
+    texts: list[str] = []
+    size = 0
+    for *_, lines in rows:
+        texts.append(lines)
+        size += len(lines)
+        if size >= _TEXT:
+            yield _text(texts)
+            texts, size = [], 0
+    if texts:
+        yield _text(texts)
+
+
+def _text(texts: Sequence[str]) -> pa.RecordBatch:
+    return pa.record_batch({"facts": [len(texts)], "text": ["".join(texts)]})

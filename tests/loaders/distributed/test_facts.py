@@ -1,0 +1,306 @@
+"""The facts of a feed by parts, shares and ranges are those of one process, line for line."""
+
+import operator
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import psutil
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from annotations.methods import METHODS, method_named
+from loaders.distributed import facts as module
+from loaders.distributed.facts import write_facts_spark
+from loaders.distributed.parts import feed_parts
+from loaders.distributed.session import session_of
+from loaders.distributed.streams import write_streams_spark
+from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_streams
+from loaders.errors import InputError
+from loaders.progress import Silent
+from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
+from loaders.sources.citybench import CityBench
+from loaders.sources.flights import Flights
+from loaders.sources.gtfs import Gtfs
+from loaders.sources.gtfs_rt import Realtime
+from loaders.sources.irail import Irail
+from loaders.sources.latest import LAST, latest_batches
+from loaders.sources.recording import RecordedMessages
+from loaders.sources.taxi import Taxi
+from loaders.static import line_of
+from tests.loaders.recordings import entry, write_directory, write_flights
+from tests.loaders.sources.test_citybench import city as city
+from tests.loaders.sources.test_gtfs import write
+from tests.loaders.sources.test_gtfs_rt import record
+from tests.loaders.sources.test_taxi import EXAMPLE, LATER
+from tests.loaders.test_dynamic import BEGIN, MINUTE, fact_of, feeds
+from tests.support.spark_cluster import PROJECT, SparkCluster
+
+pytestmark = pytest.mark.timeout(900)
+NAMING = naming_of("http://h/x")
+FIRST = 1417772214687
+
+
+class Spoken:
+    """A feed out of a list of batches."""
+
+    name = "spoken"
+
+    def __init__(self, said: Sequence[FeedBatch]) -> None:
+        self._said = said
+
+    def batches(self, start: datetime | None, until: datetime | None) -> list[FeedBatch]:
+        return [
+            batch
+            for batch in self._said
+            if (start is None or start <= batch.at) and (until is None or batch.at < until)
+        ]
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        said = self.batches(start, until)
+        return FeedSpan(said[0].at, said[-1].until, len(said)) if said else None
+
+
+class Sensors:
+    """Streams whose latest readings are a feed."""
+
+    name = "sensors"
+    last_holds = LAST
+
+    def __init__(self, said: list[list[Reading]]) -> None:
+        self._said = said
+
+    def streams(self) -> list[str]:
+        return [str(number) for number, _ in enumerate(self._said)]
+
+    def readings(
+        self, stream: str, start: datetime | None, until: datetime | None
+    ) -> Iterator[Reading]:
+        for reading in self._said[int(stream)]:
+            if (start is None or start <= reading.at) and (until is None or reading.at < until):
+                yield reading
+
+    def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
+        return latest_batches(self, start, until)
+
+    def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
+        raise AssertionError("of streams nobody asks")
+
+
+@st.composite
+def sensors(draw: st.DrawFn) -> Sensors:
+    said = []
+    for number in range(draw(st.integers(1, 4))):
+        minutes = sorted(draw(st.lists(st.integers(0, 12), max_size=6)))
+        subject = 10 * number
+        readings = []
+        for minute in minutes:
+            values = draw(st.dictionaries(st.integers(0, 2), st.integers(0, 1), max_size=3))
+            quads = tuple(fact_of(subject + key, value) for key, value in values.items())
+            readings.append(Reading(BEGIN + minute * MINUTE, quads))
+        said.append(readings)
+    return Sensors(said)
+
+
+class Here:
+    """An object for workers that are this process."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        yield self.value
+
+
+def in_this_process(feed: MeasurableFeed, shares: int, count: int, chunk: int) -> list[str]:
+    """What the tasks make of a feed, with a shuffle that is a sort."""
+    parts = feed_parts(feed, None, None, count)
+    numbers = list(range(len(parts)))
+    random.Random(len(parts)).shuffle(numbers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_CHUNK", chunk)
+        teller = module._Teller(Here(feed), parts, shares)  # type: ignore[arg-type]
+        said = rows(teller(iter([pa.record_batch({"id": numbers})])))
+        instants = module._instants(Frame(said), feed)  # type: ignore[arg-type]
+        labelled: list[tuple[Any, ...]] = []
+        shared = sorted((share, part, number, content) for part, number, share, content in said)
+        for share, group in groupby(shared, key=operator.itemgetter(0)):
+            if share != module._INSTANTS:
+                labeller = module._Labeller(
+                    Here(instants), isinstance(feed, Sensors), shares, METHODS[0], NAMING
+                )
+                columns = ("part", "number", "share", "content")
+                moved = [(part, number, share, content) for _, part, number, content in group]
+                labelled += rows(labeller(iter([table(columns, moved)])))
+    ranges = sorted({number for number, _ in labelled})
+    text = ""
+    for number in ranges:
+        some = [row for row in labelled if row[0] == number]
+        random.Random(number).shuffle(some)
+        for _, part_of_text in rows(module._merged(iter([table(("range", "content"), some)]))):
+            text += part_of_text
+    return text.splitlines()
+
+
+class Frame:
+    """As much of a data frame as is asked for the instants."""
+
+    def __init__(self, said: list[tuple[Any, ...]]) -> None:
+        self._said = said
+
+    def where(self, _: str) -> "Frame":
+        return self
+
+    def select(self, _: str) -> "Frame":
+        return self
+
+    def collect(self) -> list[Any]:
+        class Row:
+            def __init__(self, content: bytes) -> None:
+                self.content = content
+
+        return [Row(content) for *_, share, content in self._said if share == module._INSTANTS]
+
+
+def rows(batches: Iterator[Any]) -> list[tuple[Any, ...]]:
+    return [row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
+
+
+def table(names: Sequence[str], found: list[tuple[Any, ...]]) -> Any:
+    return pa.record_batch([list(column) for column in zip(*found, strict=True)], list(names))
+
+
+def lines(feed: MeasurableFeed) -> list[str]:
+    """What one process writes."""
+    return [
+        line_of(quad)
+        for fact in history(feed.batches(None, None))
+        for quad in METHODS[0].encode(fact, NAMING)
+    ]
+
+
+@given(feeds(), st.integers(1, 4), st.integers(1, 5), st.integers(1, 4))
+def test_a_feed_by_spans_of_time(
+    batches: list[FeedBatch], shares: int, count: int, chunk: int
+) -> None:
+    feed = Spoken(batches)
+    assert in_this_process(feed, shares, count, chunk) == lines(feed)
+
+
+@given(sensors(), st.integers(1, 4), st.integers(1, 4))
+def test_the_latest_readings_by_streams(feed: Sensors, shares: int, chunk: int) -> None:
+    assert in_this_process(feed, shares, 1, chunk) == lines(feed)
+
+
+def long_day(path: Path, polls: int, departures: int = 3) -> Path:
+    """A recorded day on which delays grow and departures come and go."""
+    return write_directory(
+        path,
+        {
+            FIRST + 60_000 * poll: [
+                entry(f"d{(poll // 7 + number) % 40}", str(60 * ((poll + number) // 3)))
+                for number in range(departures)
+            ]
+            for poll in range(polls)
+        },
+    )
+
+
+def sources(tmp_path: Path, city: Path) -> Iterator[MeasurableFeed]:
+    yield Irail(long_day(tmp_path / "day", 30))
+    yield CityBench(city)
+    (tmp_path / "trips.csv").write_text(EXAMPLE + LATER)
+    yield Taxi(tmp_path / "trips.csv")
+    flights = ["2013-06-01,600,61,UA,1,EWR,IAH", "2013-06-01,700,NA,AA,2,EWR,IAH"]
+    yield Flights(write_flights(tmp_path / "flights", flights))
+    schedule = Gtfs(write(tmp_path / "feed"))
+    messages = record(tmp_path / "rt", {0: 0, 1: 60, 5: 60, 9: 0})
+    yield RecordedMessages(messages, Realtime(schedule))
+
+
+@pytest.mark.spark
+def test_spark_writes_the_files_of_one_process(spark: Any, tmp_path: Path, city: Path) -> None:
+    session = session_of(spark)
+    method = method_named("singleton-property")
+    for feed in sources(tmp_path, city):
+        one, other = tmp_path / f"{feed.name}.nq", tmp_path / f"{feed.name}-spark.nq"
+        count = write_facts(feed, one, method, NAMING)
+        assert count
+        found = write_facts_spark(feed, other, method, NAMING, session, None, None, Silent())
+        assert found == count
+        assert other.read_bytes() == one.read_bytes()
+        stream: StreamSource = feed if isinstance(feed, StreamSource) else FeedStream(feed)
+        told = write_streams(stream, tmp_path / "one" / feed.name)
+        by_spark = tmp_path / "spark" / feed.name
+        assert write_streams_spark(stream, by_spark, session, None, None, Silent()) == told
+        assert texts(by_spark) == texts(tmp_path / "one" / feed.name)
+    # What is malformed is told as in one process, and nothing takes the place of what was there.
+    day = Irail(tmp_path / "day")
+    broken = sorted((tmp_path / "day" / "data").iterdir())[17]
+    broken.write_text("{")
+    target = tmp_path / "irail.nq"
+    before = target.read_bytes()
+    with pytest.raises(InputError) as local:
+        list(day.batches(None, None))
+    with pytest.raises(InputError) as distributed:
+        write_facts_spark(day, target, method, NAMING, session, None, None, Silent())
+    assert str(distributed.value) == str(local.value)
+    assert target.read_bytes() == before
+
+
+def texts(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in directory.iterdir()}
+
+
+@pytest.mark.spark
+def test_an_executor_that_is_killed_on_a_cluster(
+    spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    day = long_day(tmp_path / "day", 300, 30)
+    outputs = ["--facts", tmp_path / "facts.nq", "--streams", tmp_path / "streams"]
+    command = [sys.executable, "-m", "commands", "tpf-load", "irail", day, "--engine", "spark"]
+    load = subprocess.Popen(
+        spark_cluster.command([*map(str, (*command, "--quiet", *outputs))]),
+        env=spark_cluster.environment, cwd=PROJECT, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        killed = working_executor(spark_cluster, load)
+        killed.kill()
+        _, said = load.communicate(timeout=600)
+    finally:
+        load.kill()
+        load.wait()
+    assert (load.returncode, said) == (0, "")
+    feed = Irail(day)
+    write_facts(feed, tmp_path / "one.nq", method_named("named-graph"), naming_of(EXAMPLE_URL))
+    assert (tmp_path / "facts.nq").read_bytes() == (tmp_path / "one.nq").read_bytes()
+    write_streams(FeedStream(feed), tmp_path / "one")
+    assert texts(tmp_path / "streams") == texts(tmp_path / "one")
+
+
+EXAMPLE_URL = "http://example.org/irail"
+
+
+def working_executor(cluster: SparkCluster, job: "subprocess.Popen[str]") -> psutil.Process:
+    """The first executor that has started a Python worker, which it does for a task."""
+    end = time.monotonic() + 240
+    while True:
+        assert job.poll() is None, "the job ended"
+        assert time.monotonic() < end, "no executor works"
+        for executor in cluster.executors():
+            try:
+                if executor.children():
+                    return executor
+            except psutil.Error:
+                continue
+        time.sleep(0.02)
