@@ -8,6 +8,7 @@ instants that other queries have left behind.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.rspql.instants import ReportInstants, report_instants
+from tpf_server.continuous.rspql.reports import StreamOperator
 from tpf_server.continuous.rspql.rspql_query import RspqlQuery
-from tpf_server.continuous.rspql.streaming import quads_of, streamed
+from tpf_server.continuous.rspql.streaming import changed, compared, quads_of
 from tpf_server.continuous.rspql.window_marks import Content, ElementMarks, SlidingMarks
 from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
 
@@ -48,7 +50,8 @@ class ReportingQuery(PeriodicQuery):
         self._planned: list[int] = []
         self._begun: int | None = None
         self._looked = NEVER
-        self._rows: tuple[Row, ...] = ()
+        self._before: Counter[Row] = Counter()
+        self._asked = (-1, -1)
         self._contents: dict[Term, Content] = dict.fromkeys(self._marks)
 
     # ---------------------------------------------------------------------------- instants
@@ -121,15 +124,33 @@ class ReportingQuery(PeriodicQuery):
             return None
         if not self.say_now(instant):
             return None
+        operator = self._said.operator
+        if operator == "RSTREAM":
+            return self._made(instant, *self._solutions(instant))
+        variables, shown = self._changes(instant, operator)
+        return self._made(instant, variables, shown) if shown else None
+
+    def _solutions(self, instant: int) -> tuple[Sequence[Variable], Sequence[Row]]:
         variables, rows = self.evaluation.solutions(instant, self.question)
         if self.query.query.form == "ASK":
             rows = ((),) if rows else ()
-        before, self._rows = self._rows, rows
-        operator = self._said.operator
-        shown = streamed(operator, before, rows)
-        if operator != "RSTREAM" and not shown:
-            return None
-        return self._made(instant, variables, shown)
+        return variables, rows
+
+    def _changes(
+        self, instant: int, operator: StreamOperator
+    ) -> tuple[Sequence[Variable], Sequence[Row]]:
+        """What the answer has more, or less, than that of before."""
+        told = None
+        if self.query.query.form != "ASK":
+            told = self.evaluation.changes(instant, self._asked)
+        if told is None:
+            variables, rows = self._solutions(instant)
+            shown, self._before = compared(operator, self._before, rows)
+        else:
+            variables, changes = told
+            shown = changed(operator, self._before, changes)
+        self._asked = self.evaluation.asked
+        return variables, shown
 
     def _made(
         self, instant: int, variables: Sequence[Variable], rows: Sequence[Row]

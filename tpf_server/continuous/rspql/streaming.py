@@ -1,7 +1,7 @@
 """From an answer to what is streamed of it: RStream, IStream, DStream; also triples in graphs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from annotations.terms import (
     Term,
@@ -18,30 +18,48 @@ from tpf_server.continuous.rspql.reports import StreamOperator
 _QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
-def streamed(operator: StreamOperator, before: Sequence[Row], now: Sequence[Row]) -> Sequence[Row]:
-    """What an operator streams of an answer, after that of before; solutions are bags.
+def compared(
+    operator: StreamOperator, before: Counter[Row], rows: Sequence[Row]
+) -> tuple[list[Row], Counter[Row]]:
+    """What an answer has more (ISTREAM) or less (DSTREAM) than that of before; and its rows.
 
     Args:
-        operator: which.
-        before: the answer of before.
-        now: the answer.
+        operator: which of the two.
+        before: the rows of the answer of before; solutions are bags.
+        rows: the answer.
     """
-    if operator == "RSTREAM":
-        return now
-    if before is now:
-        return ()
-    return _more(now, before) if operator == "ISTREAM" else _more(before, now)
-
-
-def _more(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
-    """The rows beyond those that others have, too; in their order."""
-    left = Counter(others)
+    now = Counter(rows)
+    if operator == "DSTREAM":
+        return list((before - now).elements()), now
+    left = +before
     found = []
     for row in rows:
         if left[row] > 0:
             left[row] -= 1
         else:
             found.append(row)
+    return found, now
+
+
+def changed(
+    operator: StreamOperator, before: Counter[Row], changes: Iterable[tuple[Row, int]]
+) -> list[Row]:
+    """The same, where it is known what came and went; `before` becomes the answer.
+
+    Args:
+        operator: ISTREAM or DSTREAM.
+        before: the rows of the answer of before.
+        changes: rows, and how often they came (more than 0) or went (less).
+    """
+    wanted = 1 if operator == "ISTREAM" else -1
+    found: list[Row] = []
+    for row, count in changes:
+        total = before[row] + count
+        if total:
+            before[row] = total
+        else:
+            del before[row]
+        found += [row] * (wanted * count)
     return found
 
 

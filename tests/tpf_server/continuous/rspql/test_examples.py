@@ -5,10 +5,13 @@ degrees, the most profitable places of taxis, demand compared with the hour befo
 with another, colours of two streams.
 """
 
+from typing import Any
+
 import pytest
 
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.rspql.registering import register
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
@@ -268,3 +271,32 @@ def test_an_output_stream_is_read_by_queries_of_all_languages(head: str) -> None
     assert ("rspql", made) in seen
     assert ("csparql", 2_000) in seen
     assert made == (1_500 if "TUPLE" in head else 2_000)
+
+
+@pytest.mark.parametrize("operator", ["ISTREAM", "DSTREAM"])
+def test_what_changed_is_told_without_reading_the_whole_answer(
+    operator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole: list[int] = []
+    solutions = PeriodicEvaluation.solutions
+
+    def counted(self: PeriodicEvaluation, *arguments: Any) -> Any:
+        found = solutions(self, *arguments)
+        whole.append(len(found[1]))
+        return found
+
+    monkeypatch.setattr(PeriodicEvaluation, "solutions", counted)
+    text = f"""
+        REGISTER {operator} <o> REPORT CONTENT CHANGE TICK TUPLE AS SELECT ?x ?y
+        FROM NAMED WINDOW <w> ON <s> [RANGE 1s STEP 1s] WHERE {{ WINDOW <w> {{ ?x :a ?y }} }}"""
+    run = Run(text).push(*((n, f"e{n} a 1") for n in range(1, 901)), (1_001, "e a 2"))
+    assert sum(whole) <= 1
+    if operator == "DSTREAM":
+        assert [(at, len(rows)) for at, rows in run.rows] == [(1_001, 900)]
+        return
+    assert run.rows == [*((n, [(f"e{n}", "1")]) for n in range(1, 901)), (1_001, [("e", "2")])]
+    # Where rows have an order, answers are compared as wholes, and told in it.
+    ordered = Run(f"{text} ORDER BY DESC(?x)").push((1, "a a 1;b a 1"), (2, "c a 1;d a 1"))
+    assert sum(whole) > 4
+    names = [[str(row[0])[-2] for row in each.rows] for each in ordered.answers]
+    assert names == [["b", "a"], ["d", "c"]]

@@ -72,6 +72,7 @@ class PeriodicEvaluation:
         self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
         self.streams = {clause.graph: clause.stream for clause in graph.clauses}
         self._rows: tuple[Row, ...] = ()
+        self._unread = False
         self._now: int | None = None
         self._plan(graph)
         found = self._leaves.predicates
@@ -193,22 +194,55 @@ class PeriodicEvaluation:
         self, instant: int, question: Question | None = None
     ) -> tuple[tuple[Variable, ...], tuple[Row, ...]]:
         """Variables and rows at an instant; the rows of before where nothing has changed."""
-        self.evaluations += 1
-        for window in self.windows.values():
-            window.contents.move(instant)
-            if window.changed:
-                window.changed = False
-                self._stale = True
         parts = self._parts
-        if self._stale:
-            self._stale = False
-            self.recomputed += 1
-            self._flow.flush()
+        if self._flushed(instant) or self._unread:
             if parts is None:
                 self._rows = read(self._output, self._dictionary.decode)
+                self._unread = False
             else:
                 parts.pass_on()
         if parts is None or question is None:
             return self._output.variables, self._rows
         part = parts.of(question)
         return part.output.variables, part.rows()
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """Which answer was read last, and from which plan."""
+        return self.evaluations, self.plans
+
+    def changes(
+        self, instant: int, asked: tuple[int, int]
+    ) -> tuple[tuple[Variable, ...], list[tuple[Row, int]]] | None:
+        """Variables and what came (more than 0 times) and went (less) until an instant.
+
+        Args:
+            instant: see `at`.
+            asked: since which answer; the present value of `asked`, where it can be told.
+
+        Returns:
+            ``None``: that is not known, or has an order; the whole answers are to be compared.
+        """
+        if asked != self.asked or self._parts is not None or self._output.ordered:
+            return None
+        found = self._output.take_changes() if self._flushed(instant) else []
+        self._unread = self._unread or bool(found)
+        decode = self._dictionary.decode
+        return self._output.variables, [
+            (tuple([decode(each) if each else None for each in row]), count) for row, count in found
+        ]
+
+    def _flushed(self, instant: int) -> bool:
+        """Whether something has changed at an instant, which has gone through the dataflow."""
+        self.evaluations += 1
+        for window in self.windows.values():
+            window.contents.move(instant)
+            if window.changed:
+                window.changed = False
+                self._stale = True
+        if not self._stale:
+            return False
+        self._stale = False
+        self.recomputed += 1
+        self._flow.flush()
+        return True
