@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loaders.errors import InputError
@@ -21,6 +22,20 @@ def collected(context: "SparkContext", work: Any) -> list[Any]:
         InputError: a worker raised one.
     """
     return list(done_in_thread(context, work.collect))
+
+
+def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
+    """What the workers make of a distributed collection, in sequence.
+
+    Some partitions at a time, so that the memory of the driver does not bound the whole.
+
+    Raises:
+        InputError: a worker raised one.
+    """
+    count, step = work.getNumPartitions(), 4 * context.defaultParallelism
+    for start in range(0, count, step):
+        some = list(range(start, min(start + step, count)))
+        yield from done_in_thread(context, partial(context.runJob, work, iter, some))
 
 
 def done_in_thread(context: "SparkContext", work: Callable[[], Result]) -> Result:

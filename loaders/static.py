@@ -7,16 +7,15 @@ worker turns a piece into lines; Spark spreads the pieces over its cores, takes 
 a shuffle, and every partition becomes a file.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from annotations.terms import Quad
-from loaders.jobs import collected
+from loaders.jobs import collected, one_by_one
 from loaders.outputs import directory_aside
 from loaders.progress import Report, Silent, spark_tasks
-from loaders.rdf.files import replaced
 from loaders.sources.base import StaticSource
 
 if TYPE_CHECKING:
@@ -62,7 +61,8 @@ def load_local(
             lines.update(_lines(source.quads(piece)))
             report.done(number)
         report.stage("writing", 1)
-        _write(aside / "part-00000", lines)
+        (part,) = _part(lines)
+        part.write(aside, 0)
     return LoadSummary(len(lines), 1)
 
 
@@ -75,22 +75,29 @@ def load_spark(
 ) -> LoadSummary:
     """Write the static facts by Spark.
 
-    The input and the output must be visible to every worker under the same path.
+    The input must be visible to every worker under the same path; the output is written here.
 
     Raises:
         InputError: the input is malformed.
         OutputError: the output exists or cannot be written.
     """
+    from pyspark import StorageLevel
+
     report = report or Silent()
     with directory_aside(output, replace) as aside:
         pieces = source.pieces(2 * context.defaultParallelism)
         lines = context.parallelize(pieces, len(pieces)).flatMap(_Lines(source))
         parts = lines.distinct(context.defaultParallelism)
         with spark_tasks(context, report, f"reading {source.name} with Spark"):
-            counts = collected(context, parts.mapPartitionsWithIndex(_Writer(aside)))
-        triples = sum(counts)
-        files = _in_sequence(aside)
-    return LoadSummary(triples, files)
+            found = parts.mapPartitions(_part).persist(StorageLevel.DISK_ONLY)
+            counts = collected(context, found.map(_count))
+        try:
+            files = (part for part in one_by_one(context, found) if part.lines)
+            for number, part in enumerate(files):
+                part.write(aside, number)
+        finally:
+            found.unpersist()
+    return LoadSummary(sum(counts), sum(map(bool, counts)))
 
 
 class _Lines:
@@ -103,33 +110,29 @@ class _Lines:
         return _lines(self.source.quads(piece))
 
 
-class _Writer:
-    """Writes the lines of a partition to a file and counts them; runs in the workers."""
+class _Part(NamedTuple):
+    """The text of a file, how many lines it has, and whether any is in a named graph."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = str(directory)
+    text: bytes
+    lines: int
+    in_graphs: bool
 
-    def __call__(self, number: int, lines: Iterable[_Line]) -> Iterator[int]:
-        found = list(lines)
-        if found:
-            _write(Path(self.directory) / f"part-{number:05}", found)
-        yield len(found)
+    def write(self, directory: Path, number: int) -> None:
+        """Make it a file, called after what it has."""
+        suffix = "nq" if self.in_graphs else "nt"
+        (directory / f"part-{number:05}.{suffix}").write_bytes(self.text)
+
+
+def _part(lines: Iterable[_Line]) -> Iterator[_Part]:
+    """The lines of a partition, in order; runs in the workers."""
+    found = sorted(lines)
+    text = "".join(f"{line.text}\n" for line in found)
+    yield _Part(text.encode(), len(found), any(line.in_graph for line in found))
+
+
+def _count(part: _Part) -> int:
+    return part.lines
 
 
 def _lines(quads: Iterable[Quad]) -> Iterator[_Line]:
     return (_Line(line_of(quad), bool(quad.graph)) for quad in quads)
-
-
-def _write(path: Path, lines: Collection[_Line]) -> None:
-    """Write lines in order; the path gets the suffix of what they are."""
-    target = path.with_suffix(".nq" if any(line.in_graph for line in lines) else ".nt")
-    with replaced(target) as aside, aside.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line.text}\n" for line in sorted(lines))
-
-
-def _in_sequence(directory: Path) -> int:
-    """Number the files without gaps; how many there are."""
-    files = sorted(directory.glob("part-*"))
-    for number, file in enumerate(files):
-        file.rename(directory / f"part-{number:05}{file.suffix}")
-    return len(files)

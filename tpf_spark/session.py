@@ -190,7 +190,7 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
     packages = {} if settings.packages is None else {"spark.jars.packages": settings.packages}
     return packages | {
         "spark.app.name": name,
-        "spark.master": settings.master,
+        "spark.master": _with_retries(settings.master),
         "spark.driver.memory": settings.memory,
         "spark.executor.memory": settings.executor_memory,
         "spark.driver.bindAddress": settings.host,
@@ -207,6 +207,15 @@ def _configuration(settings: SparkSettings, work: Path, name: str) -> dict[str, 
         # Java only hands out tasks: compiling little and collecting simply starts it sooner.
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={work} {_LIGHT_JAVA}",
     }
+
+
+def _with_retries(master: str) -> str:
+    """As on a cluster, a task is tried four times; in ``local[…]`` mode it is only where told."""
+    found = _LOCAL.fullmatch(master)
+    return master if found is None else f"local[{found[1] or 1},4]"
+
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
 @contextlib.contextmanager

@@ -2,42 +2,62 @@
 
 1. Scan: workers read pieces; each chunk gets rows of its own numbers and a sorted list of terms.
 2. Dictionary: the terms are cut into ranges; a task merges one range of all chunks.
-3. Orders: a task translates a chunk and sorts its rows once per order; another one merges a range.
+3. Orders: a task translates chunks and sorts their rows once per order; another merges a range.
 4. Finish: the step that all writers of stores share.
 
-Spark spreads the tasks over its workers and repeats those that are lost; the data go from task to
-task through sorted files, not through Java: nothing is shuffled row by row. The input, the output
-and its staging directory must be visible to every worker under one path. Every step is linear, and
-a task has in memory a chunk or a range, whatever the size of the whole.
+All that goes from task to task goes through Spark (`loaders.rdf.flow`), as few large values, so
+that the workers need share nothing, and what is lost with one of them is made again. Every step
+is linear, and a task has in memory a chunk or a range, whatever the size of the whole.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from loaders.errors import OutputError
+from loaders.errors import InputError, OutputError
 from loaders.progress import Report, Silent
+from loaders.rdf.arrays import unpacked_terms
 from loaders.rdf.dictionary import (
-    MergeTerms,
-    Renumbering,
-    dictionary_pieces,
+    CutTerms,
+    MergedRange,
+    Numbering,
+    RangeSummary,
+    merge_terms,
     term_ranges,
 )
-from loaders.rdf.orders import KEY_BITS, KeyCode, MergeRuns, SortRuns, key_ranges, sorted_rows
+from loaders.rdf.flow import Flow, Flows
+from loaders.rdf.orders import (
+    KEY_BITS,
+    KeyCode,
+    MergeKeys,
+    OrderRanges,
+    SendNumbers,
+    SendRows,
+    SortedRange,
+    SortRows,
+    columns_of,
+    order_ranges,
+)
 from loaders.rdf.pieces import PIECE_BYTES, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
+    Chunk,
     ChunkSummary,
     PieceSummary,
     QuadInput,
     RdfInput,
+    RejectLines,
     Scan,
     SourceInput,
+    Staged,
+    Table,
 )
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import (
@@ -46,20 +66,17 @@ from loaders.rdf.summary import (
     collect_rejects,
     summary_of,
 )
-from loaders.rdf.tasks import Tasks
 from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
-from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.rdf_files import merge_prefixes
-from tpf_server.store.static.writing import write_store
+from tpf_server.store.static.writing import Rows, write_store
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
-_FOLDERS = ("rows", "terms", "rejects", "ranks", "dictionary", "runs", "sorted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,7 @@ class Sizes:
 
     Args:
         piece_bytes: of pieces of line formats.
-        chunk_quads: rows with a common dictionary.
+        chunk_quads: rows with a common dictionary, and rows that a task translates.
         range_rows: rows, or terms, that a task merges: bounds its memory.
         small: so many quads are not worth any task after the scan.
         key_bits: how long an integer key may be.
@@ -115,15 +132,10 @@ def load_rdf_spark(
         InputError: a file cannot be read, or is malformed and `strict`.
         OutputError: the store cannot be written, or another load is writing it.
     """
-    tasks = Tasks(context, report or Silent())
-    with staging(store) as work:
-        _prepare(work)
-        given = RdfInput(cut(files, sizes.piece_bytes), work, strict)
-        found, manifest = _build(
-            given, store, work, tasks, sizes, created, source, prefixes, rejects
-        )
-        first = collect_rejects(work, rejects)
-    return summary_of(store, manifest, sum(piece.rejects for piece in found), first)
+    load = _Load(store, sizes, created, source, prefixes, strict, rejects)
+    given = RdfInput(cut(files, sizes.piece_bytes))
+    with staging(store), Flows(context, report or Silent()) as flows:
+        return load.run(given, flows)
 
 
 def load_source(
@@ -136,90 +148,158 @@ def load_source(
     sizes: Sizes = DEFAULT_SIZES,
 ) -> RdfSummary:
     """Load the static facts of a source into a store; see `load_rdf_spark`."""
-    tasks = Tasks(context, report or Silent())
-    with staging(store) as work:
-        _prepare(work)
-        given = SourceInput(source, tasks.cores)
-        _, manifest = _build(
-            given, store, work, tasks, sizes, created, source.name, source.prefixes
+    load = _Load(store, sizes, created, source.name, source.prefixes)
+    with staging(store), Flows(context, report or Silent()) as flows:
+        return load.run(SourceInput(source, flows.cores), flows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    store: Path
+    sizes: Sizes
+    created: datetime
+    source: str
+    prefixes: Mapping[str, str]
+    strict: bool = False
+    rejects: Path | None = None
+
+    def run(self, given: QuadInput, flows: Flows) -> RdfSummary:
+        scan = Scan(given, self.strict, self.sizes.chunk_quads)
+        staged = flows.of(range(len(given))).map(scan).kept()
+        found = staged.map(_summary).collect("reading")
+        pieces = [each for each in found if isinstance(each, PieceSummary)]
+        chunks = [each for each in found if isinstance(each, ChunkSummary)]
+        for piece in pieces:
+            if piece.error is not None:
+                raise InputError(piece.error)
+        rejected = sum(piece.rejects for piece in pieces)
+        total = sum(chunk.quads for chunk in chunks)
+        lines = staged.map(_rejects).each() if rejected else iter(())
+        first = collect_rejects(lines, self.rejects)
+        check_not_all_rejected(total, rejected, first)
+
+        cores = flows.cores
+        if total <= self.sizes.small:
+            cores = 1
+            staged = flows.here(staged.collect("reading"))
+        merged, numbering = self._dictionary(staged, chunks, cores)
+        names: tuple[str, ...] = layout.TRIPLE_ORDERS
+        if any(chunk.graphs for chunk in chunks):
+            names = layout.QUAD_ORDERS
+        orders, ranges = self._orders(staged, merged, chunks, numbering, names, cores)
+        flows.report.stage("writing")
+        rows = ranges.each()
+        try:
+            manifest = write_store(
+                self.store,
+                _dictionary_pieces(merged),
+                {name: _rows_of(of, rows) for name, of in zip(names, orders, strict=True)},
+                created=self.created,
+                prefixes=merge_prefixes([self.prefixes, *(piece.prefixes for piece in pieces)]),
+                source=self.source,
+            )
+        except StoreError as error:
+            raise OutputError(str(error)) from error
+        return summary_of(self.store, manifest, rejected, first)
+
+    def _dictionary(
+        self, staged: Flow[Staged], chunks: Sequence[ChunkSummary], cores: int
+    ) -> tuple[Flow[MergedRange], Numbering]:
+        samples = [sample for chunk in chunks for sample in chunk.samples]
+        cuts = term_ranges(samples, self._ranges(sum(chunk.terms for chunk in chunks), cores))
+        merged = staged.map(CutTerms(cuts)).exchanged(len(cuts)).map(merge_terms).kept()
+        return merged, Numbering(merged.map(_merged_summary).collect("merging terms"))
+
+    def _orders(
+        self,
+        staged: Flow[Staged],
+        merged: Flow[MergedRange],
+        chunks: Sequence[ChunkSummary],
+        numbering: Numbering,
+        names: Sequence[str],
+        cores: int,
+    ) -> tuple[list[OrderRanges], Flow[SortedRange]]:
+        total = sum(chunk.quads for chunk in chunks)
+        codes, sample = _codes(names, chunks, numbering, self.sizes.key_bits)
+        orders = order_ranges(codes, sample, self._ranges(total, cores))
+        groups = _groups(chunks, min(self.sizes.chunk_quads, -(-total // cores)))
+        sent = staged.map(SendRows(groups)).beside(
+            merged.map(SendNumbers(groups, numbering.begins.tolist()))
         )
-    return summary_of(store, manifest, 0, [])
+        runs = sent.exchanged(max(groups.values(), default=0) + 1).map(SortRows(orders))
+        count = sum(len(order) for order in orders)
+        ranges = runs.exchanged(count).map(MergeKeys(orders)).kept()
+        ranges.map(_nothing).collect("sorting rows")
+        return orders, ranges
+
+    def _ranges(self, rows: int, cores: int) -> int:
+        """Into how many ranges so many rows or terms are cut."""
+        return max(cores, -(-rows // self.sizes.range_rows))
 
 
-def _prepare(work: Path) -> None:
-    for name in _FOLDERS:
-        (work / name).mkdir()
+def _summary(staged: Staged) -> Iterator[ChunkSummary | PieceSummary]:
+    if isinstance(staged, Chunk):
+        yield staged.summary
+    elif isinstance(staged, PieceSummary):
+        yield staged
 
 
-def _build(
-    given: QuadInput,
-    store: Path,
-    work: Path,
-    tasks: Tasks,
-    sizes: Sizes,
-    created: datetime,
-    source: str,
-    prefixes: Mapping[str, str],
-    rejects: Path | None = None,
-) -> tuple[list[PieceSummary], Manifest]:
-    found = tasks.run("reading", Scan(given, work, sizes.chunk_quads), range(len(given)))
-    chunks = [chunk for piece in found for chunk in piece.chunks]
-    keys = [chunk.key for chunk in chunks]
-    total = sum(chunk.quads for chunk in chunks)
-    if not total:
-        rejected = sum(piece.rejects for piece in found)
-        check_not_all_rejected(total, rejected, collect_rejects(work, rejects))
-    here = total <= sizes.small
-    cores = 1 if here else tasks.cores
-
-    # The dictionary.
-    count = _ranges(sum(chunk.terms for chunk in chunks), sizes, cores)
-    parts = term_ranges([s for chunk in chunks for s in chunk.samples], count) if chunks else []
-    merged = tasks.run("merging terms", MergeTerms(work, keys), parts, here=here)
-    translation = Renumbering(work, merged)
-
-    # The orders.
-    names: tuple[str, ...] = layout.TRIPLE_ORDERS
-    if any(chunk.graphs for chunk in chunks):
-        names = layout.QUAD_ORDERS
-    predicates = _predicates(chunks, translation)
-    codes = {name: KeyCode(name, translation.terms, predicates, sizes.key_bits) for name in names}
-    sort = SortRuns(work, keys, translation, codes)
-    runs = tasks.run("sorting rows", sort, range(len(keys)), here=here)
-    count = _ranges(total, sizes, cores)
-    ranges = {
-        name: key_ranges(name, [run.samples[name] for run in runs], count) if runs else []
-        for name in names
-    }
-    every = [each for of_order in ranges.values() for each in of_order]
-    tasks.run("merging rows", MergeRuns(work, keys), every, here=here)
-
-    known = [prefixes, *(piece.prefixes for piece in found)]
-    tasks.report.stage("writing")
-    try:
-        manifest = write_store(
-            store,
-            dictionary_pieces(work, len(parts)),
-            {name: sorted_rows(work, name, len(ranges[name]), codes[name]) for name in names},
-            created=created,
-            prefixes=merge_prefixes(known),
-            source=source,
-        )
-    except StoreError as error:
-        raise OutputError(str(error)) from error
-    return found, manifest
+def _rejects(staged: Staged) -> Iterator[bytes]:
+    if isinstance(staged, RejectLines):
+        yield staged.text
 
 
-def _ranges(rows: int, sizes: Sizes, cores: int) -> int:
-    """Into how many ranges so many rows or terms are cut."""
-    return max(cores, -(-rows // sizes.range_rows))
+def _merged_summary(merged: MergedRange) -> Iterator[RangeSummary]:
+    yield merged.summary
 
 
-def _predicates(chunks: Sequence[ChunkSummary], translation: Renumbering) -> Ids:
-    """The numbers of all predicates; none where there are too many to tell."""
-    known: list[Ids] = [np.zeros(0, dtype=np.uint32)]
-    for position, chunk in enumerate(chunks):
-        if chunk.predicates is None:
-            return np.zeros(0, dtype=np.uint32)
-        known.append(translation.of_chunk(position)[list(chunk.predicates)])
-    return np.unique(np.concatenate(known))
+def _merged_terms(merged: MergedRange) -> Iterator[bytes]:
+    yield merged.terms
+
+
+def _nothing(_: SortedRange) -> Iterator[None]:
+    return iter(())
+
+
+def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
+    """Which chunks are translated together: neighbours that have so many rows at most."""
+    groups: dict[int, int] = {}
+    group = held = 0
+    for chunk in chunks:
+        if held and held + chunk.quads > rows:
+            group += 1
+            held = 0
+        groups[chunk.key] = group
+        held += chunk.quads
+    return groups
+
+
+def _codes(
+    names: Sequence[str], chunks: Sequence[ChunkSummary], numbering: Numbering, bits: int
+) -> tuple[dict[str, KeyCode], Table]:
+    """How rows become keys, by order, and a sample of the rows."""
+    sample = [np.zeros((4, 0), dtype=np.uint32)]
+    predicates: list[Ids] = [np.zeros(0, dtype=np.uint32)]
+    for chunk in chunks:
+        numbers = numbering.of_chunk(chunk.key, chunk.wanted())
+        sample.append(np.stack(list(columns_of(numbers.of(chunk.rows)).values())))
+        if chunk.predicates is not None:
+            predicates.append(numbers.of(chunk.predicates))
+    known = np.unique(np.concatenate(predicates))
+    if any(chunk.predicates is None for chunk in chunks):
+        known = known[:0]  # there are too many to tell
+    codes = {name: KeyCode(name, numbering.terms, known, bits) for name in names}
+    return codes, np.concatenate(sample, axis=1)
+
+
+def _dictionary_pieces(merged: Flow[MergedRange]) -> Iterator[pa.Array]:
+    """The dictionary in order, the empty text for the default graph first."""
+    yield pa.array([""], pa.large_string())
+    for packed in merged.map(_merged_terms).each():
+        yield unpacked_terms(packed)
+
+
+def _rows_of(order: OrderRanges, ranges: Iterator[SortedRange]) -> Iterator[Rows]:
+    """The rows of an order, ascending, without repetitions."""
+    for each in islice(ranges, len(order)):
+        yield order.code.decode(each.keys)

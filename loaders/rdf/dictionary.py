@@ -1,25 +1,24 @@
 """The second step: from the sorted terms of every chunk to the dictionary of the store.
 
-The terms are cut into ranges of about equal size, by a sample. A task takes one range out of every
+The terms are cut into ranges of about equal size, by a sample. A task is sent one range of every
 chunk, removes repetitions, sorts, and notes the rank of every chunk's terms in it. The number of a
 term is its rank plus the sizes of the ranges before.
 """
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loaders.rdf.files import mapped_terms, replaced
+from loaders.rdf.arrays import packed_terms, unpacked_terms
+from loaders.rdf.flow import Gathered, Message
+from loaders.rdf.scan import Chunk, Staged
 from tpf_server.store.static.columns import Ids
-
-_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,40 @@ class TermRange:
     upper: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class MergedRange:
-    """What became of a range: how many terms it has, and how many of them are of each chunk."""
+class TermSlice(NamedTuple):
+    """The terms of a chunk that lie in a range.
+
+    Args:
+        chunk: its key.
+        terms: they, ascending, as bytes of Arrow.
+        wanted: positions among them whose numbers the driver is to know.
+    """
+
+    chunk: int
+    terms: bytes
+    wanted: Ids
+
+
+class RangeSummary(NamedTuple):
+    """What the driver is told of a range: how many terms it has, and the ranks that it wants."""
 
     number: int
     terms: int
-    shares: tuple[int, ...]
+    wanted: Mapping[int, Ids]
+
+
+class MergedRange(NamedTuple):
+    """A range of the dictionary.
+
+    Args:
+        summary: what the driver is told.
+        terms: all of it, ascending, as bytes of Arrow.
+        ranks: of the terms of each chunk that lie in it, by the chunk's key.
+    """
+
+    summary: RangeSummary
+    terms: bytes
+    ranks: Mapping[int, Ids]
 
 
 def term_ranges(samples: Sequence[str], count: int) -> list[TermRange]:
@@ -53,43 +79,48 @@ def even_bounds(ordered: Sequence[Any] | np.ndarray[Any, Any], count: int) -> li
     return [None, *(cut for n, cut in enumerate(cuts) if not n or cut != cuts[n - 1]), None]
 
 
-class MergeTerms:
-    """Makes one range of the dictionary; runs in the workers.
+class CutTerms:
+    """Sends the terms of chunks to their ranges; runs in the workers."""
 
-    Args:
-        staging: where the chunks are.
-        chunks: the keys of all chunks.
-    """
+    def __init__(self, ranges: Sequence[TermRange]) -> None:
+        self._ranges = list(ranges)
 
-    def __init__(self, staging: Path, chunks: Sequence[int]) -> None:
-        self._staging = str(staging)
-        self._chunks = list(chunks)
+    def __call__(self, staged: Staged) -> Iterator[Message]:
+        """The slices of one chunk."""
+        if not isinstance(staged, Chunk):
+            return
+        terms = unpacked_terms(staged.terms)
+        texts = _Texts(terms)
+        wanted = staged.summary.wanted() - np.uint32(1)
+        low = 0
+        for of in self._ranges:
+            high = len(terms) if of.upper is None else bisect.bisect_left(texts, of.upper, low)
+            if high > low:
+                here = wanted[np.searchsorted(wanted, low) : np.searchsorted(wanted, high)]
+                packed = packed_terms(terms.slice(low, high - low))
+                key = staged.summary.key
+                yield Message(of.number, TermSlice(key, packed, here - np.uint32(low)))
+            low = high
 
-    def __call__(self, of: TermRange) -> MergedRange:
-        """Merge one range and write it."""
-        staging = Path(self._staging)
-        slices = []
-        for key in self._chunks:
-            terms = mapped_terms(staging / "terms" / f"{key}.arrow")
-            texts = _Texts(terms)
-            low = 0 if of.lower is None else bisect.bisect_left(texts, of.lower)
-            high = len(terms) if of.upper is None else bisect.bisect_left(texts, of.upper)
-            slices.append(terms.slice(low, high - low))
-        encoded = pa.concat_arrays(slices).dictionary_encode()
-        by_text = pc.sort_indices(encoded.dictionary)
-        ranks = np.empty(len(by_text), dtype=np.uint32)
-        ranks[by_text.to_numpy()] = np.arange(len(by_text), dtype=np.uint32)
-        with replaced(ranks_file(staging, of.number)) as aside, aside.open("wb") as file:
-            np.save(file, ranks[encoded.indices.to_numpy()])
-        with (
-            replaced(staging / "dictionary" / f"{of.number:06}.arrow") as aside,
-            pa.OSFile(str(aside), "wb") as sink,
-            pa.ipc.new_file(sink, pa.schema([("term", pa.large_string())])) as writer,
-        ):
-            for start in range(0, len(by_text), _PIECE):
-                piece = encoded.dictionary.take(by_text.slice(start, _PIECE))
-                writer.write_batch(pa.record_batch({"term": piece}))
-        return MergedRange(of.number, len(by_text), tuple(len(each) for each in slices))
+
+def merge_terms(of: Gathered) -> Iterator[MergedRange]:
+    """Make one range of the dictionary; runs in the workers."""
+    slices: list[TermSlice] = sorted(of.values, key=lambda each: each.chunk)
+    empty = pa.array([], pa.large_string())
+    arrays = [unpacked_terms(each.terms) for each in slices]
+    encoded = pa.concat_arrays([*arrays, empty]).dictionary_encode()
+    by_text = pc.sort_indices(encoded.dictionary)
+    ranks = np.empty(len(by_text), dtype=np.uint32)
+    ranks[by_text.to_numpy()] = np.arange(len(by_text), dtype=np.uint32)
+    every = ranks[encoded.indices.to_numpy()]
+    ends = np.cumsum([len(array) for array in arrays])
+    shares = {
+        each.chunk: every[end - len(array) : end]
+        for each, array, end in zip(slices, arrays, ends, strict=True)
+    }
+    wanted = {each.chunk: shares[each.chunk][each.wanted] for each in slices}
+    summary = RangeSummary(of.partition, len(by_text), wanted)
+    yield MergedRange(summary, packed_terms(encoded.dictionary.take(by_text)), shares)
 
 
 class _Texts(Sequence[str]):
@@ -105,50 +136,41 @@ class _Texts(Sequence[str]):
         return str(self._array[index].as_py())
 
 
-def ranks_file(staging: Path, number: int) -> Path:
-    """Where the ranks of a range are."""
-    return staging / "ranks" / f"{number}.npy"
-
-
-class Renumbering:
-    """From the numbers of a chunk to those of the store.
+class Numbering:
+    """The numbers of the store, as far as the driver knows them.
 
     Args:
-        staging: where the ranks are.
         merged: the ranges, in order.
     """
 
-    def __init__(self, staging: Path, merged: Sequence[MergedRange]) -> None:
-        self._staging = str(staging)
-        shares = np.array([each.shares for each in merged], dtype=np.int64)
-        shares = shares.reshape(len(merged), -1 if merged else 0)
-        self._begins = np.cumsum(shares, axis=1) - shares
-        self._shares = shares
+    def __init__(self, merged: Sequence[RangeSummary]) -> None:
+        self._merged = merged
         # Number 0 is the default graph.
-        self._bases = 1 + np.concatenate(([0], np.cumsum([each.terms for each in merged])))
+        self.begins = 1 + np.concatenate(([0], np.cumsum([each.terms for each in merged])))
+        """The first number of each range, and the one behind the last."""
 
     @property
     def terms(self) -> int:
         """How many terms the store has, with the one for the default graph."""
-        return int(self._bases[-1])
+        return int(self.begins[-1])
 
-    def of_chunk(self, position: int) -> Ids:
-        """For every number of the chunk at this position, the number in the store."""
-        staging = Path(self._staging)
-        parts = [np.zeros(1, dtype=np.uint32)]
-        for number, base in enumerate(self._bases[:-1]):
-            begin, share = self._begins[number, position], self._shares[number, position]
-            if share:
-                ranks = np.load(ranks_file(staging, number), mmap_mode="r")
-                parts.append(ranks[begin : begin + share] + np.uint32(base))
-        return np.concatenate(parts)
+    def of_chunk(self, key: int, wanted: Ids) -> "KnownNumbers":
+        """From the wanted numbers of a chunk to those of the store."""
+        none = np.zeros(0, dtype=np.uint32)
+        parts = [
+            each.wanted.get(key, none) + np.uint32(begin)
+            for each, begin in zip(self._merged, self.begins[:-1], strict=True)
+        ]
+        return KnownNumbers(wanted, np.concatenate([none, *parts]))
 
 
-def dictionary_pieces(staging: Path, ranges: int) -> Iterator[pa.Array]:
-    """The dictionary in order, the empty text for the default graph first."""
-    yield pa.array([""], pa.large_string())
-    for number in range(ranges):
-        with pa.memory_map(str(staging / "dictionary" / f"{number:06}.arrow")) as source:
-            reader = pa.ipc.open_file(source)
-            for batch in range(reader.num_record_batches):
-                yield reader.get_batch(batch).column("term")
+class KnownNumbers(NamedTuple):
+    """Numbers of a chunk, ascending, and those of the store."""
+
+    known: Ids
+    numbers: Ids
+
+    def of(self, numbers: Ids) -> Ids:
+        """The numbers in the store of some that are known, or 0."""
+        places = np.searchsorted(np.concatenate(([0], self.known)), numbers)
+        return np.concatenate((np.zeros(1, dtype=np.uint32), self.numbers))[places]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
 
 from loaders.errors import OutputError
@@ -44,21 +45,19 @@ def load_rdf_local(
     entailment = entail and Entailment(entail)
     indexer = QuadIndexer()
     known = [prefixes]
-    with staging(store) as work:
-        (work / "rejects").mkdir()
+    with staging(store), TemporaryFile() as aside:
         pieces = cut(files)
         report.stage("reading", len(pieces))
-        found = quads = 0
+        quads = 0
+        log = RejectLog(aside, strict)
         for piece in pieces:
-            with RejectLog(piece, work, strict) as log:
-                reader = PieceReader(piece, log.reject)
-                found_here = reader.quads()
-                quads += indexer.add(entailment.noting(found_here) if entailment else found_here)
+            reader = PieceReader(piece, log.reject)
+            found = reader.quads()
+            quads += indexer.add(entailment.noting(found) if entailment else found)
             known.append(reader.prefixes)
-            found += log.count
             report.done(piece.number + 1)
-        first = collect_rejects(work, rejects)
-        check_not_all_rejected(quads, found, first)
+        first = collect_rejects(log.blocks(), rejects)
+        check_not_all_rejected(quads, log.count, first)
         if entailment:
             report.stage("deriving what follows")
             indexer.add(entailment.derived())
@@ -69,4 +68,4 @@ def load_rdf_local(
             )
         except StoreError as error:
             raise OutputError(str(error)) from error
-        return summary_of(store, manifest, found, first)
+        return summary_of(store, manifest, log.count, first)

@@ -1,26 +1,26 @@
 """The third step: the rows of the store, sorted in every order.
 
-A row becomes one key that sorts as the row does. A task translates a chunk and sorts its keys once
-per order; another one merges a range of keys out of all chunks. The ranges are cut by samples of
-whole keys, so that a predicate or a class that is used millions of times is cut, too.
+A row becomes one key that sorts as the row does. A task is sent the rows of some chunks and the
+numbers of their terms, translates them, and sorts their keys once per order; another one is sent a
+range of keys of all of them. The ranges are cut by samples of whole keys, so that a predicate or a
+class that is used millions of times is cut, too.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from loaders.rdf.dictionary import Renumbering, even_bounds
-from loaders.rdf.files import replaced
+from loaders.rdf.dictionary import MergedRange, even_bounds
+from loaders.rdf.flow import Gathered, Message
+from loaders.rdf.scan import Chunk, Staged, Table
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.writing import Rows
 
 Keys: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
 KEY_BITS = 64
-_SAMPLES = 64
 
 
 class KeyCode:
@@ -75,100 +75,161 @@ class KeyCode:
         return tuple(reversed(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """Samples of the sorted keys of a chunk, by order."""
+class ChunkRows(NamedTuple):
+    """The rows of a chunk."""
 
-    samples: Mapping[str, Keys]
+    chunk: int
+    rows: Table
 
 
-class SortRuns:
-    """Translates a chunk and sorts it once per order; runs in the workers.
+class ChunkNumbers(NamedTuple):
+    """The numbers in the store of those terms of a chunk that lie in a range."""
+
+    chunk: int
+    range: int
+    numbers: Ids
+
+
+class SendRows:
+    """Sends the rows of chunks to where they are translated; runs in the workers.
 
     Args:
-        staging: where the chunks are.
-        chunks: the keys of all chunks.
-        translation: from the numbers of chunks to those of the store.
-        codes: by order.
+        groups: by the key of each chunk.
     """
 
-    def __init__(
-        self,
-        staging: Path,
-        chunks: Sequence[int],
-        translation: Renumbering,
-        codes: Mapping[str, KeyCode],
-    ) -> None:
-        self._staging = str(staging)
-        self._chunks = list(chunks)
-        self._translation = translation
-        self._codes = dict(codes)
+    def __init__(self, groups: Mapping[int, int]) -> None:
+        self._groups = dict(groups)
 
-    def __call__(self, position: int) -> RunSummary:
-        """Sort the chunk at this position."""
-        staging = Path(self._staging)
-        chunk = self._chunks[position]
-        rows = np.load(staging / "rows" / f"{chunk}.npy")
-        numbers = self._translation.of_chunk(position)
-        columns = {letter: numbers[rows[n]] for n, letter in enumerate("spog")}
-        samples = {}
-        for order, code in self._codes.items():
-            keys = _distinct(np.sort(code.encode(columns)))
-            with replaced(_run_file(staging, order, chunk)) as aside, aside.open("wb") as file:
-                np.save(file, keys)
-            samples[order] = keys[:: max(1, len(keys) // _SAMPLES)].copy()
-        return RunSummary(samples)
+    def __call__(self, staged: Staged) -> Iterator[Message]:
+        """Those of one chunk."""
+        if isinstance(staged, Chunk):
+            key = staged.summary.key
+            yield Message(self._groups[key], ChunkRows(key, staged.rows))
+
+
+class SendNumbers:
+    """Sends the numbers of terms to where rows are translated; runs in the workers.
+
+    Args:
+        groups: by the key of each chunk.
+        begins: the first number of each range.
+    """
+
+    def __init__(self, groups: Mapping[int, int], begins: Sequence[int]) -> None:
+        self._groups = dict(groups)
+        self._begins = list(begins)
+
+    def __call__(self, merged: MergedRange) -> Iterator[Message]:
+        """Those of one range."""
+        number = merged.summary.number
+        begin = np.uint32(self._begins[number])
+        for key, ranks in merged.ranks.items():
+            yield Message(self._groups[key], ChunkNumbers(key, number, ranks + begin))
 
 
 @dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Keys of an order from `lower` (inclusive) to `upper` (exclusive); ``None``: no bound."""
+class OrderRanges:
+    """Into which ranges the keys of an order are cut.
 
-    order: str
+    Args:
+        code: how rows become keys.
+        first: the number of the first range among those of all orders.
+        cuts: the first key of each range but the first.
+    """
+
+    code: KeyCode
+    first: int
+    cuts: Keys
+
+    def __len__(self) -> int:
+        return len(self.cuts) + 1
+
+
+def order_ranges(codes: Mapping[str, KeyCode], sample: Table, count: int) -> list[OrderRanges]:
+    """At most `count` ranges for each order, which hold about equally many rows of the sample."""
+    ranges: list[OrderRanges] = []
+    first = 0
+    for code in codes.values():
+        keys = np.sort(code.encode(columns_of(sample)))
+        cuts = keys[:0] if not len(keys) else np.array(even_bounds(keys, count)[1:-1], keys.dtype)
+        ranges.append(OrderRanges(code, first, cuts))
+        first += len(ranges[-1])
+    return ranges
+
+
+def columns_of(rows: Table) -> dict[str, Ids]:
+    """Rows by position; without graphs, all are in the default one."""
+    columns = dict(zip("spog", rows, strict=False))
+    columns.setdefault("g", np.zeros(rows.shape[1], dtype=np.uint32))
+    return columns
+
+
+class SortRows:
+    """Translates rows of chunks, sorts them once per order and cuts them; runs in the workers.
+
+    Args:
+        orders: the ranges of all orders.
+    """
+
+    def __init__(self, orders: Sequence[OrderRanges]) -> None:
+        self._orders = list(orders)
+
+    def __call__(self, of: Gathered) -> Iterator[Message]:
+        """Those of one group of chunks."""
+        columns = _translated(of.values)
+        for order in self._orders:
+            keys = _distinct(np.sort(order.code.encode(columns)))
+            ends = [0, *np.searchsorted(keys, order.cuts).tolist(), len(keys)]
+            for number in range(len(order)):
+                part = keys[ends[number] : ends[number + 1]]
+                if len(part):
+                    yield Message(order.first + number, part)
+
+
+def _translated(values: Sequence[ChunkRows | ChunkNumbers]) -> dict[str, Ids]:
+    rows: dict[int, Table] = {}
+    numbers: defaultdict[int, dict[int, Ids]] = defaultdict(dict)
+    for value in values:
+        if isinstance(value, ChunkRows):
+            rows[value.chunk] = value.rows
+        else:
+            numbers[value.chunk][value.range] = value.numbers
+    tables = []
+    for chunk, table in rows.items():
+        parts = numbers.pop(chunk)
+        # A chunk's terms ascend, and so do the ranges; number 0 is the default graph.
+        known = [np.zeros(1, dtype=np.uint32), *(parts[number] for number in sorted(parts))]
+        tables.append(columns_of(np.concatenate(known)[table]))
+    nothing = [columns_of(np.zeros((4, 0), dtype=np.uint32))]
+    return {
+        letter: np.concatenate([each[letter] for each in tables or nothing]) for letter in "spog"
+    }
+
+
+class SortedRange(NamedTuple):
+    """The keys of a range, ascending, without repetitions."""
+
     number: int
-    lower: Any
-    upper: Any
+    keys: Keys
 
 
-def key_ranges(order: str, samples: Sequence[Keys], count: int) -> list[KeyRange]:
-    """At most `count` ranges that hold about equally many of the samples."""
-    bounds = even_bounds(np.sort(np.concatenate(samples)), count)
-    return [KeyRange(order, number, *pair) for number, pair in enumerate(pairwise(bounds))]
-
-
-class MergeRuns:
+class MergeKeys:
     """Makes one range of an order; runs in the workers.
 
     Args:
-        staging: where the runs are.
-        chunks: the keys of all chunks.
+        orders: the ranges of all orders.
     """
 
-    def __init__(self, staging: Path, chunks: Sequence[int]) -> None:
-        self._staging = str(staging)
-        self._chunks = list(chunks)
+    def __init__(self, orders: Sequence[OrderRanges]) -> None:
+        self._orders = list(orders)
 
-    def __call__(self, of: KeyRange) -> int:
-        """Merge one range, write it, and count its keys."""
-        staging = Path(self._staging)
-        slices = []
-        for chunk in self._chunks:
-            run = np.load(_run_file(staging, of.order, chunk), mmap_mode="r")
-            low = 0 if of.lower is None else int(np.searchsorted(run, of.lower))
-            high = len(run) if of.upper is None else int(np.searchsorted(run, of.upper))
-            slices.append(run[low:high])
-        keys = np.concatenate(slices)
+    def __call__(self, of: Gathered) -> Iterator[SortedRange]:
+        """Merge one range."""
+        # An empty one has keys of the right kind, too.
+        empty = next(o for o in reversed(self._orders) if o.first <= of.partition).cuts[:0]
+        keys = np.concatenate([empty, *of.values])
         keys.sort()
-        keys = _distinct(keys)
-        with replaced(_range_file(staging, of.order, of.number)) as aside, aside.open("wb") as file:
-            np.save(file, keys)
-        return len(keys)
-
-
-def sorted_rows(staging: Path, order: str, ranges: int, code: KeyCode) -> Iterator[Rows]:
-    """The rows of an order, ascending, without repetitions."""
-    for number in range(ranges):
-        yield code.decode(np.load(_range_file(staging, order, number)))
+        yield SortedRange(of.partition, _distinct(keys))
 
 
 def _distinct(ascending: Keys) -> Keys:
@@ -177,11 +238,3 @@ def _distinct(ascending: Keys) -> Keys:
     new = np.ones(len(ascending), dtype=bool)
     np.not_equal(ascending[1:], ascending[:-1], out=new[1:])
     return ascending if new.all() else ascending[new]
-
-
-def _run_file(staging: Path, order: str, chunk: int) -> Path:
-    return staging / "runs" / f"{order}-{chunk}.npy"
-
-
-def _range_file(staging: Path, order: str, number: int) -> Path:
-    return staging / "sorted" / f"{order}-{number}.npy"

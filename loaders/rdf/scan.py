@@ -1,27 +1,27 @@
 """The first step, in the workers: from a piece of RDF to numbered rows and lists of terms.
 
-Every chunk of quads has its own small dictionary. The rows go to a file of numbers, the terms,
-sorted, to an Arrow file: number n is the n-th term of it.
+Every chunk of quads has its own small dictionary: number n is the n-th of its terms, ascending.
 """
 
 import json
-import os
+import tempfile
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import IO, Protocol, Self
+from typing import IO, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from loaders.errors import InputError
-from loaders.rdf.files import replaced
+from loaders.rdf.arrays import packed_terms
 from loaders.rdf.pieces import Piece, PieceReader, Reject
 from loaders.sources.base import StaticSource
+from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.rdf_files import QuadTexts
 
 CHUNK_QUADS = 1_000_000
@@ -29,58 +29,99 @@ CHUNK_QUADS = 1_000_000
 
 _SAMPLES = 256
 _MANY_PREDICATES = 1 << 16
+_REJECT_BYTES = 1 << 20
+
+Table: TypeAlias = npt.NDArray[np.uint32]
+"""Rows of a chunk: a line for each position; without one for the graph where all are in none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSummary:
-    """What was staged for a chunk.
+    """What the driver is told of a chunk.
 
     Args:
-        key: identifies it among all chunks.
+        key: identifies it among all chunks, and ascends with them.
         quads: how many it has, repetitions included.
         terms: how many different terms they have.
-        graphs: whether any quad lies in a named graph.
         samples: some of its terms, ascending, at equal distances.
+        rows: some of its rows, at random: a sample of every order.
         predicates: the numbers of its predicates; ``None``: there are too many to tell.
     """
 
     key: int
     quads: int
     terms: int
-    graphs: bool
     samples: tuple[str, ...]
-    predicates: tuple[int, ...] | None
+    rows: Table
+    predicates: Ids | None
+
+    @property
+    def graphs(self) -> bool:
+        """Whether any quad lies in a named graph."""
+        return len(self.rows) == 4
+
+    def wanted(self) -> Ids:
+        """The numbers whose terms' numbers in the store the driver is to know, ascending."""
+        known = [self.rows.ravel()] + ([] if self.predicates is None else [self.predicates])
+        found = np.unique(np.concatenate(known))
+        return found[found > 0]  # the default graph is number 0 everywhere
+
+
+class Chunk(NamedTuple):
+    """A chunk: its terms, ascending, as bytes of Arrow, and its rows of numbers of them."""
+
+    summary: ChunkSummary
+    terms: bytes
+    rows: Table
 
 
 @dataclass(frozen=True, slots=True)
 class PieceSummary:
-    """What was found in a piece."""
+    """What was found in a piece besides quads.
 
-    chunks: tuple[ChunkSummary, ...]
+    Args:
+        rejects: how many parts of it are malformed.
+        prefixes: prefix to namespace.
+        error: why it was not read to its end; ``None``: it was.
+    """
+
     rejects: int
     prefixes: Mapping[str, str]
+    error: str | None = None
 
 
-class QuadInput(Protocol):
-    """Pieces of work that give quads; it is pickled to the workers."""
+class RejectLines(NamedTuple):
+    """What is malformed in a piece: whole lines, one JSON object each."""
 
-    def summary(self, number: int, stage: Callable[[Iterable[QuadTexts]], None]) -> "Found":
-        """Read a piece: hand its quads over, and tell what else was found.
+    text: bytes
+
+
+Staged: TypeAlias = Chunk | RejectLines | PieceSummary
+
+
+class QuadReader(Protocol):
+    """Reads a piece of work."""
+
+    @property
+    def prefixes(self) -> Mapping[str, str]:
+        """Prefix to namespace; complete when all quads have been read."""
+
+    def quads(self) -> Iterator[QuadTexts]:
+        """The quads.
 
         Raises:
             InputError: it cannot be read.
         """
 
+
+class QuadInput(Protocol):
+    """Pieces of work that give quads; it is pickled to the workers."""
+
+    def reader(self, number: int, reject: Callable[[Reject], None], /) -> QuadReader:
+        """Opens a piece; everything in it that is no RDF is handed to `reject`."""
+
     def __len__(self) -> int:
         """How many pieces there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a piece has besides quads."""
-
-    rejects: int
-    prefixes: Mapping[str, str]
 
 
 class RdfInput:
@@ -88,25 +129,17 @@ class RdfInput:
 
     Args:
         pieces: the pieces.
-        staging: where malformed lines go.
-        strict: do not go on behind what is malformed.
     """
 
-    def __init__(self, pieces: list[Piece], staging: Path, strict: bool) -> None:
+    def __init__(self, pieces: list[Piece]) -> None:
         self._pieces = pieces
-        self._staging = str(staging)
-        self._strict = strict
 
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def summary(self, number: int, stage: Callable[[Iterable[QuadTexts]], None]) -> Found:
-        """Parse a piece."""
-        piece = self._pieces[number]
-        with RejectLog(piece, Path(self._staging), self._strict) as log:
-            reader = PieceReader(piece, log.reject)
-            stage(reader.quads())
-        return Found(log.count, reader.prefixes)
+    def reader(self, number: int, reject: Callable[[Reject], None]) -> QuadReader:
+        """Parses a piece."""
+        return PieceReader(self._pieces[number], reject)
 
 
 class SourceInput:
@@ -124,79 +157,92 @@ class SourceInput:
     def __len__(self) -> int:
         return len(self._pieces)
 
-    def summary(self, number: int, stage: Callable[[Iterable[QuadTexts]], None]) -> Found:
-        """Read a piece."""
-        stage(self._source.quads(self._pieces[number]))
-        return Found(0, {})
+    def reader(self, number: int, _: Callable[[Reject], None]) -> QuadReader:
+        """Reads a piece; a source raises what is malformed."""
+        return _SourceReader(self._source, self._pieces[number])
+
+
+class _SourceReader:
+    def __init__(self, source: StaticSource, piece: str) -> None:
+        self._source = source
+        self._piece = piece
+        self.prefixes: Mapping[str, str] = {}
+
+    def quads(self) -> Iterator[QuadTexts]:
+        yield from self._source.quads(self._piece)
 
 
 class Scan:
-    """Stages a piece of an input in chunks; runs in the workers.
+    """Makes chunks of a piece of an input; runs in the workers.
+
+    What is wrong with an input is a result like others: it would not be better the next time. Only
+    where reading itself fails does the task fail, and Spark tries again.
 
     Args:
         given: the input.
-        staging: has folders ``rows`` and ``terms``.
+        strict: do not go on behind what is malformed.
         chunk_quads: rows with a common dictionary.
     """
 
-    def __init__(self, given: QuadInput, staging: Path, chunk_quads: int = CHUNK_QUADS) -> None:
+    def __init__(
+        self, given: QuadInput, strict: bool = False, chunk_quads: int = CHUNK_QUADS
+    ) -> None:
         self._given = given
-        self._staging = str(staging)
+        self._strict = strict
         self._chunk_quads = chunk_quads
 
-    def __call__(self, number: int) -> PieceSummary:
-        """Stage one piece."""
-        staging = Path(self._staging)
-        chunks: list[ChunkSummary] = []
-
-        def stage(quads: Iterable[QuadTexts]) -> None:
-            rows = iter(quads)
-            while (chunk := _Chunk(islice(rows, self._chunk_quads))).quads:
-                chunks.append(chunk.write(staging, number << 20 | len(chunks)))
-
-        found = self._given.summary(number, stage)
-        return PieceSummary(tuple(chunks), found.rejects, dict(found.prefixes))
+    def __call__(self, number: int) -> Iterator[Staged]:
+        """Read one piece."""
+        with tempfile.TemporaryFile() as aside:
+            log = RejectLog(aside, self._strict)
+            reader = self._given.reader(number, log.reject)
+            error = None
+            try:
+                rows = iter(reader.quads())
+                count = 0
+                while (chunk := _ChunkBuilder(islice(rows, self._chunk_quads))).quads:
+                    yield chunk.built(number << 20 | count)
+                    count += 1
+            except InputError as found:
+                if isinstance(found.__cause__, OSError):
+                    raise
+                error = str(found)
+            yield from map(RejectLines, log.blocks())
+            yield PieceSummary(log.count, dict(reader.prefixes), error)
 
 
 class RejectLog:
-    """Writes aside what is malformed in a piece: one JSON object per line.
+    """Writes down what is malformed: one JSON object per line.
 
     Args:
-        piece: where it is found.
-        staging: has a folder ``rejects``.
-        strict: do not write aside, but stop.
-
-    Raises:
-        InputError: something is malformed, and `strict`.
+        file: where to.
+        strict: do not write it down, but stop.
     """
 
-    def __init__(self, piece: Piece, staging: Path, strict: bool) -> None:
+    def __init__(self, file: IO[bytes], strict: bool) -> None:
         self.count = 0
+        self._file = file
         self._strict = strict
-        self._target = staging / "rejects" / f"{piece.number:08}.ndjson"
-        self._aside = self._target.with_suffix(f".{os.getpid()}")
-        self._file: IO[str] | None = None
 
     def reject(self, found: Reject) -> None:
-        """Write it down."""
+        """Write it down.
+
+        Raises:
+            InputError: `strict`.
+        """
         if self._strict:
             raise InputError(f"{found.message}: {found.text}".strip(": "), found.path, found.line)
-        if self._file is None:
-            self._file = self._aside.open("w", encoding="utf-8")
-        self._file.write(json.dumps(found._asdict(), ensure_ascii=False) + "\n")
+        self._file.write(json.dumps(found._asdict(), ensure_ascii=False).encode() + b"\n")
         self.count += 1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            if kind is None:
-                self._aside.replace(self._target)
+    def blocks(self) -> Iterator[bytes]:
+        """What was written down, in blocks of whole lines."""
+        self._file.seek(0)
+        while lines := b"".join(self._file.readlines(_REJECT_BYTES)):
+            yield lines
 
 
-class _Chunk:
+class _ChunkBuilder:
     def __init__(self, quads: Iterable[QuadTexts]) -> None:
         self.ids: defaultdict[str, int] = defaultdict()
         self.ids.default_factory = self.ids.__len__
@@ -211,30 +257,26 @@ class _Chunk:
             add_g(ids[g])
         self.quads = len(self._columns[0])
 
-    def write(self, staging: Path, key: int) -> ChunkSummary:
+    def built(self, key: int) -> Chunk:
         texts = pa.array(self.ids, pa.large_string(), size=len(self.ids)).slice(1)
         by_text = pc.sort_indices(texts)
         ranks = np.zeros(len(texts) + 1, dtype=np.uint32)
         ranks[by_text.to_numpy() + 1] = np.arange(1, len(texts) + 1, dtype=np.uint32)
-        rows = np.stack([ranks[np.frombuffer(column, np.uint32)] for column in self._columns])
-        with replaced(staging / "rows" / f"{key}.npy") as aside, aside.open("wb") as file:
-            np.save(file, rows)
+        columns = [np.frombuffer(column, np.uint32) for column in self._columns]
+        if not columns[3].any():
+            del columns[3]
+        rows = np.stack([ranks[column] for column in columns])
         terms = texts.take(by_text)
-        batch = pa.record_batch({"term": terms})
-        with (
-            replaced(staging / "terms" / f"{key}.arrow") as aside,
-            pa.OSFile(str(aside), "wb") as sink,
-            pa.ipc.new_file(sink, batch.schema) as writer,
-        ):
-            writer.write_batch(batch)
         step = max(1, len(terms) // _SAMPLES)
-        samples = tuple(terms[n].as_py() for n in range(0, len(terms), step))
+        # At random, because data have rhythms; and the same ones where the task is repeated.
+        some = np.random.default_rng(key).integers(0, self.quads, min(_SAMPLES, self.quads))
         predicates = np.unique(rows[1])
-        return ChunkSummary(
+        summary = ChunkSummary(
             key,
             self.quads,
             len(terms),
-            bool(rows[3].any()),
-            samples,
-            tuple(predicates.tolist()) if len(predicates) < _MANY_PREDICATES else None,
+            tuple(terms[n].as_py() for n in range(0, len(terms), step)),
+            rows[:, some],
+            predicates if len(predicates) < _MANY_PREDICATES else None,
         )
+        return Chunk(summary, packed_terms(terms), rows)

@@ -1,14 +1,17 @@
 """What a load did: the new store, and what was left out."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from annotations.wording import counted
 from loaders.errors import InputError
+from loaders.outputs import written
 from loaders.rdf.pieces import Reject
 from tpf_server.store.static import layout
 from tpf_server.store.static.manifest import Manifest
@@ -54,24 +57,32 @@ def check_not_all_rejected(quads: int, rejects: int, first: Sequence[Reject]) ->
         raise InputError(f"nothing but {malformed} ({one.message})", one.path, one.line)
 
 
-def collect_rejects(work: Path, target: Path | None) -> list[Reject]:
-    """Put what the workers wrote aside into one file; the first of it.
+def collect_rejects(blocks: Iterable[bytes], target: Path | None) -> list[Reject]:
+    """Put what was found malformed into a file; the first of it.
 
     Without rejects there is no file, and none of an earlier load.
+
+    Args:
+        blocks: whole lines, one JSON object each.
+        target: the file; ``None``: only the first are wanted.
+
+    Raises:
+        OutputError: the file cannot be written.
     """
     first: list[Reject] = []
-    files = sorted((work / "rejects").glob("*.ndjson"))
-    if not files:
-        if target is not None:
+    with ExitStack() as stack:
+        out: IO[bytes] | None = None
+        for block in blocks:
+            lines = block.splitlines()[: 20 - len(first)]
+            first += [Reject(**json.loads(line)) for line in lines]
+            if target is not None:
+                with written(target):
+                    if out is None:
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                        out = stack.enter_context(target.open("wb"))
+                    out.write(block)
+            elif len(first) == 20:
+                break
+        if out is None and target is not None:
             target.unlink(missing_ok=True)
-        return first
-    texts = (line for file in files for line in file.read_text(encoding="utf-8").splitlines(True))
-    if target is None:
-        return [Reject(**json.loads(line)) for line, _ in zip(texts, range(20), strict=False)]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", encoding="utf-8") as out:
-        for line in texts:
-            out.write(line)
-            if len(first) < 20:
-                first.append(Reject(**json.loads(line)))
     return first

@@ -39,9 +39,11 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
         str(store), "--replace", "--engine", "spark", "--master", "local[2]", "--quiet",
     ]  # fmt: skip
     work = tmp_path / ".store.loading" / "work"
-    load = subprocess.Popen(command, cwd=PROJECT, start_new_session=True)
+    spark = tmp_path / "spark"
+    environment = os.environ | {"TPF_SPARK_LOCAL_DIR": str(spark)}
+    load = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
     end = time.monotonic() + 200
-    while not list(work.glob("terms/*")):
+    while not list(spark.rglob("rdd_*")):  # the terms and rows of a piece
         assert load.poll() is None, "the load ended"
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -86,7 +88,7 @@ def test_an_interrupted_load_ends_at_once_and_says_so(tmp_path: Path) -> None:
             command, cwd=PROJECT, env=environment, stderr=said, start_new_session=True
         )
     end = time.monotonic() + 200
-    while not list(tmp_path.glob(".store.loading/work/terms/*")):
+    while not list(tmp_path.glob("tpf-spark-*/**/rdd_*")):
         assert load.poll() is None, (tmp_path / "said").read_text()
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -1,5 +1,8 @@
 import gzip
+import os
 import random
+import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaders.errors import InputError, OutputError
+from loaders.rdf import flow
 from loaders.rdf.build import Sizes, load_rdf_spark
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
@@ -23,7 +27,7 @@ from tpf_server.store.static.manifest import Manifest, read_manifest
 W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 # Every step in several tasks.
-SMALL = Sizes(piece_bytes=30_000, chunk_quads=300, range_rows=200, small=0)
+SMALL = Sizes(piece_bytes=30_000, chunk_quads=500, range_rows=500, small=0)
 
 
 def content(manifest: Manifest) -> tuple[object, ...]:
@@ -132,6 +136,41 @@ def test_spark_writes_the_same_store(
     assert content(summary.manifest) == reference(files, tmp_path)
     assert (summary.rejects, summary.predicates) == (0, 6)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "reference", "store"]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_workers_that_are_killed_in_every_step(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = tmp_path / "killed"
+    marks.mkdir()
+    of_spark = flow._SparkFlow.map
+    steps: list[str] = []
+
+    def killing(itself: Any, function: Any) -> Any:
+        mark = str(marks / f"{len(steps)}")
+        steps.append(mark)
+
+        def killed_once(value: Any) -> Iterator[Any]:
+            for other in function(value):
+                yield other
+                try:
+                    os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    continue
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return of_spark(itself, killed_once)
+
+    monkeypatch.setattr(flow._SparkFlow, "map", killing)
+    files = random_files(tmp_path / "in", 3, True)
+    sizes = replace(SMALL, chunk_quads=1000, range_rows=2000)
+    summary = load_rdf_spark(files, tmp_path / "store", spark, created=CREATED, sizes=sizes)
+    assert content(summary.manifest) == reference(files, tmp_path)
+    # Those that only tell what is there give no value that could be the last.
+    killed = {int(path.name) for path in marks.iterdir()}
+    assert len(killed) >= 8, (steps, killed)
 
 
 @pytest.mark.spark

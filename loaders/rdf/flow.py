@@ -1,0 +1,194 @@
+"""Values that go from task to task: through Spark, or through lists of this process.
+
+Spark moves them: its shuffle spills to disk and is repeated where a machine was lost, and what is
+kept lies on the disks of the executors. No file of ours is shared. Values are few and large (the
+bytes of an array for each range), so Java hands on texts of bytes and looks at no row.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+
+from loaders.jobs import collected, one_by_one
+from loaders.progress import Report, spark_tasks
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Value = TypeVar("Value")
+Other = TypeVar("Other")
+
+
+class Message(NamedTuple):
+    """A value, and the partition that it is for."""
+
+    partition: int
+    value: Any
+
+
+class Gathered(NamedTuple):
+    """All values that were sent to a partition, in no order."""
+
+    partition: int
+    values: list[Any]
+
+
+class Flow(ABC, Generic[Value]):
+    """Values, each of which is worked on by itself; nothing is done before they are wanted.
+
+    Functions are pickled to the workers, and may be called again for a value whose result was lost.
+    """
+
+    @abstractmethod
+    def map(self, function: Callable[[Value], Iterable[Other]]) -> "Flow[Other]":
+        """What a function makes of each of them: any number of others."""
+
+    @abstractmethod
+    def exchanged(self, partitions: int) -> "Flow[Gathered]":
+        """Messages, as they arrive: one `Gathered` for every partition."""
+
+    @abstractmethod
+    def beside(self, others: "Flow[Any]") -> "Flow[Any]":
+        """These and others, of the same kind of flow."""
+
+    @abstractmethod
+    def kept(self) -> "Flow[Value]":
+        """The same, made once, however often they are wanted; for as long as the `Flows` live."""
+
+    @abstractmethod
+    def collect(self, description: str) -> list[Value]:
+        """All of them, here, in sequence.
+
+        Raises:
+            InputError: a function raised one.
+        """
+
+    @abstractmethod
+    def each(self) -> Iterator[Value]:
+        """One after the other, here, in sequence.
+
+        Raises:
+            InputError: a function raised one.
+        """
+
+
+class Flows:
+    """Makes flows; a context manager that forgets what they kept.
+
+    Args:
+        context: a Spark context; ``None``: everything in this process.
+        report: where to tell how far it is.
+    """
+
+    def __init__(self, context: "SparkContext | None", report: Report) -> None:
+        self._context = context
+        self.report = report
+        self._kept = ExitStack()
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at the same time."""
+        return 1 if self._context is None else int(self._context.defaultParallelism)
+
+    def of(self, items: Sequence[Value]) -> Flow[Value]:
+        """These items, one task for each; of very many, several share one."""
+        if self._context is None or not items:
+            return self.here(items)
+        slices = min(len(items), 64 * self.cores)
+        work = self._context.parallelize(items, slices)
+        return _SparkFlow(work, self._context, self.report, self._kept)
+
+    def here(self, items: Sequence[Value]) -> Flow[Value]:
+        """These items, worked on in this process."""
+        return _LocalFlow(lambda: iter(items), self.report)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.close()
+
+
+class _LocalFlow(Flow[Value]):
+    def __init__(self, values: Callable[[], Iterator[Value]], report: Report) -> None:
+        self._values = values
+        self._report = report
+
+    def map(self, function: Callable[[Value], Iterable[Other]]) -> Flow[Other]:
+        return _LocalFlow(
+            lambda: (other for value in self._values() for other in function(value)), self._report
+        )
+
+    def exchanged(self, partitions: int) -> Flow[Gathered]:
+        def gathered() -> Iterator[Gathered]:
+            found: list[list[Any]] = [[] for _ in range(partitions)]
+            for message in self._values():
+                assert isinstance(message, Message)
+                found[message.partition].append(message.value)
+            return map(Gathered, range(partitions), found)
+
+        return _LocalFlow(gathered, self._report)
+
+    def beside(self, others: Flow[Any]) -> Flow[Any]:
+        return _LocalFlow(lambda: (v for of in (self, others) for v in of.each()), self._report)
+
+    def kept(self) -> Flow[Value]:
+        found: list[Value] = []
+
+        def values() -> Iterator[Value]:
+            if not found:
+                found.extend(self._values())
+            return iter(found)
+
+        return _LocalFlow(values, self._report)
+
+    def collect(self, description: str) -> list[Value]:
+        self._report.stage(description)
+        return list(self._values())
+
+    def each(self) -> Iterator[Value]:
+        return self._values()
+
+
+class _SparkFlow(Flow[Value]):
+    def __init__(self, work: Any, context: "SparkContext", report: Report, kept: ExitStack) -> None:
+        self._work = work  # an RDD
+        self._context = context
+        self._report = report
+        self._kept = kept
+
+    def _with(self, work: Any) -> "_SparkFlow[Any]":
+        return _SparkFlow(work, self._context, self._report, self._kept)
+
+    def map(self, function: Callable[[Value], Iterable[Other]]) -> Flow[Other]:
+        return self._with(self._work.flatMap(function))
+
+    def exchanged(self, partitions: int) -> Flow[Gathered]:
+        sent = self._work.partitionBy(partitions, _itself)
+        return self._with(sent.mapPartitionsWithIndex(_gathered))
+
+    def beside(self, others: Flow[Any]) -> Flow[Any]:
+        assert isinstance(others, _SparkFlow)
+        return self._with(self._context.union([self._work, others._work]))
+
+    def kept(self) -> Flow[Value]:
+        from pyspark import StorageLevel
+
+        self._kept.callback(self._work.unpersist)
+        return self._with(self._work.persist(StorageLevel.DISK_ONLY))
+
+    def collect(self, description: str) -> list[Value]:
+        with spark_tasks(self._context, self._report, description):
+            return collected(self._context, self._work)
+
+    def each(self) -> Iterator[Value]:
+        return one_by_one(self._context, self._work)
+
+
+def _itself(partition: int) -> int:
+    return partition
+
+
+def _gathered(partition: int, messages: Iterable[tuple[int, Any]]) -> Iterator[Gathered]:
+    yield Gathered(partition, [value for _, value in messages])
