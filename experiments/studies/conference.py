@@ -1,24 +1,38 @@
-"""``conference``: the queries of the CQELS paper, by static size and by number of queries."""
+"""``conference``: the queries of the CQELS paper, by static size and by number of queries.
+
+Source: paper 000, section 5, table 2, figures 4 and 5.
+"""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
 from experiments.harness.estimates import percentile
-from experiments.harness.items import Finding, Item, Table, Target
+from experiments.harness.items import Item
 from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
-from experiments.workloads.conference import FLOORPLAN, STREAM, Conference, quads, query
+from experiments.studies.board_modes import CQELS, CSPARQL
+from experiments.studies.conference_report import items
+from experiments.workloads.conference import (
+    FLOORPLAN,
+    STREAM,
+    Conference,
+    periodic_query,
+    quads,
+    query,
+)
 from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 
-# Microseconds per event of the original engine (paced at 100 events per second, 10^5 triples), and
-# with 1,000 queries.
-_ORIGINAL = {"Q1": 243.0, "Q2": 553.0, "Q3": 371.0, "Q4": 417.0, "Q5": 1058.0}
-_ORIGINAL_1000 = {"Q1": 53_000.0, "Q3": 80_000.0, "Q4": 118_000.0}
+_TEMPLATES = ("Q1", "Q2", "Q3", "Q4", "Q5")
+_TOGETHER = ("Q1", "Q3", "Q4")
+"""Those that the paper registers many times."""
+_LARGE = 1_000_000
+_Events = Sequence[tuple[int, tuple[str, str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +42,27 @@ class Sizes:
     Args:
         static: triples of the bibliography.
         events: detections that are measured.
+        periodic_events: the same for C-SPARQL.
+        constants: queries of a template that are measured, one after the other: each with the name
+            of another author. Beyond a million static triples three are, at most.
         instances: numbers of queries at the same time, on the second static size.
+        periodic_instances: the same for C-SPARQL.
     """
 
-    static: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    static: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
     events: int = 20_000
-    instances: tuple[int, ...] = (10, 100, 1000)
+    periodic_events: int = 2_000
+    constants: int = 10
+    instances: tuple[int, ...] = tuple(2**power for power in range(11))
+    periodic_instances: tuple[int, ...] = tuple(2**power for power in range(11))
 
     @classmethod
     def quick(cls) -> Self:
-        """Two sizes, fewer events."""
-        return cls(static=(10_000, 100_000), events=5000, instances=(10, 1000))
+        """Two static sizes and numbers of queries, fewer events."""
+        return cls(
+            static=(10_000, 100_000), events=1500, periodic_events=500, constants=2,
+            instances=(1, 32, 1024), periodic_instances=(1, 32),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +71,8 @@ class Opened:
 
     floorplan: StoreGraph
     bibliography: StoreGraph
-    events: Sequence[tuple[int, tuple[str, str, str]]]
+    events: _Events
+    periodic_events: _Events
 
 
 class ConferenceQueries:
@@ -55,62 +80,56 @@ class ConferenceQueries:
 
     name = "conference"
     question = (
-        "How long does one arriving triple take in the conference scenario, by query, by the size "
-        "of the static data and by the number of queries that differ in a constant?"
+        "How long does one execution of a query take in the conference scenario, by the size of "
+        "the static data and by the number of queries that differ in a constant: in CQELS for each "
+        "event, in C-SPARQL each second?"
     )
     settings = Sizes
-    keys = ("query", "static", "instances")
+    keys = ("engine", "query", "static", "instances", "constant")
     values = (
-        "us_mean", "us_p50", "us_p99", "rows", "us_per_row", "registration_seconds",
+        "execution_us", "us_mean", "us_p50", "us_p99", "rows", "us_per_row",
+        "registration_seconds",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """A group for each static size."""
         for place, size in enumerate(settings.static):
-            cases = [(name, 1) for name in ("Q1", "Q2", "Q3", "Q4", "Q5")]
+            constants = min(settings.constants, 3) if size > _LARGE else settings.constants
+            cases = [
+                (mode.name, name, 1, constant)
+                for mode in (CQELS, CSPARQL)
+                for name in _TEMPLATES
+                # The second has no constant.
+                for constant in range(1 if name == "Q2" else constants)
+            ]
             if place == min(1, len(settings.static) - 1):
-                cases += [(name, n) for n in settings.instances for name in ("Q1", "Q3", "Q4")]
+                cases += [
+                    (mode.name, name, count, 0)
+                    for mode, counts in (
+                        (CQELS, settings.instances), (CSPARQL, settings.periodic_instances),
+                    )
+                    for count in counts
+                    if count > 1
+                    for name in _TOGETHER
+                ]  # fmt: skip
             yield MeasurementGroup(
                 f"{size} static triples",
                 partial(_opened, settings, run, size),
                 [
                     Measurement(
-                        {"query": name, "static": size, "instances": count},
-                        partial(_measure, name, count),
+                        {
+                            "engine": mode, "query": name, "static": size, "instances": count,
+                            "constant": constant,
+                        },
+                        partial(_MEASURES[mode], name, count, constant),
                     )
-                    for name, count in cases
+                    for mode, name, count, constant in cases
                 ],
-            )
+            )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
-        """A table and the targets."""
-        rows = [row for row in results.rows if row.get("us_mean") is not None]
-        header = (*self.keys, *self.values)
-        yield Table("Per arriving triple", header, [[row.get(k) for k in header] for row in rows])
-        for name, original in _ORIGINAL.items():
-            single = _lowest(rows, name, 1)
-            what = f"{name}: µs per row" if name == "Q2" else f"{name}: µs per event"
-            column = "us_per_row" if name == "Q2" else "us_mean"
-            measured = _lowest(rows, name, 1, column)
-            compared = f"original engine: {original:.0f} µs per event"
-            yield Target(what, measured, 3.0 if name == "Q2" else 10.0, compared=compared)
-            if single:
-                yield Finding(f"{name}: {original / single:.0f} times the original's speed.")
-        for name, original in _ORIGINAL_1000.items():
-            measured = _lowest(rows, name, 1000)
-            compared = f"original engine: {original:.0f}"
-            yield Target(f"{name}, 1,000 queries: µs per event", measured, 100.0, compared=compared)
-
-
-def _lowest(
-    rows: Sequence[Row], name: str, instances: int, column: str = "us_mean"
-) -> float | None:
-    found = [
-        float(row[column] or 0)
-        for row in rows
-        if row["query"] == name and int(row["instances"] or 0) == instances
-    ]
-    return min(found, default=None)
+        """Figures 4 and 5, table 2, the targets."""
+        yield from items(results)
 
 
 @contextmanager
@@ -130,10 +149,14 @@ def conference_graphs(
 def _opened(settings: Sizes, run: Run, size: int) -> Iterator[Opened]:
     conference = Conference(run.seed)
     with conference_graphs(conference, run, size) as (floorplan, bibliography):
-        yield Opened(floorplan, bibliography, list(conference.badges(settings.events)))
+        events, others = (
+            list(conference.badges(count)) for count in (settings.events, settings.periodic_events)
+        )
+        yield Opened(floorplan, bibliography, events, others)
 
 
-def _measure(name: str, count: int, opened: Any) -> Iterable[Row]:
+def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[Row]:
+    """In CQELS: an execution for each event."""
     engine = Engine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan, FLOORPLAN)
@@ -144,23 +167,73 @@ def _measure(name: str, count: int, opened: Any) -> Iterable[Row]:
         rows += len(emission.rows)
 
     started = time.perf_counter()
-    for author in range(count):
+    for author in range(constant, constant + count):
         engine.register(query(name, author), take)
     registered = time.perf_counter()
     stream = f"<{STREAM}>"
-    push, clock = engine.push, time.perf_counter
-    taken = []
-    for at, triple in opened.events:
-        before = clock()
-        push(stream, triple, at)
-        taken.append((clock() - before) * 1e6)
+    taken, cpu = _pushed(partial(engine.push, stream), opened.events)
     engine.close()
-    ordered = sorted(taken)
+    each = 1e6 * cpu / len(taken)
     yield {
-        "us_mean": sum(taken) / len(taken),
-        "us_p50": percentile(ordered, 50),
-        "us_p99": percentile(ordered, 99),
-        "rows": rows,
-        "us_per_row": sum(taken) / rows if rows else None,
+        "execution_us": each,
+        **_columns(taken, each, rows),
         "registration_seconds": registered - started,
+    }
+
+
+def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[Row]:
+    """In C-SPARQL: an execution of all queries each second of the stream."""
+    engine = CsparqlEngine()
+    engine.attach(opened.bibliography)
+    engine.attach(opened.floorplan)
+    events = opened.periodic_events
+    # Says that people and rooms do not come from the stream.
+    engine.declare(STREAM, [events[0][1][1]])
+    rows = 0
+    instants: dict[int, None] = {}
+
+    def take(answer: Any) -> None:
+        nonlocal rows
+        rows += len(answer.rows)
+        instants[answer.at] = None
+
+    started = time.perf_counter()
+    for author in range(constant, constant + count):
+        engine.register(periodic_query(name, author), take)
+    registered = time.perf_counter()
+    taken, cpu = _pushed(partial(engine.push, STREAM), events)
+    evaluated = len(instants)
+    engine.close()
+    yield {
+        "execution_us": 1e6 * cpu / evaluated if evaluated else None,
+        **_columns(taken, 1e6 * cpu / len(taken), rows),
+        "registration_seconds": registered - started,
+    }
+
+
+_MEASURES: dict[str, Callable[..., Iterable[Row]]] = {
+    CQELS.name: _incremental, CSPARQL.name: _periodic,
+}  # fmt: skip
+
+
+def _pushed(push: Callable[..., object], events: _Events) -> tuple[list[float], float]:
+    """The microseconds of each event, by the clock, and the CPU seconds of all."""
+    clock = time.perf_counter
+    taken = []
+    begin = time.process_time()
+    for at, triple in events:
+        before = clock()
+        push(triple, at)
+        taken.append((clock() - before) * 1e6)
+    return taken, time.process_time() - begin
+
+
+def _columns(taken: list[float], each: float, rows: int) -> dict[str, float | None]:
+    taken.sort()
+    return {
+        "us_mean": each,
+        "us_p50": percentile(taken, 50),
+        "us_p99": percentile(taken, 99),
+        "rows": rows,
+        "us_per_row": each * len(taken) / rows if rows else None,
     }

@@ -53,7 +53,37 @@ FROM NAMED <GRAPH> WHERE {
   FILTER (?auth != ?coAuth) } GROUP BY ?loc2 ?locName""",
 }
 
+_PERIODIC = {
+    "Q1": """SELECT ?person ?locName ?locDesc FROM STREAM <STREAM> [RANGE 1s STEP 1s] WHERE {
+  ?person lv:detectedAt ?loc . ?loc lv:name ?locName . ?loc lv:desc ?locDesc .
+  ?person foaf:name "$Name$" }""",
+    "Q2": """CONSTRUCT { ?person1 lv:reachable ?person2 } FROM STREAM <STREAM> [RANGE 3s STEP 1s]
+WHERE { ?person1 lv:detectedAt ?loc1 . ?person2 lv:detectedAt ?loc2 .
+  ?loc1 lv:connected ?loc2 }""",
+    "Q3": """SELECT ?coAuth ?coAuthName FROM STREAM <STREAM> [RANGE 5s STEP 1s] WHERE {
+  ?auth lv:detectedAt ?loc . ?coAuth lv:detectedAt ?loc .
+  ?paper dc:creator ?auth . ?paper dc:creator ?coAuth .
+  ?auth foaf:name "$Name$" . ?coAuth foaf:name ?coAuthName FILTER (?auth != ?coAuth) }""",
+    "Q4": """SELECT ?editor ?editorName FROM STREAM <STREAM> [RANGE 15s STEP 1s] WHERE {
+  ?auth lv:detectedAt ?loc1 . ?editor lv:detectedAt ?loc2 . ?loc1 lv:connected ?loc2 .
+  ?paper dc:creator ?auth . ?paper dcterms:partOf ?proceeding .
+  ?proceeding swrc:editor ?editor . ?editor foaf:name ?editorName . ?auth foaf:name "$Name$" }""",
+    "Q5": """SELECT ?loc2 ?locName (COUNT(DISTINCT ?coAuth) AS ?noCoAuths)
+FROM STREAM <STREAM> [RANGE 30s STEP 1s] WHERE {
+  ?auth lv:detectedAt ?loc1 . ?coAuth lv:detectedAt ?loc2 .
+  ?loc2 lv:name ?locName . ?loc2 lv:connected ?loc1 .
+  ?paper dc:creator ?auth . ?paper dc:creator ?coAuth . ?auth foaf:name "$Name$"
+  FILTER (?auth != ?coAuth) } GROUP BY ?loc2 ?locName""",
+}
+"""The same in C-SPARQL, evaluated each second: one window over the stream, the widest."""
+
 Triple = tuple[str, str, str]
+
+
+def periodic_query(name: str, author: int = 0) -> str:
+    """The query in C-SPARQL for one author."""
+    text = _PERIODIC[name].replace("STREAM>", f"{STREAM}>")
+    return _PREFIXES + text.replace("$Name$", f"Author {author}")
 
 
 def query(name: str, author: int = 0) -> str:

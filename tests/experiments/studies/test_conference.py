@@ -1,0 +1,98 @@
+"""The conference scenario in both engines, and a report that follows the data."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.harness.items import Check, Figure, Finding
+from experiments.harness.report import write_report
+from experiments.harness.results import Results
+from experiments.studies.board_modes import CQELS, CSPARQL, PLACES
+from experiments.studies.conference import ConferenceQueries, Sizes
+from experiments.workloads.conference import QUERIES, periodic_query
+from tests.experiments.harness.test_runner import run
+from tpf_server.continuous.csparql.parser import parse
+
+
+def test_a_small_run_of_both_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Loaded in this process, which does not have to start Spark for it.
+    monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "nowhere"))
+    sizes: dict[str, Any] = {
+        "static": [2000], "events": 300, "periodic_events": 250, "constants": 2, "instances": [3],
+        "periodic_instances": [3],
+    }  # fmt: skip
+    study = ConferenceQueries()
+    results = run(tmp_path / "results", study, repetitions=1, tables={"conference": sizes})
+    assert results.failures == {}
+    for mode in (CQELS, CSPARQL):
+        one = results.where(engine=mode.name, instances=1)
+        assert [len(one.where(query=name).rows) for name in QUERIES] == [2, 1, 2, 2, 2]
+        assert len(results.where(engine=mode.name, instances=3).rows) == 3
+        assert all(int(n) > 0 for n in one.where(query="Q2").distinct("rows"))
+    assert "static-Q5.svg" in write_report(tmp_path / "results", [study]).read_text()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_queries_of_both_languages_ask_for_the_same(name: str) -> None:
+    found = parse(periodic_query(name, 7)).query
+    assert ('"Author 7"' in periodic_query(name, 7)) == (name != "Q2")
+    assert found.form == ("CONSTRUCT" if name == "Q2" else "SELECT")
+
+
+def test_a_full_run_has_ten_constants_and_all_powers_of_two() -> None:
+    sizes = Sizes()
+    assert sizes.instances == sizes.periodic_instances == tuple(2**n for n in range(11))
+    assert (sizes.static[0], sizes.static[-1], sizes.constants) == (10**4, 10**7, 10)
+
+
+def row(engine: str, us: float, execution: float, **values: Any) -> dict[str, str]:
+    columns = (*ConferenceQueries.keys, *ConferenceQueries.values)
+    found = {
+        **dict.fromkeys(columns, ""), "engine": engine, "query": "Q1", "static": 100_000,
+        "instances": 1, "constant": 0, "us_mean": us, "execution_us": execution, **values,
+    }  # fmt: skip
+    return {name: str(value) for name, value in found.items()}
+
+
+def told(us: float, grown: float, many: float, periodic: float) -> Results:
+    rows = [
+        row(CQELS.name, us, us), row(CQELS.name, us, us, constant=1),
+        row(CQELS.name, grown, grown, static=10_000_000),
+        row(CQELS.name, many, many, instances=1024),
+        row(CSPARQL.name, us, periodic),
+    ]  # fmt: skip
+    return Results(rows, {}, {})
+
+
+def test_every_sentence_and_verdict_follows_the_data() -> None:
+    said, verdicts = [], []
+    for results in (told(4, 4.4, 40, 20_000), told(900, 9000, 2e6, 1000)):
+        items = list(ConferenceQueries().report(results))
+        said.append([item.text for item in items if isinstance(item, Finding)])
+        checks = [item for item in items if isinstance(item, Check)]
+        verdicts.append({each.claim.name: each.verdict for each in checks})
+    assert said[0] == [
+        "Q1: 4 µs per event in CQELS, where the original engine takes 60.8 times as long; 20 ms "
+        "per evaluation in C-SPARQL.",
+        "Q1: 1,024 queries at the same time take 10 times as long for an event as 1 in CQELS.",
+    ]
+    assert all(one != other for one, other in zip(*said, strict=True))
+    looked = ("Q1", "C-SPARQL", "flat", "instances")
+    assert [verdicts[0][name] for name in looked] == ["agrees"] * 4
+    assert [verdicts[1][name] for name in looked] == ["differs"] * 4
+    assert verdicts[0]["Q2"] == "not measured here"
+
+
+def test_figures_have_intervals_over_constants_and_the_marks_of_others() -> None:
+    figures = {
+        item.name: item
+        for item in ConferenceQueries().report(told(4, 4.4, 40, 20_000))
+        if isinstance(item, Figure)
+    }
+    assert set(figures) == {"static-Q1", "instances-Q1"}
+    static = figures["static-Q1"]
+    assert static.series[CQELS.name][0].low is not None
+    assert static.places == PLACES
+    assert {name for name, _ in static.marks} == {"published 2011", "original, measured again"}
+    assert not [i for i in ConferenceQueries().report(Results([], {}, {})) if isinstance(i, Figure)]
