@@ -9,6 +9,7 @@ from math import exp, log
 from random import Random
 from typing import Any, Final, Literal, Self
 
+from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table
 from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
@@ -157,16 +158,19 @@ class Adaptivity:
             },
             kind="bars",
         )
+        averages: dict[str, float] = {}
         for routing, each in costs.items():
             ratios = {case: cost / costs["fixed"][case] for case, cost in each.items()}
             if routing == "fixed" or not ratios:
                 continue
             mean = exp(sum(map(log, ratios.values())) / len(ratios))
+            averages[routing] = mean
             least, most = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
             yield Finding(
                 f"{routing}: {mean:.2f} times the cost of fixed routes on average, from "
                 f"{ratios[least]:.2f} ({least}) to {ratios[most]:.2f} ({most})."
             )
+        yield from checks("adaptivity", {"adaptive": lambda: averages.get("reviewed")})
 
 
 def _column(routing: Routing) -> str:

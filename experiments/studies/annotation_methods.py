@@ -4,7 +4,7 @@ Source: Taelman et al. 2016, section 6, figure 3.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,19 +17,21 @@ from annotations.labels import Labelling
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError
 from experiments.harness.in_process import Application, Work, application
-from experiments.harness.items import Figure, Finding, Item, Table, Target
+from experiments.harness.items import Item
 from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
 from experiments.harness.results import Results
+from experiments.studies.annotation_report import (
+    LABELLINGS,
+    NONE,
+    ON_PAGE,
+    POLLING,
+    REWRITTEN,
+    items,
+)
 from experiments.workloads.trains import Answers, Recording, recording
 from tpf_client import Client
 from tpf_client.solutions import Solutions
 
-ON_PAGE = "on the page"
-REWRITTEN = "by rewritten patterns"
-NONE = "-"
-POLLING = "polling"
-_LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
-_LATER = ("requests", "bytes", "seconds", "client_cpu_ms", "server_cpu_ms", "late_seconds")
 _PAUSE = timedelta(milliseconds=50)
 
 
@@ -41,17 +43,19 @@ class Sizes:
         polls: how many polls of the recording are played where labels are on the page, at most;
             the railway's day has 1,284.
         rewritten_polls: how many are played where patterns are rewritten.
+        latencies: seconds that the network takes for a request and its answer.
         periods: seconds between two evaluations of the naive clients.
     """
 
     polls: int = 1_300
-    rewritten_polls: int = 60
+    rewritten_polls: int = 1_300
+    latencies: tuple[float, ...] = (0.0, 0.02)
     periods: tuple[float, ...] = (5.0, 15.0, 60.0, 180.0)
 
     @classmethod
     def quick(cls) -> Self:
         """Some minutes of trains."""
-        return cls(polls=12, rewritten_polls=4, periods=(15.0, 60.0))
+        return cls(polls=8, rewritten_polls=3, periods=(60.0,))
 
 
 @dataclass(slots=True)
@@ -80,7 +84,7 @@ class AnnotationMethods:
         "next to clients that simply ask again and again?"
     )
     settings = Sizes
-    keys = ("source", "method", "labelling", "labels", "cache")
+    keys = ("source", "method", "labelling", "labels", "cache", "latency_ms")
     values = (
         "tick", "at_seconds", "requests", "bytes", "seconds", "client_cpu_ms", "server_cpu_ms",
         "results", "added", "removed", "right", "late_seconds",
@@ -91,46 +95,34 @@ class AnnotationMethods:
         recorded = recording(max(settings.polls, settings.rewritten_polls))
         measurements: list[Measurement] = []
 
-        def add(method: str, labelling: Labelling, labels: str, cache: str, measure: Any) -> None:
-            key = {
+        def add(
+            method: str, labelling: Labelling, labels: str, cache: str, latency: float, measure: Any
+        ) -> None:
+            key: dict[str, str | int | float] = {
                 "source": recorded.source, "method": method, "labelling": labelling,
-                "labels": labels, "cache": cache,
+                "labels": labels, "cache": cache, "latency_ms": round(1000 * latency),
             }  # fmt: skip
-            measurements.append(Measurement(key, measure))
+            # What the network adds is the same each time.
+            measurements.append(Measurement(key, measure, 1 if latency else None))
 
         for labels, polls in ((ON_PAGE, settings.polls), (REWRITTEN, settings.rewritten_polls)):
             for method in METHODS:
-                for labelling in _LABELLINGS:
+                for labelling in LABELLINGS:
                     for cache in ("on", "off"):
-                        measure = partial(
-                            _stream, method.name, labelling, labels, cache == "on", polls
-                        )
-                        add(method.name, labelling, labels, cache, measure)
+                        for latency in settings.latencies:
+                            measure = partial(
+                                _stream, method.name, labelling, labels, cache == "on", latency,
+                                polls,
+                            )  # fmt: skip
+                            add(method.name, labelling, labels, cache, latency, measure)
         for period in settings.periods:
             name = f"{POLLING} every {period:g} s"
-            add(name, "expiration", NONE, "off", partial(_poll, period, settings.polls))
+            add(name, "expiration", NONE, "off", 0.0, partial(_poll, period, settings.polls))
         yield MeasurementGroup("in process", partial(_open, recorded, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Per tick in the mean, then over time."""
-        yield from _headlines(results)
-        yield _table(results)
-        for labels in (ON_PAGE, REWRITTEN):
-            for column, label in (
-                ("requests", "requests per evaluation"),
-                ("seconds", "seconds per evaluation"),
-            ):
-                yield Figure(
-                    f"{column}-{'labels' if labels == ON_PAGE else 'rewritten'}",
-                    f"Labels {labels}, with the cache", "evaluation", label,
-                    dict(_over_time(results, column, labels=labels, cache="on")), markers=False,
-                )  # fmt: skip
-        yield Figure(
-            "late", "How late an answer is", "client", "seconds after the publication",
-            {"mean": results.where(cache="off").points("method", "late_seconds", numeric=False)},
-            kind="bars",
-        )  # fmt: skip
-        yield from _targets(results)
+        yield from items(results)
 
 
 @contextmanager
@@ -198,10 +190,19 @@ class _Playing:
 
 
 def _stream(
-    method: str, labelling: Labelling, labels: str, cache: bool, polls: int, stage: Stage
+    method: str,
+    labelling: Labelling,
+    labels: str,
+    cache: bool,
+    latency: float,
+    polls: int,
+    stage: Stage,
 ) -> list[Row]:
     """A continuous query, evaluated when something expires."""
-    settings = {"annotation": method, "max_age": 3600.0, "page_labels": labels == ON_PAGE}
+    settings: dict[str, Any] = {
+        "annotation": method, "max_age": 3600.0, "page_labels": labels == ON_PAGE,
+        "latency": latency,
+    }  # fmt: skip
     found: list[Row] = []
     recorded = stage.recorded
     with (
@@ -231,7 +232,7 @@ def _poll(period: float, polls: int, stage: Stage) -> list[Row]:
     """A client without memory that asks the whole query in a fixed period."""
     found: list[Row] = []
     recorded = stage.recorded
-    settings = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}
+    settings: dict[str, Any] = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}
     with (
         application(stage.own_folder(), stage.store, recorded.start, **settings) as app,
         Client(
@@ -251,110 +252,3 @@ def _poll(period: float, polls: int, stage: Stage) -> list[Row]:
             found.append(playing.row(tick, at, rows, {}))
             at += timedelta(seconds=period)
     return found
-
-
-def _after_the_first(results: Results) -> Results:
-    rows = [row for row in results.rows if row["tick"] != "0"]
-    return Results(rows, results.left_out, results.failures, results.missing)
-
-
-def _combinations(results: Results) -> list[tuple[str, str, str, str]]:
-    return list(
-        dict.fromkeys(
-            (row["method"], row["labelling"], row["labels"], row["cache"]) for row in results.rows
-        )
-    )
-
-
-def _table(results: Results) -> Table:
-    later = _after_the_first(results)
-    rows: list[Sequence[Any]] = []
-    for method, labelling, labels, cache in _combinations(results):
-        wanted = {"method": method, "labelling": labelling, "labels": labels, "cache": cache}
-        right = results.numbers("right", **wanted)
-        later_means = [later.mean(column, **wanted) for column in _LATER]
-        first = results.mean("requests", tick=0, **wanted)
-        answers = f"{sum(right):.0f} of {len(right)}"
-        rows.append((method, labelling, labels, cache, first, *later_means, answers))
-    header = (
-        "method", "labelling", "labels", "cache", "requests, first", "requests, later",
-        "bytes, later", "seconds, later", "CPU of client, ms", "CPU of server, ms", "seconds late",
-        "right answers",
-    )  # fmt: skip
-    return Table("Evaluations: the first one, and the later ones in the mean", header, rows)
-
-
-def _over_time(results: Results, column: str, **wanted: str) -> Iterator[tuple[str, Any]]:
-    chosen = results.where(**wanted)
-    for method in chosen.distinct("method"):
-        for labelling in chosen.distinct("labelling"):
-            each = chosen.where(method=method, labelling=labelling)
-            if points := each.points("tick", column):
-                yield f"{method}, {labelling}", points
-
-
-def _headlines(results: Results) -> Iterator[Item]:
-    later = _after_the_first(results)
-    source = results.distinct("source")[0]
-    streamed = {
-        method: later.mean("requests", method=method, labels=ON_PAGE, cache="on")
-        for method in (each.name for each in METHODS)
-    }
-    known = {name: value for name, value in streamed.items() if value is not None}
-    if known:
-        low, high = min(known.values()), max(known.values())
-        span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
-        yield Finding(
-            f"With labels on the page, an evaluation of the train query on the {source} recording "
-            f"after the first one takes {span} requests in the mean, over {len(known)} annotation "
-            "methods and both labellings.",
-            headline=True,
-        )
-    yield from _growth(later)
-    for name in later.distinct("method"):
-        if name.startswith(POLLING):
-            requests = results.numbers("requests", method=name)
-            late = results.mean("late_seconds", method=name)
-            if requests and late is not None:
-                yield Finding(
-                    f"A client that polls ({name.removeprefix(f'{POLLING} ')}) sends "
-                    f"{sum(requests) / len(requests):.1f} requests per evaluation, and shows "
-                    f"a change {late:.1f} s after its publication in the mean."
-                )
-    wrong = sum(1 for row in results.rows if row["right"] == "0")
-    yield Finding(
-        f"{len(results.rows) - wrong} of {len(results.rows)} evaluations gave exactly the answer "
-        "of pyoxigraph over the facts that were valid at that instant."
-    )
-
-
-def _growth(later: Results) -> Iterator[Item]:
-    """Whether intervals make evaluations slower with history, in requests."""
-    for labels in (ON_PAGE, REWRITTEN):
-        chosen = later.where(labels=labels, labelling="interval", cache="on")
-        ticks = sorted({int(row["tick"]) for row in chosen.rows})
-        if len(ticks) < 4:
-            continue
-        quarter = max(1, len(ticks) // 4)
-        first = [float(r["requests"]) for r in chosen.rows if int(r["tick"]) in ticks[:quarter]]
-        last = [float(r["requests"]) for r in chosen.rows if int(r["tick"]) in ticks[-quarter:]]
-        before, after = sum(first) / len(first), sum(last) / len(last)
-        yield Finding(
-            f"Intervals, labels {labels}: {before:.2f} requests per evaluation in the first "
-            f"quarter of the time, {after:.2f} in the last one."
-        )
-
-
-def _targets(results: Results) -> Iterator[Target]:
-    later = _after_the_first(results)
-    means = [
-        later.mean("requests", method=method, labelling=labelling, labels=ON_PAGE, cache="on")
-        for method in results.distinct("method")
-        for labelling in _LABELLINGS
-    ]
-    known = [mean for mean in means if mean is not None]
-    yield Target(
-        "requests per evaluation of the train query after the first one, largest mean",
-        max(known, default=None), 3.0,
-        compared="original query streamer: 6–25 for two departures, growing with history",
-    )  # fmt: skip

@@ -1,14 +1,17 @@
 """The answer of ``server-vs-client``: three sentences, each computed from the data."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from experiments.harness.items import Finding
+from experiments.harness.items import Finding, Point
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
 from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER
 
 _ENGINES = (CQELS.name, CSPARQL.name)
 _SIDES = ("server_percent", "cache_percent", "clients_percent")
+_BUSY = 75.0
+"""Percent of each core."""
 
 
 def answers(
@@ -102,4 +105,25 @@ def sums_by_size(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[
 
 def used(row: Mapping[str, str]) -> float:
     """What all processes used of the machine, in percent of a core."""
-    return sum(float(row[column] or 0) for column in _SIDES)
+    return sum(float(row.get(column) or 0) for column in _SIDES)
+
+
+def is_busy(row: Mapping[str, str]) -> bool:
+    """Whether all processes together kept the cores nearly busy: the machine was the limit."""
+    cores = float(row["cores"] or 0)
+    return bool(cores) and used(row) > _BUSY * cores
+
+
+def marked(
+    results: Results, x: str, series: Mapping[str, Sequence[Point]]
+) -> dict[str, list[Point]]:
+    """The points of modes, those marked at which the machine was the limit."""
+    busy = {(row["mode"], row[x]) for row in results.rows if is_busy(row)}
+    return {
+        mode: [replace(point, limited=(mode, _cell(point.x)) in busy) for point in points]
+        for mode, points in series.items()
+    }
+
+
+def _cell(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.9g}"

@@ -1,12 +1,13 @@
 """What the report says of ``server-vs-client``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Table, Target
 from experiments.harness.report import sentence_list, times_less
 from experiments.harness.results import Results
-from experiments.studies.board_answer import answers, sums_by_size, used
+from experiments.studies.board_answer import answers, is_busy, marked, sums_by_size, used
+from experiments.studies.board_claims import claims
 from experiments.studies.board_modes import (
     CACHED,
     CQELS,
@@ -20,8 +21,6 @@ from experiments.studies.board_modes import (
 _MAIN_SIZE = "200"
 _MAIN = (STREAMER.name, CACHED.name, CQELS.name, CSPARQL.name)
 _ENGINES = (CQELS.name, CSPARQL.name, SPARK.name)
-_BUSY = 75.0
-"""Percent of each core."""
 _METHODS = tuple(mode.name for mode in REWRITING)
 
 
@@ -36,6 +35,7 @@ def items(results: Results) -> Iterator[Item]:
     yield from _incomplete(totals)
     yield from _saturated(totals)
     yield from _targets(totals)
+    yield from claims(totals, _calm_size(totals))
 
 
 def size_of(totals: Results, *modes: str) -> str | None:
@@ -51,14 +51,9 @@ def _calm_size(totals: Results) -> str | None:
     """As `size_of`, but where the machine was no limit, if there is such a size."""
     there = [mode for mode in _ENGINES[:2] if totals.where(mode=mode).rows]
     modes = (STREAMER.name, *there)
-    busy = {row["queries"] for row in totals.rows if row["mode"] in modes and _is_busy(row)}
+    busy = {row["queries"] for row in totals.rows if row["mode"] in modes and is_busy(row)}
     calm = Results([row for row in totals.rows if row["queries"] not in busy], {}, {})
     return size_of(calm, *modes) or size_of(totals, *modes)
-
-
-def _is_busy(row: Mapping[str, str]) -> bool:
-    cores = float(row["cores"] or 0)
-    return bool(cores) and used(row) > _BUSY * cores
 
 
 def _headlines(totals: Results) -> Iterator[Finding]:
@@ -150,7 +145,7 @@ def _figures(totals: Results) -> Iterator[Figure]:
         ("memory", "server_memory_mib", "Memory of the server's largest process", "MiB"),
     ):  # fmt: skip
         rates = _with_rates(main)
-        series = dict(rates.series("mode", "queries", column))
+        series = marked(rates, "queries", dict(rates.series("mode", "queries", column)))
         yield Figure(
             name, title, x, label, series, log_x=True, log_y=name in ("server-cpu", "bytes"),
             places=PLACES, answer=name == "server-cpu",
@@ -237,7 +232,7 @@ def _saturated(totals: Results) -> Iterator[Finding]:
     found = [
         f"{row['mode']} with {row['queries']} ({used(row):.0f} %)"
         for row in totals.rows
-        if _is_busy(row)
+        if is_busy(row)
     ]
     if found:
         yield Finding(

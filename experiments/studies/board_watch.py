@@ -148,7 +148,7 @@ def _told(
 def _why(clients: Sequence[Process], number: int, what: str) -> str:
     reports = _told(clients, {"do": "stop"}, _START_SECONDS + _STOP_SECONDS)
     problems = reports[number]["errors"]
-    return f"{what}: {'; '.join(problems[:2]) or 'nobody says why'}"
+    return f"{what}: {'; '.join(problems[:2]) or 'they tell of no error'}"
 
 
 _Usages = tuple[Usage, Usage | None, list[Usage]]
@@ -220,7 +220,12 @@ def timed(latencies: Sequence[float], reports: Sequence[Mapping[str, Any]]) -> d
     """
     if not latencies:
         problems = [problem for report in reports for problem in report["errors"]]
-        raise MeasurementError(f"nothing arrived: {'; '.join(problems[:2]) or 'nobody says why'}")
+        came = sum(report.get("updates", 0) for report in reports)
+        why = "; ".join(problems[:2]) or (
+            f"no process tells of an error; {came} updates came in all, too late or of something "
+            "that was published before"
+        )
+        raise MeasurementError(f"nothing arrived of what was published meanwhile: {why}")
     return {
         "latency_p50_ms": percentile(latencies, 50),
         "latency_p95_ms": percentile(latencies, 95),

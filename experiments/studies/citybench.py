@@ -20,6 +20,7 @@ from experiments.harness.processes import Process, python, started
 from experiments.harness.report import sentence_list, show
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
+from experiments.studies.board_answer import marked
 from experiments.studies.board_modes import CQELS, CSPARQL, PLACES, STREAMER, Mode, Side
 from experiments.studies.board_watch import Looks, timed, watch
 from experiments.workloads.citybench import EVENTS, QUERIES, WINDOW, City, city
@@ -50,8 +51,8 @@ class Sizes:
 
     queries: tuple[str, ...] = QUERIES
     rates: tuple[float, ...] = (1.0, 2.0, 5.0)
-    instances: tuple[int, ...] = (1, 10, 20, 50)
-    varied: tuple[str, ...] = ("Q1", "Q5")
+    instances: tuple[int, ...] = (1, 10, 20, 50, 100)
+    varied: tuple[str, ...] = QUERIES
     lead: float = 0.1
     jitter: float = 0.05
     processes: int = 4
@@ -117,7 +118,7 @@ class CityBenchQueries:
     values = (
         "completeness", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "expected",
         "server_percent", "clients_percent", "server_memory_mib", "requests", "bytes", "seconds",
-        "updates", "failed", "start_seconds",
+        "updates", "failed", "start_seconds", "cores",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
@@ -159,7 +160,7 @@ class CityBenchQueries:
                     ("completeness", "completeness"),
                     ("server_percent", "CPU of the server, % of a core"),
                 ):
-                    series = dict(chosen.series("mode", x, column))
+                    series = marked(chosen, x, dict(chosen.series("mode", x, column)))
                     yield Figure(
                         f"{query}-{column.split('_')[0]}-by-{x}", f"{query} by {label}", label,
                         title, series, places=PLACES,

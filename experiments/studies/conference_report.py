@@ -42,10 +42,10 @@ def items(results: Results) -> Iterator[Item]:
             },
         )  # fmt: skip
     together = _together(results)
-    for query, original in _ORIGINAL_TOGETHER.items():
+    for query, measured in _ORIGINAL_TOGETHER.items():
         series = dict(together.series("engine", "instances", "execution_us", query=query))
         if any(len(points) > 1 for points in series.values()):
-            points = [Point(n, us) for n, us in zip((10, 100, 1000), original, strict=True)]
+            points = [Point(n, us) for n, us in zip((10, 100, 1000), measured, strict=True)]
             yield Figure(
                 f"instances-{query}", f"{query} by the number of queries at the same time",
                 "queries", _LABEL, series, log_x=True, log_y=True, places=PLACES,
@@ -61,7 +61,7 @@ def items(results: Results) -> Iterator[Item]:
             _least(ours, name, column), 3.0 if name == "Q2" else 10.0,
             compared=f"original engine: {original:.0f} µs per event",
         )  # fmt: skip
-    for name, (*_, last) in _ORIGINAL_TOGETHER.items():
+    for name, (_, _, last) in _ORIGINAL_TOGETHER.items():
         many = [
             mean
             for count in ("1000", "1024")

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
-from annotations.terms import Term
 from experiments.errors import UnavailableError
 from experiments.harness.cpu_time import cpu_time
 from experiments.harness.estimates import percentile
@@ -20,11 +18,13 @@ from experiments.harness.measurement import Measurement, MeasurementGroup, Row, 
 from experiments.harness.results import Results
 from experiments.studies.conference import conference_graphs
 from experiments.studies.csparql_report import (
+    claims_report,
     native_report,
     rules_on_spark_report,
     rules_report,
     spark_report,
 )
+from experiments.studies.spark_market import SparkMarket
 from experiments.workloads.conference import STREAM, Conference
 from experiments.workloads.market import EXCHANGE, MARKETS, brokers, market_query, transactions
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
@@ -61,6 +61,7 @@ class Sizes:
         spark_warm_up: triples that it replays before; none: not at all.
         cores: of Spark.
         spark_windows: ranges of windows in seconds, for the rules on Spark; none: not measured.
+        spark_brokers: static triples, for the rules on Spark; the first are those of all windows.
     """
 
     static: tuple[int, ...] = (10_000, 100_000)
@@ -70,18 +71,22 @@ class Sizes:
     spark_events: int = 200_000
     spark_warm_up: int = 1_000
     cores: tuple[int, ...] = (1, 2)
-    spark_windows: tuple[int, ...] = (5, 20)
+    spark_windows: tuple[int, ...] = (5, 20, 60)
+    spark_brokers: tuple[int, ...] = (1_000, 10_000)
 
     @classmethod
     def quick(cls) -> Self:
         """Fewer of everything."""
         return cls(
-            seconds=10,
+            static=(10_000,),
+            seconds=4,
             windows=(5, 20),
-            brokers=(1_000,),
-            spark_events=1_000,
+            brokers=(100, 1_000),
+            spark_events=500,
             spark_warm_up=0,
-            spark_windows=(),
+            cores=(2,),
+            spark_windows=(5,),
+            spark_brokers=(1_000,),
         )
 
 
@@ -127,7 +132,7 @@ class PeriodicQueries:
         for cores in settings.cores:
             yield MeasurementGroup(
                 f"Spark, {cores} core(s)",
-                partial(_spark, settings, run, cores),
+                partial(_spark, settings, run, cores, 1000),
                 [
                     Measurement(
                         _key("spark", query="over markets", window=5, cores=cores),
@@ -136,21 +141,28 @@ class PeriodicQueries:
                     )
                 ],
             )
-        if settings.spark_windows:
-            cores = max(settings.cores)
-            yield MeasurementGroup(
-                "rules on Spark",
-                partial(_spark, settings, run, cores),
-                [
-                    Measurement(
-                        _key("spark rules", query=query, window=window, rules=label, cores=cores),
-                        partial(_on_spark, query, window, _RULES[label]),
-                        repetitions=1,
-                    )
-                    for window in settings.spark_windows
-                    for query, label in _RULES_ON_SPARK
-                ],
-            )
+        cores = max(settings.cores)
+        for place, size in enumerate(settings.spark_brokers):
+            # Of the other sizes the widest window.
+            windows = settings.spark_windows if place == 0 else settings.spark_windows[-1:]
+            if windows:
+                yield MeasurementGroup(
+                    f"rules on Spark, {size} brokers",
+                    partial(_spark, settings, run, cores, size),
+                    [
+                        Measurement(
+                            _key(
+                                "spark rules", query=query, static=size, window=window,
+                                rules=label, cores=cores,
+                            ),
+                            partial(_on_spark, query, window, _RULES[label]),
+                            repetitions=1,
+                        )
+                        for window in windows
+                        for query, label in _RULES_ON_SPARK
+                        if settings.spark_warm_up or query == "filters"
+                    ],
+                )  # fmt: skip
 
     def report(self, results: Results) -> Iterable[Item]:
         """Figures, tables and targets."""
@@ -158,6 +170,7 @@ class PeriodicQueries:
         yield from rules_report(results.where(part="rules"))
         yield from spark_report(results.where(part="spark"))
         yield from rules_on_spark_report(results.where(part="spark rules"))
+        yield from claims_report(results)
 
 
 def _key(
@@ -178,6 +191,7 @@ def _key(
 _RULES: dict[str, tuple[Rule, ...]] = {
     "none": (),
     **{rule.__name__.replace("_", " "): (rule,) for rule in RULES},
+    "push both": tuple(rule for rule in RULES if rule.__name__.startswith("push_")),
     "all": RULES,
 }
 # Partial sums need whole groups first.
@@ -190,7 +204,7 @@ _RULES["distribute partially"] = tuple(
 _RULES_ON_SPARK = [
     (query, label)
     for query, labels in {
-        "filters": ("none", "push filters", "push projections", "all"),
+        "filters": ("none", "push filters", "push projections", "push both", "all"),
         "by market": ("none", "distribute totally", "all"),
         "over markets": ("none", "collapse groups", "distribute partially", "all"),
     }.items()
@@ -281,81 +295,16 @@ def _with_rules(
     yield watch.row()
 
 
-class _Market:
-    """Streams in files, and a Spark that reads them.
-
-    Args:
-        session: Spark.
-        java: its process.
-        work: a directory.
-        settings: sizes.
-        static: the countries of brokers.
-    """
-
-    def __init__(
-        self,
-        session: Any,
-        java: psutil.Process,
-        work: Path,
-        settings: Sizes,
-        static: Sequence[StoreGraph],
-    ) -> None:
-        self.static = static
-        self.session = session
-        self.java = java
-        self.work = work
-        self.settings = settings
-        self.number = 0
-        self.directories: dict[str, Path] = {}
-
-    def write(self, seed: int, events: int) -> None:
-        """Make the streams anew."""
-        from tpf_server.continuous.csparql.spark.execution import punctuate
-
-        self.number += 1
-        self.directories = {
-            m: self.work / f"market{self.number}-{n}" for n, m in enumerate(MARKETS)
-        }
-        lines: tuple[list[str], list[str]] = ([], [])
-        end = 0
-        for market, at, triples in transactions(seed, 1000, events // 2):
-            lines[market].extend(f"{at}\t" + "\t".join(each) + "\n" for each in triples)
-            end = at
-        for number, directory in enumerate(self.directories.values()):
-            directory.mkdir(parents=True)
-            (directory / "elements.tsv").write_text("".join(lines[number]))
-            punctuate(directory, end // 1000 * 1000)
-
-    def replay(self, text: str, rules: tuple[Rule, ...]) -> int:
-        """Run a query over them; how many rows its answers have."""
-        from tpf_server.continuous.csparql.spark.execution import SparkExecution
-
-        self.number += 1
-        engine = CsparqlEngine()
-        for graph in self.static:
-            engine.attach(graph)
-        predicates = {
-            Term(f"<{name}>"): frozenset(Term(f"<{EXCHANGE}{each}>") for each in ("does", "with"))
-            for name in MARKETS
-        }
-        execution = SparkExecution(
-            self.session, text, engine.static, self.directories, self.work / f"out{self.number}",
-            rules=rules, predicates=predicates,
-        )  # fmt: skip
-        execution.replay()
-        return sum(len(answer.rows) for answer in execution.results.read())
-
-
 @contextmanager
-def _spark(settings: Sizes, run: Run, cores: int) -> Iterator[_Market]:
+def _spark(settings: Sizes, run: Run, cores: int, size: int) -> Iterator[SparkMarket]:
     try:
         from tpf_server.continuous.csparql.spark.session import continuous_session
     except ImportError as error:
         raise UnavailableError(f"Spark is not installed: {error}") from error
-    work = run.folder / f"spark{cores}-{uuid.uuid4().hex}"
+    work = run.folder / f"spark{cores}-{size}-{uuid.uuid4().hex}"
     # One Spark after the other: there can be one in a process.
     with (
-        _brokers(run, 1000) as static,
+        _brokers(run, size) as static,
         continuous_session(f"local[{cores}]", work / "spark", partitions=cores) as session,
     ):
         session.sparkContext.setLogLevel("ERROR")
@@ -364,7 +313,7 @@ def _spark(settings: Sizes, run: Run, cores: int) -> Iterator[_Market]:
             for each in psutil.Process().children(recursive=True)
             if "java" in each.name().lower()
         )
-        market = _Market(session, java, work, settings, static)
+        market = SparkMarket(session, java, work, settings.spark_events, static, size)
         # What Java compiles and Spark loads at first is not what a long run does.
         if settings.spark_warm_up:
             market.write(run.seed, settings.spark_warm_up)
@@ -373,11 +322,13 @@ def _spark(settings: Sizes, run: Run, cores: int) -> Iterator[_Market]:
         yield market
 
 
-def _on_spark(query: str, window: int, rules: tuple[Rule, ...], market: _Market) -> Iterable[Row]:
+def _on_spark(
+    query: str, window: int, rules: tuple[Rule, ...], market: SparkMarket
+) -> Iterable[Row]:
     before, started = cpu_time(market.java), time.perf_counter()
     rows = market.replay(market_query(query, window), rules)
     seconds = time.perf_counter() - started
-    events = market.settings.spark_events
+    events = market.events
     yield {
         "events_per_second": events / seconds,
         "cpu_us_per_event": (cpu_time(market.java) - before) / events * 1e6,

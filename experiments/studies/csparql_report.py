@@ -1,8 +1,11 @@
 """What the report of ``csparql`` says."""
 
 from collections.abc import Iterator
+from functools import partial
 
+from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
+from experiments.harness.report import sentence_list
 from experiments.harness.results import Results
 
 # Milliseconds per evaluation of the original engine with 10^4 and 10^5 static triples, step 1 s.
@@ -121,6 +124,76 @@ def spark_report(by_cores: Results) -> Iterator[Item]:
 def rules_on_spark_report(rules: Results) -> Iterator[Item]:
     """What the rules save on Spark."""
     for query in rules.distinct("query"):
-        for window in rules.distinct("window"):
-            chosen = rules.where(query=query, window=window)
-            yield from _effects(chosen, "cpu_us_per_event", f"Spark, {query}, {window} s")
+        named = query.replace(" ", "-")
+        chosen = rules.where(query=query)
+        smallest = min(chosen.distinct("static"), key=float)
+        widest = max(chosen.distinct("window"), key=float)
+        for what, x, label, part, log in (
+            ("window", "window", "range of the window (s)", chosen.where(static=smallest), False),
+            ("size", "static", "static triples", chosen.where(window=widest), True),
+        ):
+            if len(part.distinct(x)) > 1:
+                yield Figure(
+                    f"spark-rules-{named}-by-{what}",
+                    f"Rewriting rules on Spark by the size of the "
+                    f"{'window' if what == 'window' else 'data'}: {query}",
+                    label, "CPU time per triple (µs)",
+                    dict(part.series("rules", x, "cpu_us_per_event")), log_x=log,
+                )  # fmt: skip
+        for window in chosen.distinct("window"):
+            each = chosen.where(static=smallest, window=window)
+            yield from _effects(each, "cpu_us_per_event", f"Spark, {query}, {window} s")
+    costly = [
+        label
+        for label in rules.distinct("rules")
+        if label != "none"
+        and (ratios := list(_ratios(rules, label, "cpu_us_per_event")))
+        and min(ratios) > 1
+    ]
+    if costly:
+        yield Finding(f"On Spark {sentence_list(costly)} saved nothing in any case measured.")
+
+
+def claims_report(results: Results) -> Iterator[Item]:
+    """The claims of the paper."""
+    native, spark = results.where(part="rules"), results.where(part="spark rules")
+    filters = native.where(query="filters")
+    windows, sizes = filters.distinct("window"), filters.distinct("static")
+    yield from checks(
+        "csparql",
+        {
+            "filters by window": partial(
+                _worst, filters.where(static=max(sizes, key=float, default="")), "push both"
+            ),
+            "filters by data": partial(
+                _worst, filters.where(window=max(windows, key=float, default="")), "push both"
+            ),
+            "filters on Spark": partial(
+                _worst, spark.where(query="filters"), "push both", "cpu_us_per_event"
+            ),
+            "aggregates": partial(_worst_of_aggregates, native),
+        },
+    )
+
+
+def _worst(chosen: Results, label: str, column: str = "ms_mean") -> float | None:
+    return max(_ratios(chosen, label, column), default=None)
+
+
+def _worst_of_aggregates(native: Results) -> float | None:
+    found = [
+        _worst(native.where(query=query), label)
+        for query, label in (
+            ("by market", "distribute totally"), ("over markets", "distribute partially"),
+        )
+    ]  # fmt: skip
+    return max((ratio for ratio in found if ratio is not None), default=None)
+
+
+def _ratios(chosen: Results, label: str, column: str) -> Iterator[float]:
+    """The cost with a rule by that without any, in each case."""
+    for row in chosen.where(rules=label).rows:
+        case = {name: row[name] for name in ("query", "static", "window", "cores")}
+        one, other = (chosen.mean(column, rules=each, **case) for each in (label, "none"))
+        if one is not None and other:
+            yield one / other

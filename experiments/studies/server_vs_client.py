@@ -44,7 +44,7 @@ class Sizes:
 
     Args:
         queries: how many are kept up to date at the same time, by query streamers with a client
-            each; a thousand clients are more than two cores can run.
+            each; figures mark where that is more than the machine can run.
         cached_queries: the same, with nginx in front.
         shared_queries: the same, where the queries of a process share one client.
         engine_queries: the same, where the server evaluates the queries; each reader holds a
@@ -66,8 +66,8 @@ class Sizes:
         modes: only these; all where empty.
     """
 
-    queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500)
-    cached_queries: tuple[int, ...] = (10, 50, 100, 200, 500)
+    queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500, 1000)
+    cached_queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
     shared_queries: tuple[int, ...] = (200, 500, 1000)
     engine_queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500, 1000)
     spark_queries: tuple[int, ...] = (1, 5, 10)

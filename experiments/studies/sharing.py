@@ -93,7 +93,7 @@ class Sizes:
     @classmethod
     def quick(cls) -> Self:
         """Only many queries, fewer elements."""
-        return cls(queries=(1000,), before=1000, events=60)
+        return cls(queries=(100,), before=200, events=40)
 
 
 class Sharing:

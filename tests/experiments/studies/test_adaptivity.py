@@ -3,7 +3,7 @@
 from pathlib import Path
 from random import Random
 
-from experiments.harness.items import Figure, Finding
+from experiments.harness.items import Check, Figure, Finding
 from experiments.harness.report import write_report
 from experiments.studies.adaptivity import CASES, Adaptivity, Workload
 from tests.experiments.harness.test_runner import run
@@ -34,5 +34,7 @@ def test_a_run_from_the_first_measurement_to_the_report(tmp_path: Path) -> None:
     assert set(figure.series) == {*ROUTINGS}
     sentences = [each.text for each in items if isinstance(each, Finding)]
     assert [each.partition(":")[0] for each in sentences] == ["reviewed", "per-tuple"]
+    (check,) = (each for each in items if isinstance(each, Check))
+    assert f"reviewed: {check.found:.2f} times" in sentences[0]
     write_report(tmp_path, [study])
     assert any((tmp_path / "adaptivity" / "figures").iterdir())

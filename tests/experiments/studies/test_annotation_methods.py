@@ -1,13 +1,21 @@
 """``annotation-methods``: every combination on a few polls, answers compared."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 
 from annotations.methods import METHODS
+from experiments.harness.in_process import InProcess
+from experiments.harness.items import Check, Finding
 from experiments.harness.report import write_report
-from experiments.studies.annotation_methods import ON_PAGE, REWRITTEN, AnnotationMethods
+from experiments.harness.results import Results
+from experiments.studies.annotation_methods import AnnotationMethods
+from experiments.studies.annotation_report import ON_PAGE, REWRITTEN
 from experiments.workloads.trains import RECORDING_VARIABLE, Answers, recording
 from tests.experiments.harness.test_runner import run
 
@@ -60,7 +68,7 @@ def test_without_the_railway_there_are_flights(
 
 
 def test_every_combination_gives_right_answers(tmp_path: Path) -> None:
-    sizes = {"polls": 6, "rewritten_polls": 2, "periods": [45.0]}
+    sizes = {"polls": 6, "rewritten_polls": 2, "periods": [45.0], "latencies": [0.0]}
     results = run(
         tmp_path, AnnotationMethods(), repetitions=1, tables={"annotation-methods": sizes}
     )
@@ -83,3 +91,58 @@ def test_every_combination_gives_right_answers(tmp_path: Path) -> None:
     text = write_report(tmp_path, [AnnotationMethods()]).read_text()
     assert "on the irail recording" in text
     assert f"{len(results.rows)} of {len(results.rows)} evaluations gave exactly" in text
+
+
+def test_the_network_takes_its_time_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+
+    def app(_environ: object, start: Callable[..., object]) -> list[bytes]:
+        start("200 OK", [])
+        return [b"x"]
+
+    for latency in (0.0, 0.02):
+        with requests.Session() as session:
+            session.mount("http://near.test/", InProcess(app, latency))
+            assert session.get("http://near.test/a").content == b"x"
+    assert slept == [0.02]
+
+
+def told(growth: float, graphs: float, far: float) -> list[Any]:
+    columns = (*AnnotationMethods.keys, *AnnotationMethods.values)
+    rows = [
+        {
+            **dict.fromkeys(columns, ""), "source": "irail", "method": method, "labels": labels,
+            "labelling": labelling, "cache": cache, "latency_ms": str(latency), "tick": str(tick),
+            "requests": str(2 + growth * tick * (labelling == "interval")), "right": "1",
+            "late_seconds": str(growth), "seconds": str(
+                (far if latency else 1) * (graphs if method == "named-graph" else 1)
+            ),
+        }
+        for method in ("named-graph", "reification")
+        for labelling in ("expiration", "interval")
+        for labels in (ON_PAGE, REWRITTEN)
+        for cache in ("on", "off")
+        for latency in (0, 20)
+        for tick in range(9)
+    ]  # fmt: skip
+    return list(AnnotationMethods().report(Results(rows, {}, {})))
+
+
+def test_verdicts_and_what_the_network_adds_follow_the_data() -> None:
+    one, other = told(1.0, 0.5, 3.0), told(0.0, 2.0, 7.0)
+    verdicts = [
+        {item.claim.name: item.verdict for item in items if isinstance(item, Check)}
+        for items in (one, other)
+    ]
+    assert verdicts == [
+        {"expiration": "agrees", "interval": "agrees", "graphs": "agrees"},
+        {"expiration": "agrees", "interval": "differs", "graphs": "differs"},
+    ]
+    said = [
+        [item.text for item in items if isinstance(item, Finding) and "ms away" in item.text]
+        for items in (one, other)
+    ]
+    assert said[0][0].endswith(" 750 ms in the mean, and 2.2 s where the server is 20 ms away.")
+    assert len(said[0]) == 2
+    assert not set(said[0]) & set(said[1])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.harness.items import Figure, Finding, Target
+from experiments.harness.items import Check, Figure, Finding, Target
 from experiments.harness.measurement import Run
 from experiments.harness.results import Results
 from experiments.studies.csparql import (
@@ -62,8 +62,8 @@ def test_the_report_says_what_was_measured() -> None:
                 {"part": "spark", "cores": 2, "events_per_second": 1500},
                 *(
                     {
-                        "part": "spark rules", "query": "filters", "window": 5, "rules": rules,
-                        "cpu_us_per_event": us,
+                        "part": "spark rules", "query": "filters", "static": 1000, "window": 5,
+                        "rules": rules, "cpu_us_per_event": us,
                     }
                     for rules, us in (("none", 100), ("all", 125))
                 ),
@@ -77,6 +77,7 @@ def test_the_report_says_what_was_measured() -> None:
         "CPU with rules against none (filters, 100 brokers, 20 s): push filters -75 %.",
         "Spark processes 1000 triples per second on 1 core(s) and 1500 on 2: 1.50 times as many.",
         "CPU with rules against none (Spark, filters, 5 s): all +25 %.",
+        "On Spark all saved nothing in any case measured.",
     ]
     met = {item.what: item.met for item in found if isinstance(item, Target)}
     assert met["Q1, 10000 static triples: CPU ms per evaluation, median"] is True
@@ -86,6 +87,34 @@ def test_the_report_says_what_was_measured() -> None:
     assert [p.x for p in figures["rules-filters-100"].series["push filters"]] == [5, 20]
     assert [p.x for p in figures["rules-filters-by-size"].series["none"]] == [10, 100]
     assert "spark-by-cores" in figures
+
+
+def claimed(factor: float) -> dict[str, str]:
+    rows = [
+        {
+            "part": part, "query": query, "static": static, "window": window, "rules": label,
+            column: 8 if label == "none" else 8 * factor,
+        }
+        for part, column in (("rules", "ms_mean"), ("spark rules", "cpu_us_per_event"))
+        for query, labels in (
+            ("filters", ("none", "push both")),
+            ("by market", ("none", "distribute totally")),
+        )
+        for static in (10, 100)
+        for window in (5, 20)
+        for label in labels
+    ]  # fmt: skip
+    items = PeriodicQueries().report(results(*rows))
+    return {item.claim.name: item.verdict for item in items if isinstance(item, Check)}
+
+
+def test_verdicts_on_the_papers_claims_follow_the_data() -> None:
+    names = {"filters by window", "filters by data", "filters on Spark", "aggregates"}
+    assert claimed(0.5) == dict.fromkeys(names, "agrees")
+    assert claimed(1.5) == dict.fromkeys(names, "differs")
+    items = PeriodicQueries().report(results())
+    absent = [item.verdict for item in items if isinstance(item, Check)]
+    assert absent == ["not measured here"] * 4
 
 
 def test_a_report_of_nothing() -> None:
