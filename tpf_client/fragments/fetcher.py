@@ -19,7 +19,7 @@ from tpf_client.fragments.cache import PageCache
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.freshness import age, http_date, lifetime
+from tpf_client.fragments.freshness import age, http_date, lifetime, made_before
 from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.parser import ACCEPT, PageReader
 from tpf_client.fragments.server_clock import ServerClock
@@ -324,11 +324,14 @@ class Fetcher:
             raise
         metadata = self._checked(said.metadata, request.url)
         documentation = None if metadata.forms else self._documentation(response, request.url)
-        evaluated_at = metadata.evaluated_at or fallback
+        evaluated_at = fallback
+        if metadata.evaluated_at is not None:
+            # A server that sends a page again says that it is right now, and how old it is.
+            evaluated_at = shifted(metadata.evaluated_at, made_before(response.headers))
         present = date is not None and abs((evaluated_at - date).total_seconds()) < 1
         if metadata.evaluated_at is not None and present and not stored:
             # A page that is pinned to an older instant says nothing about the present.
-            clock.observe_instant(metadata.evaluated_at, response.sent, response.received)
+            clock.observe_instant(evaluated_at, response.sent, response.received)
         base = fallback if stored else max(evaluated_at, fallback)
         return Page(
             url=request.url,

@@ -1,8 +1,10 @@
 """How long a response may be reused, on the server's clock.
 
-Source: RFC 9111 sections 4.2 (freshness) and 5.2.2 (response directives), for a private cache.
+Source: RFC 9111 sections 4.2 (freshness) and 5.2.2 (response directives), for a private cache;
+W3C Server Timing.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -10,6 +12,7 @@ from typing import Final
 
 _LONG: Final = 10**9
 """Seconds: about thirty years."""
+_MADE: Final = re.compile(r"made;dur=([0-9]{1,9}(?:\.[0-9]{1,9})?)(?:[,;]|$)")
 
 
 def http_date(text: str | None) -> datetime | None:
@@ -54,6 +57,12 @@ def lifetime(headers: Mapping[str, str]) -> timedelta:
     if expires is not None and date is not None:
         return max(expires - date, timedelta(0))
     return timedelta(0)
+
+
+def made_before(headers: Mapping[str, str]) -> timedelta:
+    """How long before its answer a server made a page that it sends again (``Server-Timing``)."""
+    found = _MADE.match(headers.get("Server-Timing", "")[:100])
+    return timedelta(milliseconds=float(found[1])) if found else timedelta(0)
 
 
 def age(headers: Mapping[str, str]) -> timedelta:

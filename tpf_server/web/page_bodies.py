@@ -1,8 +1,9 @@
-"""Bodies of live pages that were made a moment ago.
+"""Bodies of live pages that are still right.
 
-When facts expire, everybody who looks at them asks for the same page at about the same time. The
-page is made, and compressed, once for all who ask within a quarter of a second; it says itself at
-which instant it was made, and its entity tag does.
+When facts expire, everybody who looks at them asks for the same page. It is made, and compressed,
+once for all who ask before the next label of it begins or ends and before the next batch: then its
+entity tag is another one. The page says itself at which instant it was made, as its tag does; how
+long that is ago, ``Server-Timing`` says, so that clients can tell the time by it.
 """
 
 import threading
@@ -10,7 +11,6 @@ from typing import Final, NamedTuple
 
 from cachetools import LRUCache
 
-_MICROS: Final = 250_000
 _BYTES: Final = 8 * 2**20
 _OVERHEAD: Final = 400
 
@@ -44,16 +44,22 @@ class PageBodies:
             _BYTES, getsizeof=lambda made: len(made.body) + _OVERHEAD
         )
 
-    def get(self, tag: str, instant: int) -> SentPage | None:
-        """The page with this entity tag, or the same of a moment before."""
+    def get(self, tag: str, instant: int, seconds: float) -> SentPage | None:
+        """The page with this entity tag, or one from before that still says the same.
+
+        Args:
+            tag: of the page as it would be made now.
+            instant: of its snapshot, in microseconds.
+            seconds: how old it may be: its links are pinned to its instant, and must lead on.
+        """
         with self._lock:
             made = self._kept.get(_content(tag))
-        if made is None or not 0 <= instant - made.instant <= _MICROS:
+        if made is None or not 0 <= instant - made.instant <= seconds * 1_000_000:
             return None
         return made
 
     def put(self, made: SentPage) -> None:
-        """Keep a page for a moment."""
+        """Keep a page, for as long as there is room."""
         if len(made.body) + _OVERHEAD > _BYTES:
             return
         with self._lock:

@@ -32,6 +32,10 @@ _VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
 _VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime")
 # RFC 5861: what holds no label may be a little old while a cache asks again.
 _STALE = ", stale-while-revalidate=60"
+_LINKED = 0.5
+"""Of the time for which snapshots are kept, what a page that is sent again may have used up."""
+_SHOWN = 0.25
+"""Seconds; readers of HTML go by the time that it says it was made at."""
 _POLICY = ("Content-Security-Policy", CONTENT_SECURITY_POLICY)
 
 
@@ -105,19 +109,22 @@ def read_fragment(
     if site.settings.compress and "HTTP_ACCEPT_ENCODING" in environ:
         encoding = chosen_encoding(environ["HTTP_ACCEPT_ENCODING"])
     tag = entity_tag(query, f"{chosen.media_type} {encoding}")
-    known = _unchanged(environ, query, tag)
     # A pinned page says of itself that it is old, and few ask for it.
     current = query.snapshot if query.request.snapshot is None else None
-    made = None if current is None else site.pages.get(tag, current.instant)
-    if made is not None:
-        tag = made.tag
+    made = None
+    if current is not None:
+        oldest = endpoint.dataset.settings.retention * _LINKED
+        if chosen.media_type == "text/html":
+            oldest = min(oldest, _SHOWN)
+        made = site.pages.get(tag, current.instant, oldest)
+    known = _unchanged(environ, query, tag)
     age = max_age(query)
     stale = _STALE if query.snapshot is None else ""
     headers = [
         ("Date", http_date(now)),
         ("Cache-Control", f"public, max-age={age}{stale}"),
         ("Expires", http_date(now + timedelta(seconds=age))),
-        ("ETag", known or tag),
+        ("ETag", known or (tag if made is None else made.tag)),
         ("Link", documentation_link(endpoint.base)),
         *COMMON,
     ]
@@ -134,6 +141,9 @@ def read_fragment(
         headers.append(("Last-Modified", http_date(modified)))
     if known is not None:
         return Reply("304 Not Modified", headers, b"")
+    # A 304 is about the client's copy, which may be of another instant.
+    if made is not None and current is not None and made.instant < current.instant:
+        headers.append(("Server-Timing", f"made;dur={(current.instant - made.instant) / 1000}"))
     headers.append(("Content-Type", f"{chosen.media_type}; charset=utf-8"))
     if chosen.media_type == "text/html":
         headers.append(_POLICY)

@@ -9,6 +9,7 @@ import requests
 import responses
 
 from annotations.clock import ManualClock, SystemClock
+from annotations.namespaces import XSD
 from tests.tpf_client.fragments.test_page_reader import COUNTS, FORM, PREFIXES
 from tpf_client.errors import (
     ClosedError,
@@ -75,6 +76,26 @@ def test_a_page_is_reused_while_fresh_and_revalidated_by_its_tag() -> None:
     assert second.evaluated_at == clock.now()
     assert second.fresh_until == clock.now() + timedelta(seconds=60)
     assert fetcher.statistics.not_modified == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "seconds"),
+    [("made;dur=2500.5", 2.5005), ("made;dur=2500.5, db;dur=1", 2.5005), ("", 0), ("db;dur=9", 0),
+     ("made;dur=-1", 0), ("made;dur=1e9", 0), ("made;dur=nan", 0), ("made;dur=9999999999", 0)],
+)  # fmt: skip
+@responses.activate
+def test_a_page_that_is_sent_again_tells_the_time_by_its_age(field: str, seconds: float) -> None:
+    shown = START + timedelta(minutes=3)
+    told = f'"{shown:%Y-%m-%dT%H:%M:%SZ}"^^<{XSD}dateTime>'
+    said = f"<#f> <http://example.org/temporal#evaluatedAt> {told} ."
+    body = BODY.rstrip().removesuffix("}") + said + "}"
+    now = shown + timedelta(seconds=seconds)
+    responses.get(URL, body=body, headers={"Date": _date(now), "Server-Timing": field}, **TRIG)
+    fetcher = _fetcher(ManualClock(START))
+    page = fetcher.get(Request(URL))
+    assert page.metadata.evaluated_at == shown
+    assert page.evaluated_at == now
+    assert fetcher.server_clock(URL).now() == now
 
 
 @responses.activate
