@@ -2,19 +2,22 @@
 
 Servers write many pages so that each line is whole: a statement, a directive, or the beginning or
 end of a graph. What such a line says depends on nothing but itself, the directives before it and
-the graph around it; so where the page before had the same line there, it is known. Pages of another
-shape are parsed as a whole.
+the graph around it; so where the page before had the same line there, it is known. So is a new line
+of three plain words that the page before had: of many facts that got the same new value, that value
+is parsed. Pages of another shape are parsed as a whole.
 """
 
 import math
+import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 import pyoxigraph as ox
 
 from annotations.errors import NestingError
+from annotations.namespaces import RDF
 from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.fragments.blank_nodes import kept_quad
@@ -29,6 +32,17 @@ _STATEMENTS: Final = (b"<", b"_:")
 _NAME: Final = f"urn:line:{secrets.token_hex(8)}:"
 _WRAPPED: Final = b"<" + _NAME.encode() + b"%d>{%b}\n"
 _OPENED: Final = b"<urn:g> <urn:g> %b."
+_PLAIN: Final = re.compile(
+    rb'(<[^<>"\\\s]*>) (<[^<>"\\\s]*>|[A-Za-z]\w*:\w+|a) '
+    rb'(<[^<>"\\\s]*>|"[^"\\]*"(?:@[A-Za-z0-9-]+|\^\^(?:<[^<>"\\\s]*>|[A-Za-z]\w*:\w+))?) \.'
+)
+"""A statement of three words, of which none says more or less for what is beside it."""
+_SKOLEM: Final = b"/.well-known/"
+_WORD: Final = b"<urn:w> <urn:w> %b ."
+_WORDS: Final = 6
+"""So many words are known for each line at most: those of it and of a line before."""
+_TYPE: Final = Term(f"<{RDF}type>")
+_COMING: Final = Term("")
 
 
 @dataclass(slots=True)
@@ -53,10 +67,34 @@ class SaidLine:
         return self.kept
 
 
-KnownLines: TypeAlias = Mapping[bytes, Mapping[bytes, SaidLine]]
-"""What lines say: by the directives before them and what opens their graph, and by text."""
+@dataclass(slots=True)
+class Scope:
+    """What stands under the same directives in the same graph.
 
-_COMING: Final = SaidLine((), 0)
+    Args:
+        lines: what lines say, by text.
+        words: terms by how they are written in plain statements; learned when they are wanted.
+    """
+
+    lines: dict[bytes, SaidLine] = field(default_factory=dict)
+    words: dict[bytes, Term] = field(default_factory=dict)
+
+    def learned(self) -> dict[bytes, Term]:
+        """The words, and those of the plain statements where there are none or too many."""
+        if self.words and len(self.words) <= _WORDS * len(self.lines):
+            return self.words
+        words: dict[bytes, Term] = {b"a": _TYPE}
+        for text, said in self.lines.items():
+            plain = _PLAIN.fullmatch(text)
+            if plain is not None and len(said.quads) == 1:
+                words.update(zip(plain.groups(), said.quads[0][:3], strict=True))
+        return words
+
+
+KnownLines: TypeAlias = Mapping[bytes, Scope]
+"""What lines say: by the directives before them and what opens their graph."""
+
+_NOTHING: Final = Scope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +141,42 @@ class _Block(NamedTuple):
     """Lines that stand together in one graph."""
 
     opening: bytes
-    known: dict[bytes, SaidLine]
-    lines: list[bytes]
+    scope: Scope
+    lines: list[SaidLine]
 
 
 class _New(NamedTuple):
-    """A line that is to be parsed, and where it is noted down."""
+    """A line or a word that is to be parsed, and what it says then."""
 
     block: _Block
     text: bytes
+    said: SaidLine
+
+
+class _Plain(NamedTuple):
+    """A statement of which the words are known, or will be, and what it says then."""
+
+    block: _Block
+    text: bytes
+    words: Sequence[bytes]
+    said: SaidLine
+
+    def say(self) -> int:
+        """Note down what it says, and how much memory that takes."""
+        known = self.block.scope.words
+        subject, predicate, object_ = [known[word] for word in self.words]
+        quad = Quad(subject, predicate, object_, _graph(self.block))
+        self.said.quads = (quad,)
+        self.said.size = size_of(quad)
+        if not quad.graph and _SKOLEM not in self.text:
+            # Nothing in it is a blank node, so that it is kept as it came.
+            self.said.kept = self.said.quads
+        return self.said.size
+
+
+def _key(opening: bytes) -> bytes:
+    """Under which what opens a graph is kept beside the lines in it, none of which is like it."""
+    return b"\n" + opening
 
 
 def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf) -> Lines | None:
@@ -129,11 +194,18 @@ def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf
     blocks: list[_Block] = []
     document: list[bytes] = []
     new: list[_New] = []
-    scopes: dict[bytes, dict[bytes, SaidLine]] = {}
+    plain: list[_Plain] = []
+    scopes: dict[bytes, Scope] = {}
     directives = opening = b""
     block: _Block | None = None
-    old: Mapping[bytes, SaidLine] = {}
+    old = _NOTHING
     for line in body.split(b"\n"):
+        if block is not None:
+            known = old.lines.get(line)
+            if known is not None and line not in block.scope.lines:
+                block.scope.lines[line] = known
+                block.lines.append(known)
+                continue
         if line.startswith(_STATEMENTS):
             if not line.endswith(b"."):
                 if opening or not line.endswith(b" {"):
@@ -141,24 +213,38 @@ def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf
                 opening, block = line, None
                 continue
             if block is None:
-                scope = directives + b"\n" + opening
-                block = _Block(opening, scopes.setdefault(scope, {}), [])
+                place = directives + b"\n" + opening
+                old = before.get(place, _NOTHING)
+                block = _Block(opening, scopes.setdefault(place, Scope()), [])
                 blocks.append(block)
-                old = before.get(scope, {})
-                if opening and opening not in block.known:
-                    block.known[opening] = old.get(opening, _COMING)
-                    if block.known[opening] is _COMING:
+                key = _key(opening)
+                if opening and key not in block.scope.lines:
+                    said = block.scope.lines[key] = old.lines.get(key) or SaidLine((), 0)
+                    if not said.quads:
                         document.append(_WRAPPED % (len(new), _OPENED % opening[:-1]))
-                        new.append(_New(block, opening))
-            block.lines.append(line)
-            if line not in block.known:
-                known = block.known[line] = old.get(line, _COMING)
-                if known is _COMING:
+                        new.append(_New(block, key, said))
+            known = block.scope.lines.get(line)
+            if known is None and line in old.lines:
+                known = block.scope.lines[line] = old.lines[line]
+            elif known is None:
+                known = block.scope.lines[line] = SaidLine((), 0)
+                match = _PLAIN.fullmatch(line) if old.lines else None
+                if match is None:
                     document.append(_WRAPPED % (len(new), line))
-                    new.append(_New(block, line))
+                    new.append(_New(block, line, known))
+                else:
+                    scope = block.scope
+                    scope.words = scope.words or old.learned().copy()
+                    plain.append(_Plain(block, line, match.groups(), known))
+                    for word in plain[-1].words:
+                        if word not in scope.words:
+                            scope.words[word] = _COMING
+                            document.append(_WRAPPED % (len(new), _WORD % word))
+                            new.append(_New(block, word, SaidLine((), 0)))
             elif b"[" in line:
                 # Each time another blank node.
                 return None
+            block.lines.append(known)
         elif line == b"}" and opening:
             opening, block = b"", None
         elif line.startswith(_DIRECTIVES) and not opening:
@@ -169,15 +255,16 @@ def read_lines(body: bytes, url: str, before: KnownLines, most: float = math.inf
             return None
     if opening or not _parse(b"".join(document), url, new, most):
         return None
-    return Lines(
-        scopes,
-        [(_graph(block), [block.known[line] for line in block.lines]) for block in blocks],
-        len(new),
-    )
+    if sum([each.say() for each in plain]) > most:
+        return None
+    return Lines(scopes, [(_graph(block), block.lines) for block in blocks], len(new))
 
 
 def _graph(block: _Block) -> Term:
-    return block.known[block.opening].quads[0].object if block.opening else DEFAULT_GRAPH
+    """The graph of a block, once that is parsed."""
+    if not block.opening:
+        return DEFAULT_GRAPH
+    return block.scope.lines[_key(block.opening)].quads[0].object
 
 
 def _parse(document: bytes, url: str, new: Sequence[_New], most: float) -> bool:
@@ -199,9 +286,11 @@ def _parse(document: bytes, url: str, new: Sequence[_New], most: float) -> bool:
                 if not isinstance(current, ox.NamedNode) or not current.value.startswith(_NAME):
                     return False
                 place = int(current.value[len(_NAME) :])
-                block, text = new[place]
-                graph = DEFAULT_GRAPH if text is block.opening else _graph(block)
-                block.known[text] = SaidLine(said[place], 0)
+                block, text, line = new[place]
+                line.quads = said[place]
+                graph = DEFAULT_GRAPH
+                if block.opening and text != _key(block.opening):
+                    graph = _graph(block)
             quad = quad_of(parsed, graph)
             size += size_of(quad)
             if size > most:
@@ -210,8 +299,10 @@ def _parse(document: bytes, url: str, new: Sequence[_New], most: float) -> bool:
     except (NestingError, SyntaxError, ValueError, IndexError):
         # Whoever parses the page as a whole says what is wrong.
         return False
-    for (block, text), quads in zip(new, said, strict=True):
-        if not quads or (text is block.opening and len(quads) > 1):
+    for (block, text, line), quads in zip(new, said, strict=True):
+        if not quads or (block.opening and text == _key(block.opening) and len(quads) > 1):
             return False
-        block.known[text] = SaidLine(quads, sum(map(size_of, quads)))
+        line.size = sum(map(size_of, quads))
+        if text in block.scope.words:
+            block.scope.words[text] = quads[0].object
     return True

@@ -15,7 +15,7 @@ from annotations.errors import AnnotationError
 from annotations.instants import instant_of_term
 from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.namespaces import DEFAULT_VOCABULARY, HYDRA, RDF, SD, VOID, Vocabulary
-from annotations.terms import Quad, is_iri, is_literal, literal_parts
+from annotations.terms import DEFAULT_GRAPH, is_iri, is_literal, literal_parts
 from tpf_client.errors import PageError
 from tpf_client.fragments.bodies import essence, parse_body
 from tpf_client.fragments.form import Form
@@ -125,18 +125,12 @@ class PageReader:
         if not about and not bare:
             raise PageError(url, "the page says nothing about a fragment: no metadata, no form")
         statements: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-        for quad in about:
-            statements[quad.subject][quad.predicate].append(quad.object)
+        for subject, predicate, object_, _ in about:
+            statements[subject][predicate].append(object_)
         warnings: list[str] = []
         vocabulary = self._spoken(statements)
         labels = _Labels(statements, vocabulary, any(quad.graph for quad in about), warnings)
-        facts = tuple(
-            [
-                Fact(kept, labels.of(quad))
-                for line in data
-                for quad, kept in zip(line.quads, line.of_page(url), strict=True)
-            ]
-        )
+        facts = tuple(labels.facts(data, url))
         about_page = self._metadata(statements, vocabulary, url, warnings)
         shown = dict.fromkeys(each[:_SHOWN] for each in warnings[:_WARNINGS])
         known = lines.known if lines is not None else None if before is not None else {}
@@ -217,14 +211,21 @@ class _Labels:
                     if not objects:
                         self._by_subject[subject, predicate, graph] = label
 
-    def of(self, quad: Quad) -> Label | None:
-        """The label of a data quad of the page."""
-        graph = quad.graph if self._graphs_kept else ""
-        if self._by_object:
-            label = self._by_object.get((quad.subject, quad.predicate, quad.object, graph))
-            if label is not None:
-                return label
-        return self._by_subject.get((quad.subject, quad.predicate, graph))
+    def facts(self, data: Iterable[SaidLine], url: str) -> list[Fact]:
+        """The data of the page of this URL, with their labels."""
+        by_subject, by_object = self._by_subject.get, self._by_object
+        found: list[Fact] = []
+        for line in data:
+            kept = line.kept or line.of_page(url)
+            for quad, ours in zip(line.quads, kept, strict=True):
+                subject, predicate, object_, graph = quad
+                if graph and not self._graphs_kept:
+                    graph = DEFAULT_GRAPH
+                label = by_object.get((subject, predicate, object_, graph)) if by_object else None
+                if label is None:
+                    label = by_subject((subject, predicate, graph))
+                found.append(Fact(ours, label))
+        return found
 
 
 def _label(

@@ -29,6 +29,13 @@ def extractor(
     ]
     named_only = is_variable(pattern.graph)
     encode = dictionary.encode
+    if not (repeats or constants or named_only):
+        if len(places) == 1:
+            (only,) = places
+            return lambda quad: (encode(quad[only]),)
+        if len(places) == 2:
+            first, second = places
+            return lambda quad: (encode(quad[first]), encode(quad[second]))
 
     def extract(quad: Quad) -> Solution | None:
         if named_only and quad.graph == DEFAULT_GRAPH:

@@ -10,12 +10,16 @@ class HeldFacts:
     """Quads with the labels that were read last.
 
     A quad is held as long as one of the fragments that it came with holds it.
+
+    Attributes:
+        find: the label of a quad, or of its four terms, and what else is given if it is not held.
     """
 
-    __slots__ = ("_labels", "_more")
+    __slots__ = ("_labels", "_more", "find")
 
     def __init__(self) -> None:
         self._labels: dict[Quad, Label | None] = {}
+        self.find = self._labels.get
         self._more: dict[Quad, int] = {}
         """How many fragments beside the first hold a quad, where any does."""
 

@@ -241,11 +241,15 @@ class FragmentLeaves:
         assert current is not None
         return current
 
-    def _cost(self, pattern: QuadPattern, known: set[Variable]) -> tuple[float, int]:
-        """Of what is connected, the pattern with the fewest matches is joined first."""
-        count = self.estimate(pattern).count
+    def _cost(self, pattern: QuadPattern, known: set[Variable]) -> tuple[float, bool, int]:
+        """Of what is connected, the pattern with the fewest matches is joined first.
+
+        Of as many, what changes again and again comes last: a change goes through what follows.
+        """
+        estimate = self.estimate(pattern)
         free = sum(is_variable(term) and term not in known for term in pattern)
-        return UNKNOWN if count is None else count, free
+        changing = self._evaluation.live and bool(estimate.dynamic)
+        return UNKNOWN if estimate.count is None else estimate.count, changing, free
 
     def _scan(self, pattern: QuadPattern) -> Node:
         evaluation = self._evaluation

@@ -186,20 +186,26 @@ def foretell(following: str, read: int, first: Page, window: int) -> list[str]:
     return foretold
 
 
-def selector(pattern: QuadPattern, form: Form, url: str) -> Callable[[Fact], bool]:
-    """Whether a fact of a page belongs to the pattern; servers may send more than was asked."""
+def selector(
+    pattern: QuadPattern, form: Form, url: str
+) -> Callable[[Sequence[Fact]], Sequence[Fact]]:
+    """Those facts of a page that belong to the pattern; servers may send more than was asked."""
     wanted = [
         (place, from_wire(Term(term), url) if term.startswith("<") else term)
         for place, term in enumerate(pattern[:3])
         if not is_variable(term)
     ]
-    graph = pattern.graph
+    graphs = {pattern.graph}
+    if form.graph is None or is_variable(pattern.graph):
+        graphs = set()
+    elif pattern.graph == DEFAULT_GRAPH and form.default_graph:
+        graphs.add(Term(f"<{form.default_graph}>"))
 
-    def accepts(fact: Fact) -> bool:
-        quad = fact.quad
-        if form.graph is not None and not is_variable(graph) and quad.graph != graph:
-            return graph == DEFAULT_GRAPH and quad.graph == default_graph
-        return all(quad[place] == term for place, term in wanted)
+    def select(facts: Sequence[Fact]) -> Sequence[Fact]:
+        for place, term in wanted:
+            facts = [fact for fact in facts if fact[0][place] == term]
+        if graphs:
+            facts = [fact for fact in facts if fact[0][3] in graphs]
+        return facts
 
-    default_graph = f"<{form.default_graph}>" if form.default_graph else DEFAULT_GRAPH
-    return accepts
+    return select

@@ -303,8 +303,8 @@ class FragmentSource:
         past = None if self._past is None else self._past.now()
         url = form.url(pattern, form.as_of(past))
         (page,) = yield [Request(url, past or self._since)]
-        accepts = selector(pattern, form, url)
-        return [fact for fact in page.facts if accepts(fact)], page.metadata.change
+        select = selector(pattern, form, url)
+        return select(page.facts), page.metadata.change
 
     def _read(
         self,
@@ -326,12 +326,12 @@ class FragmentSource:
         if block is not None or pattern in self._long:
             extra = extra | form.large_page()
         url = form.url(pattern, extra)
-        accepts = selector(pattern, form, url)
+        select = selector(pattern, form, url)
         tell = None
         if on_page is not None:
 
             def tell(facts: Sequence[Fact]) -> None:
-                on_page([fact for fact in facts if accepts(fact)])
+                on_page(select(facts))
 
             if self._once and block is None and extra != pinned:
                 # The first page of the usual size is there already.
@@ -350,7 +350,7 @@ class FragmentSource:
             content = replace(content, fresh_until=shifted(content.evaluated_at, PAST_STEP))
         return replace(
             content,
-            facts=[fact for fact in content.facts if accepts(fact)],
+            facts=select(content.facts),
             dynamic=self._changing or content.dynamic,
         )
 

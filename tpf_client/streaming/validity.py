@@ -18,12 +18,13 @@ from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from annotations.instants import FIRST, LAST
-from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
+from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.build.modifiers_builder import Core
-from tpf_client.dataflow.changes import UNBOUND, Schema, Solution, projection
+from tpf_client.dataflow.changes import Schema, Solution, projection
+from tpf_client.dataflow.codegen import compiled
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Exists, Pattern
+from tpf_client.sparql.algebra import Exists, Pattern, variables_of_quad
 from tpf_client.sparql.rewrite.conditions import conjuncts, first_exists
 from tpf_client.sparql.scopes import in_scope
 
@@ -41,6 +42,8 @@ class Span(NamedTuple):
 _Bounds: TypeAlias = tuple[datetime, datetime]
 _Derive: TypeAlias = Callable[[Solution, datetime], list[_Bounds]]
 """From a solution and the present instant: the bounds of each way in which it comes about."""
+
+_MISSING = object()
 
 
 class _UnknownError(Exception):
@@ -231,42 +234,48 @@ class _Compiler:
                 raise _UnknownError
 
     def _bgp(self, patterns: Sequence[QuadPattern]) -> _Derive:
-        quads = [self._quad(pattern) for pattern in patterns]
-        held = self._held
-
-        def derive(solution: Solution, _at: datetime) -> list[_Bounds]:
-            start, end = FIRST, LAST
-            for quad_of in quads:
-                quad = quad_of(solution)
-                if quad is None or quad not in held:
-                    return []
-                label = held.label(quad)
-                if label is not None:
-                    # An expiration does not tell since when a fact holds.
-                    start = max(start, _at if label.start is None else label.start)
-                    end = min(end, label.end)
-            return [(start, end)]
-
-        return derive
-
-    def _quad(self, pattern: QuadPattern) -> Callable[[Solution], Quad | None]:
-        decode = self._decode
-        terms = [Term("") if is_variable(term) else Term(term) for term in pattern]
-        places = [
-            (place, self._schema.index(Variable(term)))
-            for place, term in enumerate(pattern)
-            if is_variable(term)
-        ]
-
-        def quad_of(solution: Solution) -> Quad | None:
-            values = terms.copy()
-            for place, index in places:
-                if solution[index] == UNBOUND:
-                    return None
-                values[place] = decode(solution[index])
-            return Quad(*values)
-
-        return quad_of
+        """A generated function: it looks up all facts of each row that comes."""
+        variables = list(dict.fromkeys(v for each in patterns for v in variables_of_quad(each)))
+        if not variables:
+            body = []
+        else:
+            values = [f"v{place}" for place in range(len(variables))]
+            columns = [f"row[{self._schema.index(each)}]" for each in variables]
+            body = [
+                f"    {', '.join(values)} = {', '.join(columns)}",
+                f"    if not ({' and '.join(values)}): return []",
+                *(f"    {value} = decode({value})" for value in values),
+            ]
+        names: dict[str, object] = {
+            "decode": self._decode, "find": self._held.find, "missing": _MISSING,
+            "first": FIRST, "last": LAST,
+        }  # fmt: skip
+        for number, pattern in enumerate(patterns):
+            terms = []
+            for place, term in enumerate(pattern):
+                if is_variable(term):
+                    terms.append(values[variables.index(Variable(term))])
+                else:
+                    terms.append(f"t{number}_{place}")
+                    names[terms[-1]] = term
+            body += [
+                f"    label = find(({', '.join(terms)}), missing)",
+                "    if label is missing: return []",
+                "    if label is not None:",
+                # An expiration does not tell since when a fact holds.
+                "        begin = at if label.start is None else label.start",
+                "        if begin > start: start = begin",
+                "        if label.end < end: end = label.end",
+            ]
+        text = "\n".join(
+            [
+                "def derive(row, at):",
+                "    start, end = first, last",
+                *body,
+                "    return [(start, end)]",
+            ]
+        )
+        return compiled(text, "derive", names)
 
 
 def _always(_solution: Solution, _at: datetime) -> list[_Bounds]:
