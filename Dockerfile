@@ -8,7 +8,7 @@ ARG BASE=python:3.12-slim
 FROM $BASE
 
 WORKDIR /app
-COPY LICENSE README.md constraints.txt requirements-image.txt pyproject.toml run ./
+COPY LICENSE README.md constraints.txt requirements-image.txt pyproject.toml hatch_build.py run ./
 COPY annotations annotations
 COPY commands commands
 COPY experiments experiments

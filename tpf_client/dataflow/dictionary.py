@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from itertools import count
-from typing import Final
+from typing import Final, Protocol, Self, TypeVar
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import TermId
@@ -24,6 +24,17 @@ from tpf_client.sparql.expressions.inlined import (
 _PREFIX_BITS: Final = 8
 _FIRST: Final = 1 << TAG_BITS
 _SERIAL_TEXT = re.compile(r"<(.*?)(0|[1-9]\d{0,14})>")
+
+
+class Shiftable(Protocol):
+    """Integers that are computed with as one."""
+
+    def __lshift__(self, bits: int, /) -> Self: ...
+
+    def __or__(self, bits: int, /) -> Self: ...
+
+
+NumbersT = TypeVar("NumbersT", bound=Shiftable)
 
 
 class _Texts(dict[TermId, Term]):
@@ -127,6 +138,10 @@ class TermDictionary:
     def serial(self, prefix: int, number: int) -> TermId:
         """The integer of the IRI that is a registered prefix and a number."""
         return ((number << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
+
+    def serials(self, prefix: int, numbers: NumbersT) -> NumbersT:
+        """The same for a whole column of numbers."""
+        return ((numbers << _PREFIX_BITS | prefix) << TAG_BITS) | SERIAL
 
     def __len__(self) -> int:
         """How many terms the table holds."""

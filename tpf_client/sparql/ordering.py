@@ -83,15 +83,21 @@ class SortKey:
     Args:
         whole: the function itself.
         first: the key of the first condition alone, which often decides.
+        columns: where each condition is a variable, its place in solutions, and whether the order
+            is turned around.
     """
 
-    __slots__ = ("first", "whole")
+    __slots__ = ("columns", "first", "whole")
 
     def __init__(
-        self, whole: Callable[[Solution], tuple[Any, ...]], first: Callable[[Solution], Any]
+        self,
+        whole: Callable[[Solution], tuple[Any, ...]],
+        first: Callable[[Solution], Any],
+        columns: tuple[tuple[int, bool], ...] | None = None,
     ) -> None:
         self.whole = whole
         self.first = first
+        self.columns = columns
 
     def __call__(self, solution: Solution) -> tuple[Any, ...]:
         """The key of a solution; its first part is what `first` gives."""
@@ -106,6 +112,9 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
     ]
     places = [compiler.place(each.expression) for each in conditions]
     columns = [place for place in places if place is not None]
+    known: tuple[tuple[int, bool], ...] | None = None
+    if len(columns) == len(parts):
+        known = tuple(zip(columns, [each.descending for each in conditions], strict=True))
     if len(columns) == len(parts) > 1:
         # The usual case: an order by variables.
         take = itemgetter(*columns)
@@ -114,11 +123,13 @@ def sort_key(compiler: Compiler, conditions: tuple[OrderCondition, ...]) -> Sort
         return SortKey(
             lambda solution: tuple(map(getitem, tables, take(solution))),
             lambda solution: deciding[solution[column]],
+            known,
         )
     bind_first, first = parts[0]
     return SortKey(
         lambda solution: tuple([table[bind(solution)] for bind, table in parts]),
         lambda solution: first[bind_first(solution)],
+        known,
     )
 
 

@@ -56,13 +56,15 @@ def build_group(
         _values_of(builder.compiler(node), expressions, node),
         certain=frozenset(certain),
         remembers=builder.remembers or any(is_volatile(each) for each in expressions if each),
+        expressions=expressions,
     )
     if conditions:
         # One condition is one function.
         test = conditions[0]
         for condition in conditions[1:]:
             test = algebra.Call("&&", (test, condition))
-        how = replace(how, passes=builder.compiler(Node(names, frozenset())).condition(test))
+        passes = builder.compiler(Node(names, frozenset())).condition(test)
+        how = replace(how, passes=passes, condition=test)
     return builder.groups_of(node, how, pattern)
 
 

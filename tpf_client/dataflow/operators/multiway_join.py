@@ -69,6 +69,13 @@ class MultiwayJoin(Node):
         self._routing: Routing = routing if len(inputs) > 2 else "reviewed"
         self._settled = False
 
+    def columns_of(self, entry: object) -> tuple[int, ...] | None:
+        """The columns of an input that its own are, where it has no other input or condition."""
+        (first, *others) = self.inputs
+        if first is not entry or others or self._conditions:
+            return None
+        return tuple([first.variables.index(name) for name in self.schema])
+
     def start(self) -> None:
         """Make the first routes; to be called when all sinks are connected."""
         costs = RouteCosts(self.inputs)

@@ -127,6 +127,13 @@ class TopK(Node):
         """Whether something happened to a row."""
         return self._source.pending
 
+    @property
+    def limits(self) -> tuple[int, int] | None:
+        """The first row that is shown and the first behind them, where each row is there once."""
+        if self._wanted is None or self._copies is not None:
+            return None
+        return self._offset, self._wanted
+
     def flush(self) -> None:
         """Send what entered and left the window."""
         changed = self._source.changed()
@@ -182,6 +189,12 @@ class TopK(Node):
         if matters:
             self._show(new, gone)
 
+    def clear(self) -> None:
+        """Forget all rows, but not what was shown; somebody else says what to `show`."""
+        self._sorted.clear()
+        self._entries.clear()
+        self._all = True
+
     def _shorten(self, reserve: int) -> None:
         ordered = self._sorted
         for entry in ordered[reserve:]:
@@ -210,6 +223,10 @@ class TopK(Node):
             now = Multiset([row for _, row, _ in self._sorted[self._offset : self._wanted]])
         else:
             now = window(self._in_order(), self._offset, self._limit)
+        self.show(now)
+
+    def show(self, now: Multiset) -> None:
+        """Send how what is in the window now differs from what was shown."""
         changes = now.copy()
         changes.subtract(self._shown)
         self._shown = now

@@ -61,6 +61,11 @@ class Project(Node):
         same = places == tuple(range(len(self._source.schema)))
         self.ask(upstream, row_of if same else row, key)
 
+    @property
+    def taken(self) -> tuple[Node, tuple[int, ...]]:
+        """Where its solutions come from, and the places of its values there; -1: unbound."""
+        return self._source, self._places
+
     def connect(self, sink: Sink) -> None:
         """See `Node`; nothing comes from upstream before somebody listens."""
         if self.keyed:

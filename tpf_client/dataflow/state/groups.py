@@ -16,6 +16,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Sink, Solution
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.state.aggregates import Accumulator
+from tpf_client.sparql.algebra import Expression
 from tpf_client.sparql.expressions.inlined import INTEGER, TAG_BITS
 
 
@@ -59,6 +60,8 @@ class Grouping:
         certain: variables of the output that are bound in every solution.
         remembers: whether what was computed for a solution is kept until it goes. It pays where
             solutions go as often as they come; it must be where values are volatile.
+        expressions: what `values_of` computes; ``None``: the whole solution.
+        condition: what `passes` looks at; ``None``: nothing.
     """
 
     keys: tuple[Variable, ...]
@@ -67,6 +70,8 @@ class Grouping:
     passes: Callable[[Solution], bool] = _anything
     certain: frozenset[Variable] = frozenset()
     remembers: bool = True
+    expressions: tuple[Expression | None, ...] = ()
+    condition: Expression | None = None
 
     @property
     def schema(self) -> tuple[Variable, ...]:
@@ -84,6 +89,7 @@ class Groups:
     Attributes:
         by_key: the groups.
         touched: those that something happened to in this tick.
+        how: see above.
         row: makes the row of a group.
         keyed: whether there are keys.
         loose: whether the key of a group ever lacked a value.
@@ -92,7 +98,7 @@ class Groups:
     def __init__(self, how: Grouping, *, counts_fresh: bool = False) -> None:
         # Counting whole solutions needs no accumulator: a group knows how many it has.
         self._factories = [factory for _, factory in how.aggregates if factory is not None]
-        self._how = how
+        self.how = how
         self._counts_fresh = counts_fresh
         self._rejected = GroupState(None, [])
         self._rejected.untouched = False
@@ -114,7 +120,7 @@ class Groups:
         return len(self._live)
 
     def _new_group(self, key: Solution) -> GroupState:
-        if not self._how.passes(key):
+        if not self.how.passes(key):
             return self._rejected
         factories = self._factories
         group = GroupState(key, [make() for make in factories] if factories else [])
@@ -127,9 +133,9 @@ class Groups:
         """Takes the solutions."""
         live, groups, touched, make_group = self._live, self.by_key, self.touched, self._new_group
         rejected, counts_fresh = self._rejected, self._counts_fresh
-        keys, values_of = len(self._how.keys), self._how.values_of
+        keys, values_of = len(self.how.keys), self.how.values_of
         accumulates, single = bool(self._factories), len(self._factories) == 1
-        remembers = self._how.remembers
+        remembers = self.how.remembers
 
         def push(solution: Solution, count: int) -> None:
             argument: Any = None
@@ -165,6 +171,13 @@ class Groups:
                 touched.append(group)
 
         return push
+
+    def clear(self) -> None:
+        """Forget all solutions; nothing may be touched."""
+        assert self.keyed
+        assert not self.touched
+        self._live.clear()
+        self.by_key.clear()
 
     def drained(self) -> list[Solution]:
         """The keys of what was touched since this was last called; empty groups are forgotten."""

@@ -4,24 +4,25 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.errors import UnsupportedQueryError
 from tpf_server.continuous.cqels.parser import BASE, parse
 from tpf_server.continuous.engine.delivery import Callback
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
+from tpf_server.continuous.engine.fusing_engine import FusingEngine
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.plans.feeding_queries import feed
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.records.records import RecordFeed
 from tpf_server.continuous.engine.semantics import CQELS, Semantics
-from tpf_server.continuous.engine.tick_engine import TickEngine
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 
 __all__ = ["Engine", "EngineLimits", "RegisteredQuery"]
 
 
-class Engine(TickEngine):
+class Engine(FusingEngine):
     """Continuous queries over streams and static data.
 
     Args:
@@ -35,6 +36,9 @@ class Engine(TickEngine):
         share: whether queries that differ in constants only share a plan.
         routing: when it is decided how rows find their way through joins: ``reviewed`` while the
             engine runs, ``fixed`` at registration, ``per-tuple`` for each row.
+        kernel: what takes records that come in batches, where a query counts them by groups and
+            orders these: ``compiled`` where it was built, else ``python``; ``off``: the operators,
+            as for all else. Without it the environment variable LIVE_LINKED_DATA_KERNEL says it.
 
     Attributes:
         semantics: see above.
@@ -51,6 +55,7 @@ class Engine(TickEngine):
         require_graphs: bool = False,
         share: bool = True,
         routing: Routing = "reviewed",
+        kernel: Kernel | None = None,
     ) -> None:
         super().__init__(
             base,
@@ -60,6 +65,7 @@ class Engine(TickEngine):
             require_graphs=require_graphs,
             share=share,
             routing=routing,
+            kernel=kernel,
         )
         self.semantics = semantics
 

@@ -41,6 +41,11 @@ class Emitter:
         self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
         self._emits = False
 
+    @property
+    def emitting(self) -> bool:
+        """Whether a query is being given something."""
+        return self._emits
+
     def emit(self, sequence: int, at: int, due: Callable[[Plan], bool] | None = None) -> None:
         """Take from the plans what there is to emit, and give it to their queries.
 

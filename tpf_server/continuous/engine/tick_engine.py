@@ -15,6 +15,7 @@ from functools import partial
 from weakref import WeakSet
 
 from annotations.terms import Term
+from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.emitter import Emitter
@@ -51,6 +52,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         require_graphs: whether a query may only name static graphs that are loaded.
         share: whether queries that differ in constants only share a plan.
         routing: of joins.
+        kernel: what takes records that come in batches (see `kernels`).
 
     Attributes:
         front: the newest instant that elements or `advance` told, in milliseconds since 1970;
@@ -73,6 +75,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         require_graphs: bool,
         share: bool,
         routing: Routing = "reviewed",
+        kernel: Kernel | None = None,
     ) -> None:
         super().__init__(base, limits, require_graphs=require_graphs)
         self.front = NEVER
@@ -97,6 +100,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             watermark=watermark,
             share=share,
             routing=routing,
+            kernel=kernel,
         )
         self.sliding = self._plans.sliding.plans
         self._emitter = Emitter(self._plans, self.streams, self._tick)
@@ -130,6 +134,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         self._limit = -NEVER if present is None else present
 
     def _changing(self, change: Change) -> Callable[[], None]:
+        self.settle()
         finishing = self._plans.changing(change)
 
         def finish() -> None:
@@ -166,6 +171,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         term = self.name(name)
         found = self.streams.get(term)
         if found is None:
+            self.settle()
             if not _IRI.fullmatch(term):
                 raise StreamNameError(f"not an IRI: {term}")
             found = self.streams[term] = ElementStream(term)
@@ -185,6 +191,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
         term = self.name(name)
         if term not in self.streams:
             raise UnknownStreamError(f"there is no stream {term}")
+        self.settle()
         del self.streams[term]
         self._plans.stream_gone(term)
         self._emitter.emit(self.arrivals, self.time or 0)
@@ -198,6 +205,15 @@ class TickEngine(QueryEngine[RegisteredQuery]):
                 self._tick(where, element, time)
         else:
             self._tick(stream, triples, at)
+
+    def settle(self) -> None:
+        """Something else comes than records as columns: everything is where operators find it."""
+        if self._plans.fusion.active is not None:
+            self._plans.fusion.settle()
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        self.settle()
 
     def begin_arrival(self, stream: ElementStream, at: int, triples: int) -> bool:
         """An encoded element is about to arrive at the windows.
@@ -329,6 +345,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def finish(self) -> None:
         """No more elements will come: process those that wait, for late ones or for a slide."""
+        self.settle()
         for at, (stream, triples) in self._waiting.rest():
             self._tick(stream, triples, at)
         while (boundary := self._windows.boundary(None)) is not None:
@@ -337,6 +354,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # -------------------------------------------------------------------------------- ticks
 
     def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
+        self.settle()
         if self.sliding:
             # Before it enters, others may be told what was before it.
             self.arriving.append(triples)
@@ -406,6 +424,7 @@ class TickEngine(QueryEngine[RegisteredQuery]):
 
     def holders(self) -> Iterable[object]:
         """Plans, windows, and what comes into them."""
+        self.settle()
         streams = tuple(self.streams.values())
         coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
         return self._plans.plans, self._windows, streams, coming, *self._records
@@ -421,4 +440,5 @@ class TickEngine(QueryEngine[RegisteredQuery]):
             owner.stop(error)
 
     def _let_go(self, registered: RegisteredQuery) -> None:
+        self.settle()
         self._plans.remove(registered)

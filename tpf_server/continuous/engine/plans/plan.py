@@ -63,6 +63,7 @@ class Plan:
         passing: its windows without a slide that time empties.
         waits: whether it may hold something back that it was not asked for.
         nets: whether it emits differences, so that it matters what is gone from windows.
+        batches: how it takes batches of records, where these are not taken one by one.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Plan:
         self.passing = [each for each, _ in self.leaves.subscriptions if _passes(each)]
         self.nets = self.leaves.nets
         self.waits = False
+        self.batches: dict[str, Any] | None = None
 
         self._position = windows.position
         self._began = self._positions()
@@ -338,6 +340,8 @@ class Plan:
         for reason in reasons:
             found |= {"state": "waiting", "reason": reason}
             break
+        if self.batches is not None:
+            found["batches"] = self.batches
         return found | {
             "operators": [type(node).__name__ for node in self.flow.nodes],
             "joins": [

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.dictionary import TermDictionary
+from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_server.continuous.engine.delivery import Delivery, Phase
 from tpf_server.continuous.engine.plans.describer import Describer
+from tpf_server.continuous.engine.plans.fusion import Fusion
 from tpf_server.continuous.engine.plans.holding_plans import HoldingPlans
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
@@ -66,6 +68,7 @@ class PlanRegistry:
         watermark: counts registrations.
         share: whether queries that differ in constants only share a plan.
         routing: of joins.
+        kernel: what takes records that come in batches.
 
     Attributes:
         plans: all of them.
@@ -75,6 +78,7 @@ class PlanRegistry:
         sliding: plans of queries that have windows with a slide.
         repeating: deliveries that emit at every tick.
         phase: what the engine is doing.
+        fusion: knows the plan that takes batches of records as columns.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class PlanRegistry:
         watermark: Watermark,
         share: bool,
         routing: Routing = "reviewed",
+        kernel: Kernel | None = None,
     ) -> None:
         self._routing: Routing = routing
         self.plans: dict[Plan, None] = {}
@@ -96,6 +101,7 @@ class PlanRegistry:
         self.sliding = SlidingPlans()
         self.repeating: list[Delivery] = []
         self.phase = Phase()
+        self.fusion = Fusion(self.plans, self.phase, kernel)
         self._windows = windows
         self._static = static
         self._caches = StaticCaches()
@@ -213,6 +219,7 @@ class PlanRegistry:
         self._plan_of[delivery] = plan
         self._holders.add(plan)
         self.sliding.add(plan)
+        self.fusion.added(plan)
         if not delivery.silent:
             self.repeating.append(delivery)
         return plan
@@ -270,6 +277,7 @@ class PlanRegistry:
         del self.plans[plan], self._owners[plan], self._plan_of[plan.delivery]
         self._holders.remove(plan)
         self.sliding.remove(plan)
+        self.fusion.removed(plan)
         for deliveries in (self.awake, self.repeating):
             if plan.delivery in deliveries:
                 deliveries.remove(plan.delivery)

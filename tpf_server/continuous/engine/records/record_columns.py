@@ -23,6 +23,7 @@ from tpf_client.sparql.expressions.inlined import (
     TAG_BITS,
 )
 from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.engine.plans.column_expressions import Column
 
 _SECOND: Final = 1_000_000
 _FIRST: Final = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * _SECOND
@@ -37,7 +38,18 @@ def encoded_column(
     value: Callable[[Any], TermId],
     term: Callable[[str], TermId],
 ) -> list[TermId]:
-    """The integers of a column.
+    """The integers of a column; see `column_cells`."""
+    cells = column_cells(name, column, value, term)
+    return cells if isinstance(cells, list) else cells.tolist()
+
+
+def column_cells(
+    name: str,
+    column: pa.Array,
+    value: Callable[[Any], TermId],
+    term: Callable[[str], TermId],
+) -> Column | list[TermId]:
+    """The integers of a column, as an array where they were made without looking at each.
 
     Args:
         name: what it is called in errors.
@@ -52,9 +64,9 @@ def encoded_column(
         row = column.is_null().index(True).as_py()
         raise ElementError(f"record {row + 1}: no value for {name}")
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(column):
         return _of_strings(name, column, term)
-    fast: list[TermId] | None = None
+    fast: Column | None = None
     if pa.types.is_integer(kind):
         fast = _of_integers(column)
     elif pa.types.is_decimal128(kind):
@@ -71,7 +83,12 @@ def encoded_column(
         raise ElementError(f"{name}: {error}") from None
 
 
-def milliseconds_of(column: pa.Array) -> list[int]:
+def is_text(column: pa.Array) -> bool:
+    """Whether a column is of terms."""
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def milliseconds_of(column: pa.Array) -> Column:
     """The timestamps of records, in milliseconds since 1970.
 
     Args:
@@ -87,12 +104,26 @@ def milliseconds_of(column: pa.Array) -> list[int]:
         column = column.cast(pa.timestamp("ms", kind.tz), safe=False)
     elif not pa.types.is_integer(kind):
         raise ElementError(f"timestamps cannot be a column of {kind}")
-    times: list[int] = column.cast(pa.int64()).to_numpy().tolist()
+    times: Column = column.cast(pa.int64()).to_numpy()
     return times
 
 
 def _of_strings(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
     different = column.dictionary_encode()
+    known = check_terms(name, different, term)
+    return [known[place] for place in different.indices.to_numpy().tolist()]
+
+
+def check_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
+    """The integers of the different terms of a column.
+
+    Raises:
+        ElementError: one is missing, or none.
+    """
+    different = column.dictionary_encode()
+    if different.null_count:
+        row = different.is_null().index(True).as_py()
+        raise ElementError(f"record {row + 1}: no value for {name}")
     known: list[TermId] = []
     for number, text in enumerate(different.dictionary.to_pylist()):
         try:
@@ -100,20 +131,20 @@ def _of_strings(name: str, column: pa.Array, term: Callable[[str], TermId]) -> l
         except ElementError as error:
             row = different.indices.index(number).as_py()
             raise ElementError(f"record {row + 1}: {name}: {error}") from None
-    return [known[place] for place in different.indices.to_numpy().tolist()]
+    return known
 
 
-def _of_integers(column: pa.Array) -> list[TermId] | None:
+def _of_integers(column: pa.Array) -> Column | None:
     if pa.types.is_uint64(column.type):
         return None
     numbers = column.cast(pa.int64()).to_numpy()
     if not _inside(numbers, -MOST_INTEGER, MOST_INTEGER):
         return None
-    found: list[TermId] = (numbers << TAG_BITS | INTEGER).tolist()
+    found: Column = numbers << TAG_BITS | INTEGER
     return found
 
 
-def _of_decimals(column: pa.Array) -> list[TermId] | None:
+def _of_decimals(column: pa.Array) -> Column | None:
     scale = column.type.scale
     if not 0 <= scale <= MOST_SCALE:
         return None
@@ -123,20 +154,20 @@ def _of_decimals(column: pa.Array) -> list[TermId] | None:
     if not ((low >> 63) == high).all() or not _inside(low, -_MOST_UNSCALED, _MOST_UNSCALED):
         return None
     tag = scale << TAG_BITS | DECIMAL
-    found: list[TermId] = (low << SCALE_BITS + TAG_BITS | tag).tolist()
+    found: Column = low << SCALE_BITS + TAG_BITS | tag
     return found
 
 
-def _of_instants(column: pa.Array) -> list[TermId] | None:
+def _of_instants(column: pa.Array) -> Column | None:
     try:
         numbers = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:
         raise ElementError(f"an instant that is none of microseconds: {error}") from None
     if (numbers % _SECOND).any() or not _inside(numbers, _FIRST, _LAST):
         return None
-    found: list[TermId] = (numbers << TAG_BITS | DATE_TIME).tolist()
+    found: Column = numbers << TAG_BITS | DATE_TIME
     return found
 
 
-def _inside(numbers: "np.ndarray[Any, np.dtype[np.int64]]", low: int, high: int) -> bool:
+def _inside(numbers: Column, low: int, high: int) -> bool:
     return not len(numbers) or bool(numbers.min() > low and numbers.max() < high)

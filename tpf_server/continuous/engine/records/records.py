@@ -6,27 +6,41 @@ them, and which of the values, is found out once for all, and only those values 
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import repeat
+from itertools import repeat, zip_longest
 from numbers import Integral
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.sparql.expressions.inlined import MOST_SERIAL
+from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import ElementError
-from tpf_server.continuous.engine.records.record_columns import encoded_column, milliseconds_of
+from tpf_server.continuous.engine.fusing_engine import FusingEngine
+from tpf_server.continuous.engine.plans.column_expressions import Column
+from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
+from tpf_server.continuous.engine.records.record_columns import (
+    check_terms,
+    column_cells,
+    encoded_column,
+    is_text,
+    milliseconds_of,
+)
 from tpf_server.continuous.engine.records.record_values import (
     Value,
     column_encoder,
     inlined_value,
     term_text,
 )
-from tpf_server.continuous.engine.tick_engine import TickEngine
 from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
+
+Cells = Column | list[TermId]
+_TERMS: Final = 100_000
+"""So many texts are known to be terms."""
 
 
 class RecordFeed:
@@ -42,7 +56,7 @@ class RecordFeed:
 
     def __init__(
         self,
-        engine: TickEngine,
+        engine: FusingEngine,
         encode: Callable[[str], TermId],
         stream: ElementStream,
         predicates: Sequence[str],
@@ -58,6 +72,7 @@ class RecordFeed:
         self._code = None if subjects is None else self._dictionary.register_prefix(subjects)
         self._version = -1
         self._batch: list[list[TermId]] = []
+        self._terms: set[str] = set()
         self._takers: list[WindowInput] | None = None
         self._deliverer: tuple[int, Callable[..., int]] | None = None
         self._take: Callable[[TermId, Sequence[Value], int], None] = _unprepared
@@ -78,6 +93,7 @@ class RecordFeed:
             TimestampError: no instant.
         """
         engine = self._engine
+        engine.settle()
         stream = self._stream
         if self._version != stream.version:
             self._prepare(values)
@@ -122,20 +138,67 @@ class RecordFeed:
         if not values.num_rows:
             return
         times = milliseconds_of(timestamps)
-        columns = [
-            encoded_column(name, column, self.value, self._encode)
-            for name, column in zip(values.schema.names, values.columns, strict=True)
-        ]
+        shape = self._stream.shape(self._predicates) or []
+        plan = self._engine.fused(self._stream, [taker for taker, _ in shape])
+        places = shape[0][1] if plan is not None else ()
+        columns: list[Cells | None] = []
+        for place, (name, column) in enumerate(
+            zip(values.schema.names, values.columns, strict=True)
+        ):
+            if plan is not None and place not in places and is_text(column):
+                # Nobody takes them: they need only be terms.
+                check_terms(name, column, self._look)
+                columns.append(None)
+            else:
+                columns.append(column_cells(name, column, self.value, self._encode))
         # The subject comes last, so that its place, -1, is the place in this list too.
         columns.append(self._subjects(subjects))
         # Their terms are held by nothing else before they arrive.
-        self._batch = columns
+        self._batch = [each for each in columns if isinstance(each, list)]
         try:
-            done = 0
-            while done < len(times):
-                done += self._deliver([each[done:] for each in columns], times[done:])
+            done = 0 if plan is None else self._fuse(plan, places, columns, times)
+            if done < len(times):
+                self._engine.settle()
+                rest = self._batch = [
+                    encoded_column(name, column, self.value, self._encode)
+                    if cells is None
+                    else cells
+                    if isinstance(cells, list)
+                    else cells.tolist()
+                    for cells, name, column in zip_longest(
+                        columns, values.schema.names, values.columns
+                    )
+                ]
+                instants = times.tolist()
+                while done < len(instants):
+                    done += self._deliver([each[done:] for each in rest], instants[done:])
         finally:
             self._batch = []
+
+    def _fuse(
+        self,
+        plan: FusedPlan,
+        places: Sequence[int],
+        columns: Sequence[Cells | None],
+        times: Column,
+    ) -> int:
+        """Records arrive as columns, as far as a plan takes them; returns how many did."""
+        try:
+            cells = [np.asarray(columns[place], np.int64) for place in places]
+            subjects = np.asarray(columns[-1], np.int64)
+        except OverflowError:
+            return 0
+        rows = FusedRows(times, subjects, cells)
+        return self._engine.fuse(plan, self._stream, rows, len(self._predicates))
+
+    def _look(self, text: str) -> TermId:
+        """See that a text is a term."""
+        if text not in self._terms:
+            canonical_term(text)
+            if len(self._terms) >= _TERMS:
+                self._terms.clear()
+            self._terms.add(text)
+        return 0
 
     def _subject(self, subject: object) -> TermId:
         """The integer of a subject.
@@ -151,14 +214,14 @@ class RecordFeed:
             raise ElementError(f"not a subject: {subject!r}")
         return self._encode(f"<{self._prefix}{int(subject)}>")
 
-    def _subjects(self, subjects: pa.Array) -> list[TermId]:
+    def _subjects(self, subjects: pa.Array) -> Cells:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:
             return encoded_column("the subject", subjects, self._subject, self._subject)
-        numbers = subjects.to_pylist()
-        if self._code is None or not 0 <= min(numbers) <= max(numbers) < MOST_SERIAL:
-            return [self._subject(number) for number in numbers]
-        serial, code = self._dictionary.serial, self._code
-        return [serial(code, number) for number in numbers]
+        if self._code is not None and not pa.types.is_uint64(subjects.type):
+            numbers: Column = subjects.cast(pa.int64()).to_numpy()
+            if 0 <= numbers.min() <= numbers.max() < MOST_SERIAL:
+                return self._dictionary.serials(self._code, numbers)
+        return [self._subject(number) for number in subjects.to_pylist()]
 
     def _deliver(self, columns: Sequence[Sequence[TermId]], times: Sequence[int]) -> int:
         """Records arrive as long as the same windows take them; returns how many did."""

@@ -46,6 +46,7 @@ class WindowInput:
 
     Attributes:
         watermark: see above.
+        elsewhere: how many rows somebody else keeps for it (see `FusedPlan`).
         used: the stamp of the last row that came, or 1; 0 where none ever did.
         consumers: who hears of rows.
         holders: plans that hold something back, to be flushed after rows came or went.
@@ -81,6 +82,7 @@ class WindowInput:
         self.number = number
         self.watermark = watermark
         self.used = 0
+        self.elsewhere = 0
         self.holders: list[Any] = []
         self.calm = True
         self.scheduled = True
@@ -183,7 +185,7 @@ class WindowInput:
     def held(self) -> int:
         """How many entries the window holds, for the limit on memory."""
         kept = len(self._log) + len(self._waiting) + len(self._hidden)
-        return kept if self.keeps_log else kept + self._rows
+        return kept + self.elsewhere if self.keeps_log else kept + self._rows
 
     @property
     def multiplies(self) -> bool:

@@ -1,0 +1,103 @@
+"""Builds the part in C with the package, where there is a compiler; the package needs none.
+
+`python hatch_build.py` builds it beside its source; with a directory it goes there, and what
+follows are further options of the compiler.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent
+SOURCE = ROOT / "tpf_client" / "dataflow" / "state" / "_ranked_groups.c"
+# A machine with a compiler can do as if it had none.
+SWITCH = "LIVE_LINKED_DATA_COMPILE"
+
+
+def built_kernel(directory: Path, more: Sequence[str] = ()) -> Path:
+    """Compile the extension into a directory.
+
+    Args:
+        directory: where to put it.
+        more: options of the compiler.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError, subprocess.SubprocessError: there is no compiler, or it cannot.
+    """
+    said = sysconfig.get_config_var
+    compiler = os.environ.get("CC") or said("CC")
+    if os.name != "posix" or not compiler:
+        raise OSError("no C compiler is known")
+    # One file for all versions of Python, but for those without a global lock.
+    stable = not said("Py_GIL_DISABLED")
+    suffix = ".abi3.so" if stable else said("EXT_SUFFIX")
+    target = directory / f"{SOURCE.stem}{suffix}"
+    new = target.with_name(f"{target.name}.{os.getpid()}")
+    linking = shlex.split(said("LDSHARED") or "cc -shared")[1:]
+    command = [
+        *shlex.split(compiler),
+        *(each for each in linking if not each.startswith("-L") and each != "-pthread"),
+        *("-O2", "-std=c11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"),
+        *(["-DPy_LIMITED_API=0x030B0000"] if stable else []),
+        *more,
+        f"-I{sysconfig.get_path('include')}",
+        *(str(SOURCE), "-o", str(new)),
+    ]
+    try:
+        subprocess.run(  # noqa: S603 (the compiler of this Python, or of who builds)
+            command, check=True, capture_output=True, text=True, timeout=300
+        )
+        # In one step: who has the old one open keeps it.
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+    return target
+
+
+def tried_kernel() -> Path | None:
+    """The extension beside its source; ``None``, with a line that says so, where it cannot be."""
+    if os.environ.get(SWITCH) == "off":
+        reason = f"{SWITCH}=off"
+    else:
+        try:
+            return built_kernel(SOURCE.parent)
+        except subprocess.CalledProcessError as error:
+            lines = (error.stderr or "").strip().splitlines()
+            reason = next((each for each in lines if "error" in each), f"{error.returncode}")
+        except (OSError, subprocess.SubprocessError) as error:
+            reason = str(error)
+    sys.stderr.write(f"live-linked-data: without its part in C, so slower: {reason}\n")
+    return None
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:
+    pass
+else:
+
+    class KernelHook(BuildHookInterface[Any]):
+        """Adds the extension to a wheel, where it can be built."""
+
+        def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
+            """See hatchling."""
+            kernel = None if self.target_name == "sdist" else tried_kernel()
+            if kernel is not None:
+                build_data["artifacts"].append(str(kernel.relative_to(ROOT)))
+                build_data["pure_python"] = False
+                build_data["infer_tag"] = True
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        built_kernel(Path(sys.argv[1]), sys.argv[2:])
+    else:
+        tried_kernel()

@@ -1,0 +1,247 @@
+"""Batches that a plan takes as columns, against the operators: the same rows, in the same order."""
+
+import random
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tpf_client.dataflow.kernels import compiled_groups
+from tpf_server.continuous.cqels.engine import Engine
+from tpf_server.continuous.engine.errors import ElementError, WindowLimitError
+from tpf_server.continuous.engine.limits import EngineLimits
+from tpf_server.continuous.engine.semantics import CQELS, PAPER, PAPER_DSTREAM, PAPER_RSTREAM
+
+NAMES = ["urn:x", "urn:n", "urn:k", "urn:m"]
+TYPES = [pa.decimal128(30, 2), pa.int64(), pa.string(), pa.string()]
+STAR = "STREAM <urn:s> [RANGE {width}ms] {{ ?s <urn:x> ?x ; <urn:n> ?n ; <urn:k> ?k }}"
+FUSED = (
+    "SELECT (ROUND((?x + 7.5) / 2.25) AS ?a) (COUNT(?s) AS ?c) {{ " + STAR + " }}"
+    " GROUP BY ?a HAVING (?a > 1 && ?a != 6) ORDER BY DESC(?c) ?a LIMIT 3",
+    "SELECT ?k ?n (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k ?n ORDER BY DESC(?n) ?c LIMIT 4",
+    "SELECT (?n * ?x AS ?a) (FLOOR(?x) AS ?b) (COUNT(?x) AS ?c) {{ " + STAR + " }}"
+    " GROUP BY ?a ?b ORDER BY DESC(?c) DESC(?a) LIMIT 2 OFFSET 1",
+    "SELECT (COUNT(?k) AS ?c) ?k (COUNT(*) AS ?d) {{ " + STAR + " }}"
+    ' GROUP BY ?k HAVING (?k != "b"@en) ORDER BY ?c LIMIT 1',
+    "SELECT ?a (COUNT(*) AS ?c) {{ " + STAR + " }}"
+    " GROUP BY (?x / ?n AS ?a) ORDER BY DESC(?c) ?a LIMIT 5",
+)
+OTHER = "SELECT ?s ?x { STREAM <urn:s> [RANGE 3ms] { ?s <urn:x> ?x ; <urn:n> ?n } }"
+
+
+@pytest.fixture(params=["python", "compiled"])
+def kernel(request):
+    if request.param == "compiled" and compiled_groups() is None:
+        pytest.skip("built without a compiler")
+    return request.param
+
+
+def record(chance, subjects):
+    amount = Decimal(chance.choice((-900, 0, 25, 100, 333, 1275, chance.randrange(-500, 2000))))
+    return (
+        chance.randrange(subjects),
+        (
+            amount.scaleb(-2) if chance.random() < 0.99 else Decimal(10**25).scaleb(-2),
+            chance.choice((0, 1, 2, 3)) if chance.random() < 0.99 else 2**62,
+            chance.choice(('"a"', '"b"@en', "<urn:c>")),
+            chance.choice(('"m"', "<urn:m>")),
+        ),
+    )
+
+
+def some_steps(chance):
+    """What happens: batches, and now and then something else."""
+    at = 0
+    steps: list[Any] = []
+    gaps = chance.choice(((0, 0, 1), (0, 1, 4), (0, 9)))
+    subjects = chance.choice((10**6, 10**6, 60))
+    for _ in range(chance.randint(2, 7)):
+        rows = []
+        for _ in range(chance.choice((1, 5, 40, 120))):
+            at = max(0, at + chance.choice(gaps) - (chance.random() < 0.002) * 5)
+            rows.append((*record(chance, subjects), at))
+        steps.append(("batch", rows))
+        if chance.random() < 0.4:
+            at += 1
+            kind = chance.choice(
+                ("push", "triples", "advance", "register", "explain", "sweep", "other", "finish")
+            )
+            steps.append((kind, (*record(chance, subjects), at)))
+    return steps
+
+
+def play(text, semantics, steps, kernel):
+    """All emissions, and what the engine says of itself."""
+    engine = Engine(semantics=semantics, kernel=kernel)
+    seen = []
+    engine.register(text, lambda each: seen.append(("first", *each)))
+    feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+    taken = 0
+    for kind, what in steps:
+        if kind == "batch":
+            values = zip(*[values for _, values, _ in what], strict=True)
+            arrays = [pa.array(list(v), t) for v, t in zip(values, TYPES, strict=True)]
+            feed.push_batch(
+                pa.array([subject for subject, _, _ in what]),
+                pa.RecordBatch.from_arrays(arrays, names=NAMES),
+                pa.array([at for _, _, at in what]),
+            )
+            taken += any(w.elsewhere for w in engine.stream("urn:s").inputs)
+            continue
+        subject, values, at = what
+        match kind:
+            case "push":
+                feed.push(subject, values, at)
+            case "triples":
+                engine.push("urn:s", [(f"<urn:r/{subject}>", "<urn:n>", '"y"')], at)
+            case "advance":
+                engine.advance(at)
+            case "register":
+                more = engine.register(OTHER, lambda each: seen.append(("more", *each)))
+                if subject % 2:
+                    more.close()
+            case "other":
+                engine.push("urn:other", ("<urn:a>", "<urn:b>", "<urn:c>"), at)
+            case "explain":
+                (join,) = engine.queries["1"].explain()["joins"]
+                seen.append(join["inputs"][0]["rows"])
+            case "sweep":
+                engine.sweep()
+            case "finish":
+                engine.finish()
+    said = engine.arrivals, engine.dropped, engine.time, engine.stream("urn:s").triples
+    return seen, said, taken
+
+
+@pytest.mark.parametrize("semantics", [PAPER, CQELS, PAPER_DSTREAM])
+def test_batches_give_what_the_operators_give(kernel, semantics):
+    taken = 0
+    for seed in range(16):
+        chance = random.Random(seed)
+        text = chance.choice(FUSED).format(width=chance.choice((0, 5, 40, 200)))
+        steps = some_steps(chance)
+        *found, fused = play(text, semantics, steps, kernel)
+        *wanted, never = play(text, semantics, steps, "off")
+        assert found == wanted, seed
+        assert not never
+        taken += fused
+    # It is about something.
+    assert taken > 15
+
+
+def batch(numbers, key='"a"'):
+    values = [
+        pa.array([Decimal(n) for n in numbers], TYPES[0]),
+        pa.array(numbers),
+        pa.array([key] * len(numbers)),
+        pa.array(['"m"'] * len(numbers)),
+    ]
+    return pa.RecordBatch.from_arrays(values, names=NAMES)
+
+
+def engine_of(text, **more):
+    engine = Engine(semantics=PAPER, **more)
+    query = engine.register(text.format(width=100))
+    return engine, query, engine.record_feed("urn:s", NAMES, "urn:r/")
+
+
+def test_an_explanation_says_which_operators_are_one(kernel):
+    for text in FUSED:
+        _, query, _ = engine_of(text, kernel=kernel)
+        said = {"kernel": kernel, "operators": ["window", "groups", "order"]}
+        assert query.explain()["batches"] == said
+        assert "batches" not in engine_of(text, kernel="off")[1].explain()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?k (SUM(?n) AS ?c) {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+        "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k",
+        "SELECT ?c (COUNT(*) AS ?d) {{ " + STAR + " BIND(?n AS ?c) }}"
+        " GROUP BY ?c ORDER BY DESC(?d + 1) LIMIT 3",
+        "SELECT (COUNT(*) AS ?c) {{ " + STAR + " }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+        "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " FILTER (?n > 2) }}"
+        " GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+        "SELECT ?k (COUNT(*) AS ?c) {{ STREAM <urn:s> [TRIPLES 9] {{ ?s <urn:k> ?k }} }}"
+        " GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+    ],
+)
+def test_other_queries_are_for_the_operators(kernel, text):
+    _, query, feed = engine_of(text, kernel=kernel)
+    assert "batches" not in query.explain()
+    feed.push_batch(pa.array([1, 2]), batch([1, 2]), pa.array([1, 2]))
+
+
+def test_what_emits_all_of_its_result_is_for_the_operators(kernel):
+    engine = Engine(kernel=kernel)
+    query = engine.register(FUSED[1].format(width=9), semantics=PAPER_RSTREAM)
+    engine.record_feed("urn:s", NAMES, "urn:r/").push_batch(
+        pa.array([1, 2]), batch([1, 2]), pa.array([1, 2])
+    )
+    assert len(list(query)) == 2
+
+
+def test_a_callback_may_use_the_engine_in_the_middle_of_a_batch(kernel):
+    for wanted in ("off", kernel):
+        engine = Engine(semantics=PAPER, kernel=wanted)
+        seen = []
+
+        def take(each, engine=engine, seen=seen):
+            seen.append(each)
+            if len(seen) == 2:
+                engine.register(OTHER, lambda more: seen.append(("more", *more)), name="more")
+            if len(seen) == 9:
+                engine.push("urn:s", [("<urn:r/7>", f"<{p}>", '"8"') for p in NAMES], 7)
+            if len(seen) == 12:
+                engine.query("more").close()
+
+        engine.register(FUSED[1].format(width=4), take)
+        feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+        for first in (0, 20):
+            some = list(range(first, first + 20))
+            feed.push_batch(pa.array(some), batch(some), pa.array(some))
+        if wanted == "off":
+            expected = seen
+    assert seen == expected
+    assert len(seen) > 30
+
+
+def test_a_window_may_hold_no_more_than_allowed(kernel):
+    found = []
+    for wanted in ("off", kernel):
+        limits = EngineLimits(window_rows=80)
+        _, query, feed = engine_of(FUSED[1], kernel=wanted, limits=limits)
+        for first in range(0, 200, 40):
+            some = list(range(first, first + 40))
+            feed.push_batch(pa.array(some), batch(some), pa.array([1] * 40))
+        found.append((query.state, type(query.error), list(query.waiting)))
+    assert found[0][1] is found[1][1] is WindowLimitError
+    assert found[0][0] == found[1][0] != "running"
+    length = min(len(found[0][2]), len(found[1][2]))
+    assert found[0][2][:length] == found[1][2][:length]
+    assert length > 50
+
+
+def test_what_is_refused_is_refused_whole_where_nobody_takes_it(kernel):
+    engine, query, feed = engine_of(FUSED[1], kernel=kernel)
+    good = batch([1, 2])
+    bad = good.set_column(3, "urn:m", pa.array(['"m"', "bare"]))
+    missing = good.set_column(3, "urn:m", pa.array(['"m"', None]))
+    for wrong, message in ((bad, "record 2: urn:m: not a term: 'bare'"), (missing, "record 2: no")):
+        with pytest.raises(ElementError, match=message):
+            feed.push_batch(pa.array([1, 2]), wrong, pa.array([1, 2]))
+    assert engine.arrivals == 0
+    feed.push_batch(pa.array([1, 2]), good, pa.array([1, 2]))
+    assert [len(each.rows) for each in query] == [1, 1]
+
+
+def test_terms_that_are_in_the_window_are_not_forgotten(kernel):
+    engine, query, feed = engine_of(FUSED[1], kernel=kernel)
+    some = np.arange(50)
+    feed.push_batch(pa.array(some), batch(some.tolist(), '"kept"'), pa.array(some))
+    engine.sweep()
+    feed.push_batch(pa.array(some + 50), batch([60] * 50, '"kept"'), pa.array(some + 50))
+    assert {row[0] for each in query for row in each.rows} == {'"kept"'}

@@ -1,0 +1,47 @@
+"""Which kernel keeps ranked groups: the one in C, where it was built, or the one in Python."""
+
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Final, Literal, cast, get_args
+
+from tpf_client.dataflow.state.ranked_groups import RankedGroups, RankedState, Ranking
+
+Kernel = Literal["compiled", "python", "off"]
+KERNELS: Final[tuple[Kernel, ...]] = get_args(Kernel)
+VARIABLE: Final = "LIVE_LINKED_DATA_KERNEL"
+_MODULE: Final = "tpf_client.dataflow.state._ranked_groups"
+
+
+@cache
+def compiled_groups() -> Callable[[Ranking], RankedState] | None:
+    """The class in C; ``None`` where the package was built without a compiler."""
+    try:
+        return cast("Callable[[Ranking], RankedState]", import_module(_MODULE).RankedGroups)
+    except ImportError:
+        return None
+
+
+def kernel_in_use(wanted: Kernel | None = None) -> Kernel:
+    """The kernel that is used.
+
+    Args:
+        wanted: ``compiled`` is ``python`` where there is none; ``off``: operators only. Without it
+            the environment says it.
+
+    Raises:
+        ValueError: there is no such kernel.
+    """
+    found = wanted or os.environ.get(VARIABLE) or "compiled"
+    if found not in KERNELS:
+        raise ValueError(f"{VARIABLE}: {found!r} is none of {', '.join(KERNELS)}")
+    if found == "compiled" and compiled_groups() is None:
+        return "python"
+    return found
+
+
+def ranked_groups(kernel: Kernel, ranking: Ranking) -> RankedState:
+    """Ranked groups, empty."""
+    made = compiled_groups() if kernel == "compiled" else None
+    return RankedGroups(ranking) if made is None else made(ranking)

@@ -1,0 +1,230 @@
+"""Expressions over whole columns of integers that stand for terms, where that is exact.
+
+What `tpf_client.dataflow.arithmetic` does for a row: the values are inside the integers, and what
+tag and scale they have is that of the first row. Rows for which this does not hold, or for which
+the rule for columns is not the one of SPARQL (a negative dividend that is rounded), are said to be
+inexact, and are computed one by one by who asks. No number may need more than 64 bits.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from annotations.terms import Term, Variable
+from tpf_client.dataflow.changes import TermId
+from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
+from tpf_client.sparql.expressions.inlined import (
+    BOOLEAN,
+    DECIMAL,
+    INTEGER,
+    MOST_INTEGER,
+    MOST_SCALE,
+    SCALE_BITS,
+    TAG,
+    TAG_BITS,
+    TRUE,
+)
+
+Column = np.ndarray[Any, np.dtype[np.int64]]
+Rows = np.ndarray[Any, np.dtype[np.bool_]]
+
+_MOST: Final = 1 << 62
+_SHIFT: Final = TAG_BITS + SCALE_BITS
+_MOST_UNSCALED: Final = 1 << 63 - _SHIFT
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    ">": np.greater,
+    "<=": np.less_equal,
+    ">=": np.greater_equal,
+}
+
+
+class _UnsupportedError(Exception):
+    """This cannot be computed by columns."""
+
+
+class _Numbers(NamedTuple):
+    """The values of an expression.
+
+    Args:
+        values: unscaled numbers, or truth values.
+        tag: of their type.
+        scale: of decimals.
+        most: no value is further from 0.
+    """
+
+    values: Any
+    tag: int
+    scale: int
+    most: int
+
+
+class ColumnExpressions:
+    """Computes expressions.
+
+    Args:
+        encode: the integer of a term.
+    """
+
+    def __init__(self, encode: Callable[[Term], TermId]) -> None:
+        self._encode = encode
+        self._exact: Rows = np.empty(0, np.bool_)
+
+    def cells(
+        self, expression: Expression, columns: Mapping[Variable, Column]
+    ) -> tuple[Column, Rows] | None:
+        """The integers of the values, row by row, and for which rows they are right.
+
+        ``None``: for none.
+
+        Args:
+            expression: what to compute.
+            columns: of the same length, at least 1.
+        """
+        rows = len(next(iter(columns.values())))
+        self._exact = np.ones(rows, np.bool_)
+        if isinstance(expression, VariableRef):
+            column = columns.get(expression.variable)
+            return None if column is None else (column, self._exact)
+        try:
+            values, tag, scale, most = self._numbers(expression, columns)
+        except _UnsupportedError:
+            return None
+        if tag == BOOLEAN:
+            cells = np.where(values, TRUE, BOOLEAN).astype(np.int64)
+        elif tag == INTEGER and most < MOST_INTEGER:
+            cells = values << TAG_BITS | INTEGER
+        elif tag == DECIMAL and most < _MOST_UNSCALED:
+            cells = _packed(values, scale)
+        else:
+            return None
+        return np.broadcast_to(cells, (rows,)), self._exact
+
+    def _numbers(self, expression: Expression, columns: Mapping[Variable, Column]) -> _Numbers:
+        match expression:
+            case VariableRef(variable) if variable in columns:
+                return self._unpacked(columns[variable])
+            case Constant(term):
+                cell = self._encode(term)
+                if not -_MOST < cell < _MOST:
+                    raise _UnsupportedError
+                return self._unpacked(np.array([cell]))
+            case Call("ROUND" | "FLOOR" as name, (Call("/", (dividend, divisor)),)):
+                return self._whole_quotient(
+                    name, self._numbers(dividend, columns), self._numbers(divisor, columns)
+                )
+            case Call("&&" | "||" | "!" as name, arguments):
+                values = [self._numbers(each, columns) for each in arguments]
+                if any(each.tag != BOOLEAN for each in values):
+                    raise _UnsupportedError
+                if name == "!":
+                    return _Numbers(~values[0].values, BOOLEAN, 0, 1)
+                join = np.logical_and if name == "&&" else np.logical_or
+                return _Numbers(join(values[0].values, values[1].values), BOOLEAN, 0, 1)
+            case Call(name, (one, other)) if name in _COMPARISONS or name in "+-*":
+                return _binary(name, self._numbers(one, columns), self._numbers(other, columns))
+            case Call("neg", (one,)):
+                number = _number(self._numbers(one, columns))
+                return number._replace(values=-number.values)
+            case Call("ROUND" | "FLOOR" | "CEIL" as name, (one,)):
+                return _whole(name, _number(self._numbers(one, columns)))
+        raise _UnsupportedError
+
+    def _unpacked(self, column: Column) -> _Numbers:
+        """What numbers are in a column, if they are like the first."""
+        first = int(column[0])
+        tag = first & TAG
+        if tag not in (INTEGER, DECIMAL):
+            raise _UnsupportedError
+        mask, shift = (TAG, TAG_BITS) if tag == INTEGER else ((1 << _SHIFT) - 1, _SHIFT)
+        like = (column & mask) == (first & mask)
+        values = column >> shift
+        if not like.all():
+            self._exact = self._exact & like
+            values = np.where(like, values, 0)
+        scale = first >> TAG_BITS & MOST_SCALE if tag == DECIMAL else 0
+        most = max(int(values.max()), -int(values.min()))
+        return _Numbers(values, tag, scale, most)
+
+    def _whole_quotient(self, name: str, left: _Numbers, right: _Numbers) -> _Numbers:
+        """ROUND and FLOOR of a quotient by a positive constant.
+
+        Of a negative dividend the quotient is cut off towards zero before it is rounded.
+        """
+        left, right = _number(left), _number(right)
+        if len(right.values) != 1 or right.values[0] <= 0:
+            raise _UnsupportedError
+        up = 10 ** max(0, right.scale - left.scale)
+        divisor = int(right.values[0]) * 10 ** max(0, left.scale - right.scale)
+        most = _bounded(2 * up * left.most + 2 * divisor)
+        self._exact = self._exact & (left.values >= 0)
+        if name == "ROUND":
+            found = (left.values * (2 * up) + divisor) // (2 * divisor)
+        else:
+            found = left.values * up // divisor
+        return _Numbers(found, DECIMAL, 0, most // divisor)
+
+
+def _number(value: _Numbers) -> _Numbers:
+    if value.tag == BOOLEAN:
+        raise _UnsupportedError
+    return value
+
+
+def _bounded(most: int) -> int:
+    if most >= _MOST:
+        raise _UnsupportedError
+    return most
+
+
+def _binary(name: str, left: _Numbers, right: _Numbers) -> _Numbers:
+    left, right = _number(left), _number(right)
+    tag = DECIMAL if DECIMAL in (left.tag, right.tag) else INTEGER
+    if name == "*":
+        scale = left.scale + right.scale
+        if scale > MOST_SCALE:
+            raise _UnsupportedError
+        return _Numbers(left.values * right.values, tag, scale, _bounded(left.most * right.most))
+    scale = max(left.scale, right.scale)
+    one, other = 10 ** (scale - left.scale), 10 ** (scale - right.scale)
+    most = _bounded(left.most * one + right.most * other)
+    if max(one, other) >= _MOST:
+        raise _UnsupportedError
+    first, second = left.values * one, right.values * other
+    if name in _COMPARISONS:
+        return _Numbers(_COMPARISONS[name](first, second), BOOLEAN, 0, 1)
+    return _Numbers(first + second if name == "+" else first - second, tag, scale, most)
+
+
+def _whole(name: str, value: _Numbers) -> _Numbers:
+    if not value.scale:
+        return value
+    one = 10**value.scale
+    most = _bounded(2 * value.most + one)
+    if 2 * one >= _MOST:
+        raise _UnsupportedError
+    match name:
+        case "ROUND":
+            found = (2 * value.values + one) // (2 * one)
+        case "FLOOR":
+            found = value.values // one
+        case _:
+            found = -(-value.values // one)
+    return _Numbers(found, value.tag, 0, most)
+
+
+def _packed(values: Column, scale: int) -> Column:
+    """Decimals without zeros at their end, as integers."""
+    if not scale:
+        return values << _SHIFT | DECIMAL
+    scales = np.full(len(values), scale, np.int64)
+    for _ in range(scale):
+        longer = (values % 10 == 0) & (scales > 0)
+        if not longer.any():
+            break
+        values = np.where(longer, values // 10, values)
+        scales = scales - longer
+    return (values << SCALE_BITS | scales) << TAG_BITS | DECIMAL
