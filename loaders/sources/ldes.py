@@ -155,6 +155,7 @@ class LdesFollower:
             if path and not is_iri(path):
                 raise InputError(f"ldes:{name} is no single property: {path}", url)
             self._state.setting(name, path)
+        self._state.setting("vocabulary", node.about.get("vocabulary", ""))
         # One view is the whole stream; others are the same in another order.
         root = url if url in node.views or not node.views else node.views[0]
         self._state.setting("root", root)
@@ -226,19 +227,17 @@ class LdesFollower:
         types = {q.object for q in member.quads if q.predicate == RDF_TYPE}
         if RDF_STATEMENT not in types or not {RDF_SUBJECT, RDF_PREDICATE, RDF_OBJECT} <= own.keys():
             return None
-        tmp = self._tmp
-        label: Label
-        try:
-            if tmp.initial in own and tmp.final in own:
-                label = Interval(instant_of_term(own[tmp.initial]), instant_of_term(own[tmp.final]))
-            elif tmp.expiration in own:
-                label = Expiration(instant_of_term(own[tmp.expiration]))
-            else:
-                return None
-        except AnnotationError as error:
-            raise InputError(f"member {member.name}: {error}", self._url) from None
         parts = (own[RDF_SUBJECT], own[RDF_PREDICATE], own[RDF_OBJECT])
-        return Fact(Quad(*parts, own.get(tmp.graph, DEFAULT_GRAPH)), label)
+        stated = self._state.setting("vocabulary")[1:-1]
+        # Others name vocabularies, too, which need not be of labels.
+        for tmp in (Vocabulary(stated), self._tmp) if stated else (self._tmp,):
+            try:
+                label = _label(own, tmp)
+            except AnnotationError as error:
+                raise InputError(f"member {member.name}: {error}", self._url) from None
+            if label is not None:
+                return Fact(Quad(*parts, own.get(tmp.graph, DEFAULT_GRAPH)), label)
+        return None
 
     def _said(self, member: Member, entity: Term) -> tuple[Quad, ...]:
         """What a version says of what it is a version of."""
@@ -248,6 +247,15 @@ class LdesFollower:
             for q in member.quads
             if q.subject != member.name or q.predicate not in stamps
         )
+
+
+def _label(own: Mapping[Term, Term], tmp: Vocabulary) -> Label | None:
+    """The label that a member states in a vocabulary."""
+    if tmp.initial in own and tmp.final in own:
+        return Interval(instant_of_term(own[tmp.initial]), instant_of_term(own[tmp.final]))
+    if tmp.expiration in own:
+        return Expiration(instant_of_term(own[tmp.expiration]))
+    return None
 
 
 class _Portion:

@@ -13,7 +13,7 @@ import pyoxigraph as ox
 
 from annotations.errors import AnnotationError, NestingError
 from annotations.instants import instant_of_term
-from annotations.namespaces import LDES, TREE
+from annotations.namespaces import LDES, TREE, VOID
 from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term, is_blank_node, is_iri
 from loaders.errors import InputError
@@ -52,7 +52,8 @@ class LdesNode:
         members: those that it has.
         leads_to: the URLs that its relations name, in order.
         views: the URLs of roots, as it says.
-        about: what it says of the stream: objects by their names in the vocabulary of LDES.
+        about: what it says of the stream: objects by their names in the vocabulary of LDES, and
+            the namespace that its labels are in.
     """
 
     members: tuple[Member, ...] = ()
@@ -89,12 +90,12 @@ def read_node(content: bytes, media_type: str, url: str) -> LdesNode:
     relations = {quad.object for quad in quads if quad.predicate == _RELATION}
     targets = [q.object for q in quads if q.predicate == _NODE and q.subject in relations]
     views = [quad.object for quad in quads if quad.predicate == _VIEW]
+    stated = {Term(f"<{LDES}{name}>"): name for name in _NAMES}
+    stated[Term(f"<{VOID}vocabulary>")] = "vocabulary"
     about: dict[str, Term] = {}
-    for name in _NAMES:
-        predicate = f"<{LDES}{name}>"
-        for quad in quads:
-            if quad.predicate == predicate:
-                about.setdefault(name, quad.object)
+    for quad in quads:
+        if quad.predicate in stated:
+            about.setdefault(stated[quad.predicate], quad.object)
     if not (names or targets or views or about):
         raise InputError("is no node of an event stream: no tree:view, no tree:member", url)
     return LdesNode(

@@ -77,7 +77,9 @@ class NgsiLd:
         try:
             return parse_instant(said if isinstance(said, str) else "")
         except InstantError:
-            raise InputError(f"a notification of no instant: {said!r}", place) from None
+            raise InputError(
+                f"a notification of no instant: {said!r} (notifiedAt)", place
+            ) from None
 
     def _known(self, context: Any, place: str) -> list[Any]:
         """What says what names mean: the default, what is given, and what is not remote."""

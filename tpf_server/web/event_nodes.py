@@ -19,6 +19,7 @@ from annotations.methods.names import minted
 from annotations.namespaces import (
     ACTIVITY,
     DCTERMS,
+    DEFAULT_VOCABULARY,
     LDES,
     RDF_OBJECT,
     RDF_PREDICATE,
@@ -26,6 +27,7 @@ from annotations.namespaces import (
     RDF_SUBJECT,
     RDF_TYPE,
     TREE,
+    VOID,
     XSD,
 )
 from annotations.terms import Term, Triple
@@ -80,6 +82,9 @@ class EventNodes:
         yield Triple(stream, RDF_TYPE, _ldes("EventStream"))
         yield Triple(stream, Term(f"<{DCTERMS}source>"), endpoint.iri)
         yield from self._about(root)
+        if endpoint.vocabulary != DEFAULT_VOCABULARY:
+            namespace = Term(f"<{endpoint.vocabulary.temporal}>")
+            yield Triple(stream, Term(f"<{VOID}vocabulary>"), namespace)
         yield Triple(stream, _ldes("timestampPath"), _CREATED)
         yield Triple(stream, _ldes("versionOfPath"), _VERSION_OF)
         yield Triple(stream, _ldes("versionDeletePath"), RDF_TYPE)

@@ -218,7 +218,10 @@ def test_wrong_use_is_told() -> None:
 def test_our_stream_makes_the_same_dataset(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     with ExitStack() as ending:
-        source = Target(ending, tmp_path / "source", key="subject-predicate", event_stream=3600.0)
+        own: dict[str, Any] = {"vocabulary": "http://vocab.example/time#"} if seed % 2 else {}
+        source = Target(
+            ending, tmp_path / "source", key="subject-predicate", event_stream=3600.0, **own
+        )
         target = Target(ending, tmp_path / "target", key="subject-predicate")
         now = SystemClock().now()
         for _ in range(4):
