@@ -78,6 +78,7 @@ def _package(name: str) -> Path:
 NODE_MODULES = peers.node_modules()
 NODE = _peer("node", peers.new_node)
 COMUNICA = _peer("Comunica", lambda: _package("@comunica/query-sparql"))
+EVENT_SOURCE = _peer("eventsource", lambda: _package("eventsource"))
 LDES_CLIENT = _peer("ldes-client", lambda: _package("ldes-client"))
 LDF_CLIENT = _peer("ldf-client", lambda: _package("ldf-client"))
 N3 = _peer("N3.js", lambda: _package("n3"))
