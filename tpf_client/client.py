@@ -3,7 +3,7 @@
 What only streams need is imported when the first one is asked for.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,28 +12,23 @@ from typing import TYPE_CHECKING, Any, Self
 import requests
 
 from annotations.clock import Clock, ManualClock, SystemClock
-from annotations.instants import utc
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
-from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.construct import construct
 from tpf_client.dataflow.operators.output import Output
-from tpf_client.errors import ServiceError, UnsupportedQueryError
+from tpf_client.errors import UnsupportedQueryError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
-from tpf_client.planner.answer import Answer, CompleteAnswer, Progress
+from tpf_client.planner.answer import Progress
 from tpf_client.planner.budget import Budget
-from tpf_client.planner.driver import Driver
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
-from tpf_client.planner.lengths import Lengths
 from tpf_client.planner.live_fragment import MOMENT, Freshness
 from tpf_client.planner.planning import check, plan_query
-from tpf_client.planner.service import Services, services_of, without_service
-from tpf_client.planner.source import FragmentSource, Source
-from tpf_client.planner.union import UnionSource
+from tpf_client.planner.service import Services
 from tpf_client.planner.words import Words, words_of
+from tpf_client.single_answers import SingleAnswers
 from tpf_client.solutions import AsyncSolutions, Solutions, graph_of
 from tpf_client.sparql.algebra import BGP, Query, is_ordered
 from tpf_client.sparql.parser import parse_query
@@ -102,6 +97,9 @@ class Client:
         self._vocabulary = vocabulary
         self._services = None if services is None else frozenset((*urls, *services))
         self._strict = strict
+        self._answers = SingleAnswers(
+            self.fetcher, urls, self.clock, vocabulary, self._services, strict=strict
+        )
         self._signals = ChangeSignals(self.fetcher) if signal else None
         self._scheduler: Scheduler | None = None
 
@@ -169,7 +167,7 @@ class Client:
         query = parse_query(text, base)
         check(query, self._services, strict=self._strict)
         with nullcontext() if budget is None else budget.explaining():
-            answer = self._answer(query, plan, progress, at, budget)
+            answer = self._answers.answer(query, plan, progress, at, budget)
             rows = answer.rows() if budget is None else budget.stoppable(answer.rows())
             if query.form == "SELECT":
                 return Solutions(answer.variables, rows, answer.close)
@@ -220,7 +218,7 @@ class Client:
         Raises:
             SourceError: a fragment could not be had.
         """
-        answer = self._answer(Query("SELECT", BGP((pattern,))))
+        answer = self._answers.answer(Query("SELECT", BGP((pattern,))))
         for row in answer.rows():
             values: dict[str, Any] = dict(zip(answer.variables, row, strict=True))
             yield Triple(*(values.get(term, term) for term in pattern[:3]))
@@ -234,7 +232,7 @@ class Client:
         Raises:
             SourceError: a page could not be had.
         """
-        return self._driver(budget).run(words_of(self.fetcher, self.urls))
+        return self._answers.driver(budget).run(words_of(self.fetcher, self.urls))
 
     def stream(
         self,
@@ -346,64 +344,6 @@ class Client:
         )
         ordered = query.form == "SELECT" and is_ordered(query.pattern)
         return Stream(streamer, lambda: self.scheduler, form=query.form, ordered=ordered)
-
-    def _answer(
-        self,
-        query: Query,
-        plan: list[Step] | None = None,
-        progress: Progress | None = None,
-        at: datetime | None = None,
-        budget: Budget | None = None,
-    ) -> Answer | CompleteAnswer:
-        while any(service.silent for service in services_of(query.pattern)):
-            try:
-                answer = self._attempt(query, plan, progress, at, budget)
-                return CompleteAnswer(answer.variables, list(answer.rows()))
-            except ServiceError as failure:
-                query = replace(query, pattern=without_service(query.pattern, failure.endpoint))
-        return self._attempt(query, plan, progress, at, budget)
-
-    def _attempt(
-        self,
-        query: Query,
-        plan: list[Step] | None,
-        progress: Progress | None,
-        at: datetime | None,
-        budget: Budget | None,
-    ) -> Answer:
-        source, lengths = self._source(at, budget), Lengths()
-        now = self.clock.now() if at is None else utc(at)
-
-        def make(on_change: Callable[[Solution, int], None]) -> tuple[Evaluation, Output]:
-            evaluation = Evaluation(self._driver(budget), source, lengths=lengths)
-            if budget is not None:
-                evaluation.dataflow.guard = budget.pass_change
-                on_change = budget.counting(on_change)
-            leaves = FragmentLeaves(evaluation, explain=plan is not None)
-            if plan is not None:
-                plan.clear()
-                leaves.plan = plan
-            output = plan_query(
-                query, leaves, evaluation, now, on_change, self._services, strict=self._strict
-            )
-            return evaluation, output
-
-        return Answer(make, progress)
-
-    def _driver(self, budget: Budget | None) -> Driver:
-        driver = Driver(self.fetcher)
-        if budget is not None:
-            budget.on_stop(driver.close)
-        return driver
-
-    def _source(self, at: datetime | None = None, budget: Budget | None = None) -> Source:
-        if at is not None:
-            from tpf_client.streaming.detection import detect_all
-
-            task = detect_all(self.fetcher, self.urls, self._vocabulary, ManualClock(at))
-            return self._driver(budget).run(task).source
-        sources = [FragmentSource(self.fetcher, url, once=True) for url in self.urls]
-        return sources[0] if len(sources) == 1 else UnionSource(sources)
 
 
 def _seconds(value: float | None) -> timedelta | None:

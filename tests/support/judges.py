@@ -15,6 +15,7 @@ from tests.support import specification
 from tests.support.oracle import store_of, term_of
 from tpf_client.sparql import algebra
 from tpf_client.sparql.algebra import Exists, Expression, Pattern, Query
+from tpf_client.sparql.path_expressions import Repeat
 from tpf_client.sparql.scopes import in_scope, variables_in
 
 Answer: TypeAlias = bool | Counter[tuple[str | None, ...]]
@@ -162,7 +163,7 @@ def _subtracts_in_graph(query: Query, _text: str) -> bool:
 def _starts_at_a_term(query: Query, _text: str) -> bool:
     return any(
         isinstance(each, algebra.Path)
-        and isinstance(each.path, algebra.Repeat)
+        and isinstance(each.path, Repeat)
         and not each.path.at_least_once
         and (bool(query.dataset) or each.graph != DEFAULT_GRAPH)
         and not (is_variable(each.subject) and is_variable(each.object))

@@ -30,6 +30,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import FALSE, TRUE
 from tpf_client.sparql.ordering import sort_key
+from tpf_client.sparql.path_expressions import Repeat
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.restrict import restrict
 from tpf_client.sparql.scopes import in_scope
@@ -237,7 +238,7 @@ class _Specification:
 
     def _in_graph(self, pattern: algebra.Path, graph: Term, outer: Mapping) -> list[Mapping]:
         repeat = pattern.path
-        assert isinstance(repeat, algebra.Repeat)
+        assert isinstance(repeat, Repeat)
         start, end = self.fresh(), self.fresh()
         nodes: dict[Term, None] = {}
         edges: set[tuple[Term, Term]] = set()

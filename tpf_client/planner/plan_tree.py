@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 from annotations.terms import QuadPattern, is_variable
 from tpf_client.planner.leaves import Step
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Exists, Link, Pattern, children, parts_of
+from tpf_client.sparql.algebra import Exists, Pattern, children, parts_of
+from tpf_client.sparql.path_expressions import Link
 from tpf_client.sparql.rewrite.visitor import everything
 
 MOST_LINES: Final = 500

@@ -24,6 +24,7 @@ from annotations.terms import (
     Variable,
     is_variable,
 )
+from tpf_client.sparql.path_expressions import PathExpression
 
 # ---------------------------------------------------------------------------- expressions
 
@@ -78,58 +79,6 @@ class Aggregate:
 
 
 Expression: TypeAlias = Constant | VariableRef | Call | Exists | Aggregate
-
-# ------------------------------------------------------------------------- property paths
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One step along a predicate."""
-
-    predicate: Term
-
-
-@dataclass(frozen=True, slots=True)
-class Inverse:
-    """A path walked backwards."""
-
-    path: "PathExpression"
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """One path after the other."""
-
-    left: "PathExpression"
-    right: "PathExpression"
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One path or the other."""
-
-    left: "PathExpression"
-    right: "PathExpression"
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """``path*`` (0, many), ``path+`` (1, many) and ``path?`` (0, once): distinct pairs of ends."""
-
-    path: "PathExpression"
-    at_least_once: bool
-    many: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NegatedSet:
-    """``!(p|^q)``: one step along any predicate but these."""
-
-    forward: tuple[Term, ...]
-    backward: tuple[Term, ...]
-
-
-PathExpression: TypeAlias = Link | Inverse | Sequence | Alternative | Repeat | NegatedSet
 
 # ------------------------------------------------------------------------------- patterns
 

@@ -10,22 +10,24 @@ from collections.abc import Callable
 from annotations.terms import QuadPattern, Term, TermOrVariable, Variable
 from tpf_client.sparql.algebra import (
     BGP,
-    Alternative,
     Call,
     Constant,
     Expression,
     Filter,
-    Inverse,
     Join,
-    Link,
-    NegatedSet,
     Path,
-    PathExpression,
     Pattern,
-    Repeat,
-    Sequence,
     Union,
     VariableRef,
+)
+from tpf_client.sparql.path_expressions import (
+    Alternative,
+    Inverse,
+    Link,
+    NegatedSet,
+    PathExpression,
+    Repeat,
+    Sequence,
 )
 
 Fresh = Callable[[], Variable]

@@ -4,7 +4,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,11 @@ from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse
 from tpf_server.continuous.csparql import command as csparql
 from tpf_server.continuous.csparql.command import Drawing, EngineName
+from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.pace import Pace, Widen
+from tpf_server.continuous.csparql.parser import parse as parse_csparql
+from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.elements.elements import merged_files
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
@@ -33,11 +36,13 @@ from tpf_server.continuous.rspql import parser as rspql
 from tpf_server.continuous.rspql.parser import parse_report
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.reports import TICKS, WINDOW_CLOSE
+from tpf_server.continuous.rspql.rspql_query import RspqlQuery
 from tpf_server.errors import ServerError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
 
 Files = list[tuple[str, Path]]
+_Read = Callable[[str, str], CsparqlQuery]
 _POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
 
 
@@ -127,22 +132,22 @@ def run(
             raise typer.BadParameter("only C-SPARQL runs on Spark")
         if widen_steps is not Widen.NEVER and (policy != CSPARQL or engine is EngineName.SPARK):
             raise typer.BadParameter("steps are widened in C-SPARQL on the native engine only")
-        if policy == RSPQL:
-            _run_rspql(task, report, tick, out, drawing if explain else None)
-        elif policy != CSPARQL:
+        if policy not in (CSPARQL, RSPQL):
             if routing not in ROUTINGS:
                 raise typer.BadParameter(f"{routing!r} is none of {', '.join(ROUTINGS)}")
             _run_cqels(task, policy, routing, out, explain=explain)
-        elif explain:
-            made = CsparqlEngine()
-            load(made, task.static, task.graphs)
-            for name, predicates in task.declared.items():
-                made.declare(name, predicates)
-            for text in task.queries:
-                out.write(csparql.explain(made, text, drawing))
+            return
+        if tick not in TICKS:
+            raise typer.BadParameter(f"{tick!r} is none of {', '.join(TICKS)}")
+        reads_rspql = partial(rspql.parse, report=parse_report(report), tick=tick)
+        read, kind = (
+            (reads_rspql, ReportingQuery) if policy == RSPQL else (parse_csparql, PeriodicQuery)
+        )
+        if explain:
+            _explain(task, read, drawing, out)
         else:
             pace = None if widen_steps is Widen.NEVER else Pace(time.thread_time, widen_steps)
-            _run_csparql(task, engine, master, work, out, pace)
+            _run_periodic(task, read, kind, engine, master, work, out, pace)
 
 
 @contextmanager
@@ -204,14 +209,30 @@ def _told(queries: Sequence[str]) -> str:
     return found.pop() or CQELS.name
 
 
-def _run_csparql(
+def _explain(task: _Task, read: _Read, drawing: Drawing, output: TextIO) -> None:
+    """Draw queries that answer at instants."""
+    made = CsparqlEngine()
+    load(made, task.static, task.graphs)
+    for name, predicates in task.declared.items():
+        made.declare(name, predicates)
+    for text in task.queries:
+        query = read(text, made.base)
+        if isinstance(query, RspqlQuery):
+            output.write(f"{query.said}\n\n")
+        output.write(csparql.explain(made, query, drawing))
+
+
+def _run_periodic(
     task: _Task,
+    read: _Read,
+    kind: type[PeriodicQuery],
     engine: EngineName,
     master: str,
     work: Path | None,
     output: TextIO,
     pace: Pace | None,
 ) -> None:
+    """Run queries that answer at instants."""
     with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
         played = csparql.run(
             task.queries,
@@ -226,42 +247,12 @@ def _run_csparql(
             master=master,
             work=work or Path(temporary),
             pace=pace,
+            kind=kind,
+            read=read,
             warn=_warn,
         )
     for each in played.widened:
         typer.echo(each, err=True)
-    _report(played.elements, played.malformed, played.late, "came after the evaluation")
-
-
-def _run_rspql(
-    task: _Task, report: str, tick: str, output: TextIO, drawing: Drawing | None
-) -> None:
-    """Run queries in RSP-QL, or draw them."""
-    if tick not in TICKS:
-        raise typer.BadParameter(f"{tick!r} is none of {', '.join(TICKS)}")
-    policy = parse_report(report)
-    if drawing is not None:
-        made = CsparqlEngine()
-        load(made, task.static, task.graphs)
-        for name, predicates in task.declared.items():
-            made.declare(name, predicates)
-        for text in task.queries:
-            query = rspql.parse(text, made.base, policy, tick)
-            output.write(f"{query.said}\n\n{csparql.explain(made, query, drawing)}")
-        return
-    played = csparql.run(
-        task.queries,
-        task.static,
-        task.graphs,
-        task.streams,
-        output,
-        declared=task.declared,
-        lateness=task.lateness,
-        skip_malformed=task.skip_malformed,
-        kind=ReportingQuery,
-        read=partial(rspql.parse, report=policy, tick=tick),
-        warn=partial(typer.echo, err=True),
-    )
     _report(played.elements, played.malformed, played.late, "came after the evaluation")
 
 

@@ -17,8 +17,9 @@ from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.semi_join import SemiJoin
 from tpf_client.dataflow.operators.values import Values
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import BGP, Inverse, Path, Pattern, Repeat
+from tpf_client.sparql.algebra import BGP, Path, Pattern
 from tpf_client.sparql.algebra import Distinct as DistinctPattern
+from tpf_client.sparql.path_expressions import Inverse, Repeat
 from tpf_client.sparql.paths import path_pattern
 from tpf_client.sparql.rewrite.restrict import restrict
 

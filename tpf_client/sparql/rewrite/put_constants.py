@@ -26,7 +26,8 @@ from dataclasses import replace
 
 from annotations.terms import QuadPattern, Term, TermOrVariable, Variable, is_variable
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import BGP, Constant, Pattern, Repeat
+from tpf_client.sparql.algebra import BGP, Constant, Pattern
+from tpf_client.sparql.path_expressions import Repeat
 from tpf_client.sparql.rewrite.visitor import with_children
 from tpf_client.sparql.scopes import always_bound, in_scope, mentioned, variables_in
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from annotations.terms import Term, Variable
-from tpf_client.sparql.algebra import PathExpression, Query
+from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.path_expressions import PathExpression
 from tpf_server.continuous.csparql.windows import Instants, StreamClause
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 

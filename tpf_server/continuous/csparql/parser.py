@@ -26,13 +26,12 @@ from tpf_client.sparql.algebra import (
     DatasetClause,
     Expression,
     Filter,
-    PathExpression,
     Pattern,
-    Repeat,
     VariableRef,
 )
 from tpf_client.sparql.iris import resolve
 from tpf_client.sparql.parser import QueryParser
+from tpf_client.sparql.path_expressions import PathExpression, Repeat
 from tpf_client.sparql.scopes import in_scope
 from tpf_client.sparql.tokens import Token
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery, RegisterClause

@@ -37,12 +37,12 @@ from tpf_client.sparql.algebra import (
     DatasetClause,
     Extend,
     Join,
-    PathExpression,
     Pattern,
     Union,
     Values,
     VariableRef,
 )
+from tpf_client.sparql.path_expressions import PathExpression
 from tpf_client.sparql.rewrite.operands import join
 from tpf_server.continuous.csparql.csparql_query import RegisterClause
 from tpf_server.continuous.csparql.parser import BASE, TIMESTAMP

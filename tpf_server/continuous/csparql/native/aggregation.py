@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Multiset, Solution, TermId
+from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.state.aggregates import Accumulator
 
@@ -89,20 +89,3 @@ class Aggregation(Node):
                     emit((*solution, now), count)
             if not members:
                 del self._groups[key]
-
-
-def plain_aggregation(
-    rows: Multiset, keys: Sequence[int], argument: Compute, make: Callable[[], Accumulator]
-) -> Multiset:
-    """The plain twin: fresh accumulators that see the whole group."""
-    groups: dict[Solution, Multiset] = {}
-    for row, count in rows.items():
-        groups.setdefault(tuple(row[place] for place in keys), Multiset())[row] += count
-    result: Multiset = Multiset()
-    for members in groups.values():
-        fresh = make()
-        for row, count in members.items():
-            fresh.add(argument(row), count)
-        for row, count in members.items():
-            result[(*row, fresh.result())] += count
-    return result

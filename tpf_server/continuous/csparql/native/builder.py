@@ -125,13 +125,6 @@ class CsparqlBuilder(Builder):
                 blocks.append(one)
         return reduce(algebra.Filter, conditions, combined(blocks))
 
-    def _is_single(self, pattern: Pattern) -> bool:
-        return (
-            isinstance(pattern, algebra.BGP)
-            and len(pattern.patterns) == 1
-            and self._is_static(pattern)
-        )
-
     def _is_static(self, bgp: algebra.BGP) -> bool:
         return all(map(self.static, bgp.patterns))
 

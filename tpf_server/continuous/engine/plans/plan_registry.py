@@ -1,7 +1,7 @@
 """The plans of an engine: which queries share one, and who owns which rows of it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
@@ -13,6 +13,7 @@ from tpf_server.continuous.engine.delivery import Delivery, Phase
 from tpf_server.continuous.engine.plans.describer import Describer
 from tpf_server.continuous.engine.plans.fusion import Fusion
 from tpf_server.continuous.engine.plans.holding_plans import HoldingPlans
+from tpf_server.continuous.engine.plans.member_plans import MemberPlan, shares_of
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.plans.row_maker import RowMaker
@@ -25,36 +26,12 @@ from tpf_server.continuous.engine.plans.templates import (
 )
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE
+from tpf_server.continuous.engine.static.static_cache import INSTANCE
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
 from tpf_server.continuous.engine.static.static_data import Change, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
-
-
-class _Member(NamedTuple):
-    """A plan of queries that differ in constants only.
-
-    Args:
-        template: of one of them.
-        numbers: of the constants in which its instances may differ; ``None``: it has no instances.
-        plan: the plan.
-    """
-
-    template: Template
-    numbers: tuple[int, ...] | None
-    plan: Plan
-
-    def takes(self, other: "_Member") -> bool:
-        """Whether it has a place for the queries of another one, if both hold the same."""
-        different = {*differing(other.template, self.template), *(other.numbers or ())}
-        if self.numbers is None:
-            return other.numbers is None and not different
-        # What joins tell apart, and orders of their own, hold what nobody else has.
-        lifted = self.plan.lifted
-        apart = INSTANCE in lifted or (SLICE in lifted and len(lifted) > 1)
-        return not apart and different <= set(self.numbers)
 
 
 class PlanRegistry:
@@ -112,7 +89,7 @@ class PlanRegistry:
         self._watermark = watermark
         self._owners: dict[Plan, dict[int, RegisteredQuery]] = {}
         self._plan_of: dict[Delivery, Plan] = {}
-        self._templates: dict[object, list[_Member]] = {}
+        self._templates: dict[object, list[MemberPlan]] = {}
         self._alike: dict[object, Plan] = {}
         self._known_as: dict[Plan, list[object]] = {}
 
@@ -141,7 +118,7 @@ class PlanRegistry:
         if not self._join_members(registered, policy, template, key):
             plan = self._alike[same] = self._new_plan(registered, query, policy, frozenset())
             self._known_as[plan] = [same, key]
-            self._templates.setdefault(key, []).append(_Member(template, None, plan))
+            self._templates.setdefault(key, []).append(MemberPlan(template, None, plan))
 
     def _join_members(
         self, registered: RegisteredQuery, policy: Semantics, template: Template, key: object
@@ -181,7 +158,7 @@ class PlanRegistry:
         lifted = tuple(sorted(different))
         query, variables = common_query(registered.query, lifted)
         shared = self._new_plan(None, query, policy, variables, opens=opens)
-        members.append(_Member(template, lifted, shared))
+        members.append(MemberPlan(template, lifted, shared))
         self._known_as[shared] = [key]
         self._add_instance(registered, shared, template, lifted)
         return True
@@ -303,7 +280,7 @@ class PlanRegistry:
             for other in reversed(members[:-1]):
                 one = self._merged(other, one) or other
 
-    def _merged(self, older: _Member, newer: _Member) -> _Member | None:
+    def _merged(self, older: MemberPlan, newer: MemberPlan) -> MemberPlan | None:
         """The one that is left of two plans, where it makes no difference to their queries."""
         few, many = older, newer
         if len(self._owners[few.plan]) > len(self._owners[many.plan]):
@@ -393,34 +370,9 @@ class PlanRegistry:
                 found.append((tuple(owners.values()), solutions, removed))
                 continue
             column = plan.schema.index(INSTANCE)
-            for numbers, own in _shares(solutions, column):
+            for numbers, own in shares_of(solutions, column):
                 wanted = [owners[number] for number in numbers if number in owners]
                 if wanted:
                     found.append((wanted, own, removed))
         self.awake[:] = waiting
         return found
-
-
-def _shares(
-    solutions: Sequence[tuple[Solution, int]], column: int
-) -> Iterator[tuple[Sequence[int], Sequence[tuple[Solution, int]]]]:
-    """Numbers of instances, and the solutions that they all have.
-
-    Args:
-        solutions: those of all.
-        column: has the number of one instance, or the numbers of several.
-    """
-    if len(solutions) == 1:
-        numbers: Any = solutions[0][0][column]
-        yield numbers if isinstance(numbers, tuple) else (numbers,), solutions
-        return
-    places: dict[int, list[int]] = {}
-    for place, (solution, _) in enumerate(solutions):
-        numbers = solution[column]
-        for number in numbers if isinstance(numbers, tuple) else (numbers,):
-            places.setdefault(number, []).append(place)
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for number, own in places.items():
-        alike.setdefault(tuple(own), []).append(number)
-    for shared, found in alike.items():
-        yield found, [solutions[place] for place in shared]
