@@ -18,7 +18,7 @@ from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Read
 from loaders.static import line_of
 
 
-class Place(NamedTuple):
+class FactPlace(NamedTuple):
     """Where a fact is in a history: facts are told in this order.
 
     Args:
@@ -71,7 +71,7 @@ class _Held(NamedTuple):
     within: int
 
 
-def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[Place, Fact]]:
+def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace, Fact]]:
     """The facts of `history` with their places, in this order.
 
     Of all batches, but perhaps only what they say of some subjects and predicates: the histories
@@ -82,7 +82,7 @@ def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[Place, Fa
     for number, at, end, quads in batches:
         for key, fact in list(held.items()):
             if fact.end < at:
-                yield Place(number, False, fact.since, fact.within), _fact(fact, fact.end)
+                yield FactPlace(number, False, fact.since, fact.within), _fact(fact, fact.end)
                 del held[key]
         for within, quad in quads:
             key = key_of(quad)
@@ -93,11 +93,11 @@ def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[Place, Fa
                 held[key] = before._replace(end=max(before.end, end))
             else:
                 if before.start < at:
-                    place = Place(number, True, number, within)
+                    place = FactPlace(number, True, number, within)
                     yield place, _fact(before, min(before.end, at))
                 held[key] = before._replace(quad=quad, start=at, end=end)
     for fact in held.values():
-        yield Place(number + 1, False, fact.since, fact.within), _fact(fact, fact.end)
+        yield FactPlace(number + 1, False, fact.since, fact.within), _fact(fact, fact.end)
 
 
 def _fact(held: _Held, end: int) -> Fact:

@@ -61,6 +61,7 @@ class Sender(ABC):
         longest_pause: timedelta = timedelta(seconds=15),
     ) -> None:
         self.url = url.rstrip("/")
+        self.token = token
         self._clock = clock
         self._session = session or requests.Session()
         self._owns_session = session is None

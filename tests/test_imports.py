@@ -50,6 +50,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server.continuous": {"flask", "pyoxigraph", "requests", "typer", "urllib3"},
     "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
     "loaders.jobs": {"py4j", "pyspark"},
+    "loaders.distributed": {"pyarrow", "pyspark"},
     "loaders.rdf": {"numpy", "owlrl", "pyarrow", "pyoxigraph", "pyspark", "rdflib"},
     "loaders.stream": {"paho", "pyarrow", "pyoxigraph", "pyspark", "requests", "urllib3"},
     "loaders.sources": {

@@ -11,7 +11,7 @@ import typer
 
 from annotations.methods import METHODS, method_named
 from annotations.wording import counted
-from loaders.commands.options import InputSpan, LoadEngine, Work
+from loaders.commands.options import InputSpan, LoadEngine, LoadWork
 from loaders.distributed.facts import write_facts_spark
 from loaders.distributed.session import session_of
 from loaders.distributed.shipping import paths_of
@@ -61,7 +61,7 @@ class DynamicOutputs:
         """How many outputs are asked for."""
         return (self.facts is not None) + (self.streams is not None)
 
-    def write(self, make_source: Callable[[], Feed], span: InputSpan, work: Work) -> None:
+    def write(self, make_source: Callable[[], Feed], span: InputSpan, work: LoadWork) -> None:
         """Write what is asked for, and tell the user.
 
         Args:

@@ -19,7 +19,7 @@ def gtfs_rt(
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
-    work: options.Work,
+    work: options.LoadWork,
     base: options.Base = options.DEFAULT_BASE,
     period: options.Period = 30.0,
     language: Annotated[

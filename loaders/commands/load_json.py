@@ -29,5 +29,5 @@ def json(
     if not options.is_url(url):
         raise typer.BadParameter(f"not a URL that can be polled: {url!r}")
     read = reader_of_json(context)
-    work = options.Work(quiet=quiet)
+    work = options.LoadWork(quiet=quiet)
     tell(lambda asking: asking.poll("json", url, read, period), url, dynamic, server, span, work)

@@ -27,7 +27,7 @@ def ngsi_ld(
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
-    work: options.Work,
+    work: options.LoadWork,
     context: Annotated[
         Path | None,
         typer.Option("--context", metavar="FILE", help="JSON-LD context of the entities."),

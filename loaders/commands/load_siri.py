@@ -13,7 +13,7 @@ def siri(
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,
-    work: options.Work,
+    work: options.LoadWork,
     base: options.SiriBase = SIRI_BASE,
     period: options.Period = 30.0,
 ) -> None:

@@ -122,7 +122,7 @@ class InputSpan:
 
 
 @dataclass(frozen=True)
-class Work:
+class LoadWork:
     """What does the work, and what is told of it."""
 
     engine: EngineOption = LoadEngine.AUTO
@@ -176,7 +176,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class LoadJob(Work):
+class LoadJob(LoadWork):
     """What all loads have in common."""
 
     replace: Replace = False

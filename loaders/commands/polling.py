@@ -12,7 +12,7 @@ import typer
 
 from annotations.clock import Clock, SystemClock
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.options import InputSpan, Work, is_listener, is_url
+from loaders.commands.options import InputSpan, LoadWork, is_listener, is_url
 from loaders.commands.publishing import (
     Label,
     LabelOption,
@@ -97,7 +97,7 @@ def tell(
     dynamic: DynamicOutputs,
     server: Push,
     span: InputSpan,
-    work: Work,
+    work: LoadWork,
 ) -> None:
     """Write what a feed says, or publish it as it is told.
 

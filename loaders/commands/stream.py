@@ -1,9 +1,11 @@
 """``tpf-load stream``: arriving files and messages to a server, each exactly once."""
 
+import enum
 import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +25,7 @@ from loaders.commands.publishing import (
     stopped_by_signals,
     token_of,
 )
-from loaders.errors import InputError, LoaderError, SettingError
+from loaders.errors import InputError, LoaderError, ServerUnreachableError, SettingError
 from loaders.publisher import Publisher, is_stream
 from tpf_spark.session import SparkSettings, spark_session
 
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
 _MQTT = "mqtt://"
 _KAFKA = "kafka://"
 _EVENTS = "sse+"
+
+
+class PublishFrom(enum.StrEnum):
+    """Who publishes what has been parsed."""
+
+    AUTO = "auto"
+    EXECUTORS = "executors"
+    DRIVER = "driver"
 
 
 def stream(
@@ -84,12 +94,20 @@ def stream(
     once: Annotated[
         bool, typer.Option("--once", help="End when all that is there has been sent.")
     ] = False,
+    publish_from: Annotated[
+        PublishFrom,
+        typer.Option(
+            "--publish-from",
+            help="Who publishes; auto: the executors, where they reach the server.",
+        ),
+    ] = PublishFrom.AUTO,
     master: options.Master = None,
     memory: options.Memory = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Files, MQTT, Kafka or events to a server, as they arrive, with Spark Structured Streaming."""
     from loaders.stream.job import StreamSettings, files_of, messages_of, run_stream
+    from loaders.stream.posting import unreached
     from loaders.stream.records import CsvRecords, RdfRecords, RecordMapping
 
     dataset = dataset_url(url)
@@ -123,7 +141,14 @@ def stream(
         session = stack.enter_context(
             spark_session(spark, os.environ, "tpf-load stream", harmless=(LoaderError,))
         )
-        started: Callable[[int, Sequence[str]], None] | None = None
+        if publish_from is not PublishFrom.DRIVER:
+            reason = unreached(session, dataset)
+            if reason is not None and publish_from is PublishFrom.EXECUTORS:
+                raise ServerUnreachableError(f"executors do not reach {dataset}: {reason}")
+            if reason is not None:
+                _tell(f"executors do not reach {dataset} ({reason}): the driver publishes")
+            settings = replace(settings, from_executors=reason is None)
+        done: Callable[[int, Sequence[str]], None] | None = None
         check: Callable[[], None] = _nothing
         if source.startswith(_KAFKA):
             assert topic is not None
@@ -136,12 +161,12 @@ def stream(
             stack.enter_context(receiver)
             check = receiver.check
             frame = files_of(session, spool.directory, settings)
-            started = spool.batch_starts
+            done = spool.batch_done
         else:
             frame = files_of(session, Path(source).resolve(), settings)
         summary = run_stream(
             frame, records, publisher, settings, stopped,
-            lambda problem: _tell(f"left out: {problem}"), started, check,
+            lambda problem: _tell(f"left out: {problem}"), done, check,
         )  # fmt: skip
     if not quiet:
         left_out = f", {summary.left_out} left out" if summary.left_out else ""

@@ -29,7 +29,7 @@ from annotations.terms import Quad, Term
 from loaders.distributed.packing import packed, rows_of, unpacked
 from loaders.distributed.parts import FeedPart, feed_parts, stream_of, told
 from loaders.distributed.shipping import Shipped, shipped
-from loaders.dynamic import NumberedBatch, Place, file_aside, placed_history
+from loaders.dynamic import FactPlace, NumberedBatch, file_aside, placed_history
 from loaders.jobs import done_in_thread
 from loaders.progress import Report, spark_tasks
 from loaders.sources.base import LatestReadings, MeasurableFeed
@@ -236,7 +236,7 @@ class _Labeller:
         if found:
             yield _ranges(found)
 
-    def _range(self, place: Place, batches: int) -> int:
+    def _range(self, place: FactPlace, batches: int) -> int:
         if place.batch < batches:
             return place.batch * self._ranges // batches
         # What ends with the feed, which may be most of it.

@@ -7,16 +7,16 @@ the number of the micro-batch and the position of the record, and a server does 
 meets an identifier again. Labels are functions of the records alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from annotations.instants import format_instant, from_micros, parse_instant
-from annotations.labels import Expiration, Interval, Label
-from loaders.errors import InputError, LoaderError, PublishRefusedError
+from annotations.instants import format_instant, from_micros
+from loaders.errors import InputError, LoaderError, PublishRefusedError, ServerUnreachableError
 from loaders.publisher import Publisher
+from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, RecordPoster, outcomes
 from loaders.stream.records import Document, RecordMapping
 from tpf_spark.errors import SparkError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SCHEMA = "name string, at bigint, body string, start string, end string, facts int, problem string"
-_REFUSED_FOR_ITS_CONTENT = frozenset({400, 409, 413, 415, 422})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +33,16 @@ class StreamSettings:
     Args:
         checkpoint: directory that remembers what was sent.
         interval: seconds between two looks for new records.
-        per_batch: how many records a micro-batch has at most: bounds the memory of the driver.
+        per_batch: how many records a micro-batch has at most: bounds the memory of who publishes.
         once: end when everything that is there has been sent.
+        from_executors: an executor publishes, and the driver sees no content.
     """
 
     checkpoint: Path
     interval: float = 1.0
     per_batch: int = 100
     once: bool = False
+    from_executors: bool = False
 
 
 @dataclass(slots=True)
@@ -107,7 +108,7 @@ def run_stream(
     settings: StreamSettings,
     stopped: Event,
     left_out: Callable[[str], None],
-    started: Callable[[int, Sequence[str]], None] | None = None,
+    done: Callable[[int, Sequence[str]], None] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> StreamSummary:
     """Publish records until the job is stopped, or until there are no more where `once` is set.
@@ -119,8 +120,8 @@ def run_stream(
         settings: how to run.
         stopped: ends the job after the batch that is under way.
         left_out: told about every record that is malformed, or refused for what it says.
-        started: told the number and the records of every micro-batch that starts; all with smaller
-            numbers are complete and will never be repeated.
+        done: told the number and the records of every micro-batch that was published; all with
+            smaller numbers are complete and will never be repeated.
         check: called every second; ends the job by an exception.
 
     Raises:
@@ -135,30 +136,34 @@ def run_stream(
     identity = _identity(settings.checkpoint)
 
     def publish(frame: "DataFrame", number: int) -> None:
-        rows = sorted(frame.collect(), key=lambda row: (row.at, row.name))
-        if started is not None:
-            started(number, [row.name for row in rows])
-        for position, row in enumerate(rows):
-            problem = row.problem
-            if problem is None and row.facts:
-                label = _label(row.start, row.end)
-                batch = f"{identity}-{number}-{position}"
-                try:
-                    publisher.publish_body(row.body.encode(), label, batch, stopped)
-                except PublishRefusedError as error:
-                    if error.status not in _REFUSED_FOR_ITS_CONTENT:
-                        failures.append(error)
-                        raise
-                    problem = str(error)
-                except LoaderError as error:
-                    failures.append(error)
-                    raise
-            if problem is not None:
+        batch = f"{identity}-{number}"
+        found: Iterable[Outcome]
+        if settings.from_executors:
+            poster = RecordPoster(publisher.url, publisher.token, batch)
+            in_order = frame.repartition(1).sortWithinPartitions("at", "name")
+            rows = in_order.mapInArrow(poster, OUTCOME).collect()
+            found = [Outcome(*row) for row in rows]
+        else:
+            records = sorted(frame.collect(), key=lambda row: (row.at, row.name))
+            found = outcomes((ParsedRecord(*row) for row in records), publisher, batch, stopped)
+        names = []
+        for outcome in found:
+            names.append(outcome.name)
+            if outcome.failure is not None:
+                failures.append(
+                    ServerUnreachableError(outcome.failure)
+                    if outcome.status is None
+                    else PublishRefusedError(outcome.status, outcome.failure)
+                )
+                raise failures[-1]
+            if outcome.problem is not None:
                 summary.left_out += 1
-                left_out(f"{row.name}: {problem}")
+                left_out(f"{outcome.name}: {outcome.problem}")
             else:
                 summary.records += 1
-                summary.facts += row.facts
+                summary.facts += outcome.facts
+        if done is not None:
+            done(number, names)
 
     writer = (
         records.mapInArrow(_Mapper(mapping), _SCHEMA)
@@ -199,14 +204,6 @@ def _identity(checkpoint: Path) -> str:
         aside.write_text(f"stream-{token_hex(12)}", encoding="utf-8")
         aside.replace(path)
     return path.read_text(encoding="utf-8")
-
-
-def _label(start: str | None, end: str | None) -> Label | None:
-    if end is None:
-        return None
-    if start is None:
-        return Expiration(parse_instant(end))
-    return Interval(parse_instant(start), parse_instant(end))
 
 
 class _Mapper:

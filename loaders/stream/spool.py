@@ -1,7 +1,7 @@
 """Messages in a spool directory, each as one file, for the streaming job to read.
 
-A file leaves the spool when its micro-batch is complete. Which files those are is written down when
-the micro-batch starts, so that a crash leaves nothing behind that nobody would remove.
+A file leaves the spool when its micro-batch is complete. Which files those are is written down
+before that, so that a crash leaves nothing behind that nobody would remove.
 """
 
 import hashlib
@@ -99,8 +99,8 @@ class Spool:
             else:
                 return True
 
-    def batch_starts(self, number: int, names: Sequence[str]) -> None:
-        """A micro-batch of these files starts; the files of all before it have been read.
+    def batch_done(self, number: int, names: Sequence[str]) -> None:
+        """These files were published; those of all micro-batches before will not be read again.
 
         Args:
             number: of the micro-batch; a repeated one has the number that it had.

@@ -44,21 +44,21 @@ def test_what_is_read_leaves_the_spool_when_its_batch_is_complete(tmp_path: Path
         path = spool.land("a", b"%d" % number, again=False)
         assert path is not None
         landed.append(path.name)
-    spool.batch_starts(0, landed[:3])
+    spool.batch_done(0, landed[:3])
     assert names(spool.directory) == landed
     # A crash: the same micro-batch starts again, and its files are still there.
     spool = Spool(tmp_path, "nt", clock, remembered=2)
-    spool.batch_starts(0, landed[:3])
+    spool.batch_done(0, landed[:3])
     assert names(spool.directory) == landed
     # A crash between its end and the start of the next one.
     spool = Spool(tmp_path, "nt", clock, remembered=2)
-    spool.batch_starts(1, landed[3:])
+    spool.batch_done(1, landed[3:])
     assert names(spool.directory) == landed[3:]
     # The last ones that were read are remembered, be they of an earlier process.
     assert spool.land("a", b"2", again=True) is None
     assert spool.land("a", b"3", again=True) is None
     assert spool.land("a", b"0", again=True) is not None
-    spool.batch_starts(2, [])
+    spool.batch_done(2, [])
     assert landed[3] not in names(spool.directory)
 
 

@@ -197,7 +197,8 @@ def test_server_sent_events(
     # The server repeats what it was not asked for, too.
     again = "".join(f"id: {n}\ndata: {line}\n\n" for n, line in enumerate(lines))
     source = serve([sse(first), sse(again)])
-    job = start(source, endpoint.url, "--holds", "3600", "--suffix", "nt")
+    arguments = ["--holds", "3600", "--suffix", "nt", "--publish-from", "driver"]
+    job = start(source, endpoint.url, *arguments)
     endpoint.wait_for(3, job)
     job.send_signal(signal.SIGINT)
     log = tmp_path / "job.log"

@@ -1,0 +1,158 @@
+"""Publishes the records of a micro-batch, one after the other: by an executor, or by the driver.
+
+The order of records is that of their instants, because what came later replaces what came before;
+so one task publishes a micro-batch. A task that Spark repeats, or that goes on although Spark has
+given it up, sends the same batches under the same identifiers in the same order: whichever of them
+comes first, the server takes each once, and none before the one in front of it.
+"""
+
+import socket
+from collections.abc import Iterable, Iterator
+from threading import Event
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from requests.utils import get_environ_proxies
+
+from annotations.clock import SystemClock
+from annotations.instants import parse_instant
+from annotations.labels import Expiration, Interval, Label
+from loaders.errors import LoaderError, PublishRefusedError
+from loaders.publisher import Publisher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OUTCOME = "name string, facts int, problem string, status int, failure string"
+"""The schema of `RecordPoster`: the fields of `Outcome`."""
+
+_REFUSED_FOR_ITS_CONTENT = frozenset({400, 409, 413, 415, 422})
+_SECONDS = 10.0
+
+
+class Outcome(NamedTuple):
+    """What became of a record.
+
+    Args:
+        name: of the record.
+        facts: how many statements it has.
+        problem: why it was left out.
+        status: with which the server refused it, where that ends the job.
+        failure: what ends the job.
+    """
+
+    name: str
+    facts: int
+    problem: str | None = None
+    status: int | None = None
+    failure: str | None = None
+
+
+class ParsedRecord(NamedTuple):
+    """A record as the workers parsed it: see `job`."""
+
+    name: str
+    at: int
+    body: str | None
+    start: str | None
+    end: str | None
+    facts: int
+    problem: str | None
+
+
+def outcomes(
+    records: Iterable[ParsedRecord], publisher: Publisher, batch: str, stopped: Event | None = None
+) -> Iterator[Outcome]:
+    """Publish records in this order, up to the first failure.
+
+    Args:
+        records: those of a micro-batch.
+        publisher: the dataset.
+        batch: what their identifiers begin with.
+        stopped: ends attempts early.
+    """
+    for position, record in enumerate(records):
+        outcome = Outcome(record.name, record.facts, record.problem)
+        if record.problem is None and record.body is not None and record.facts:
+            label = _label(record.start, record.end)
+            try:
+                publisher.publish_body(record.body.encode(), label, f"{batch}-{position}", stopped)
+            except PublishRefusedError as error:
+                if error.status in _REFUSED_FOR_ITS_CONTENT:
+                    outcome = outcome._replace(problem=str(error))
+                else:
+                    outcome = outcome._replace(status=error.status, failure=str(error))
+            except LoaderError as error:
+                outcome = outcome._replace(failure=str(error))
+        yield outcome
+        if outcome.failure is not None:
+            return
+
+
+class RecordPoster:
+    """Publishes sorted records in Arrow batches; runs in a worker.
+
+    Args:
+        url, token: of the dataset.
+        batch: see `outcomes`.
+    """
+
+    def __init__(self, url: str, token: str | None, batch: str) -> None:
+        self._url = url
+        self._token = token
+        self._batch = batch
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The outcomes of the records."""
+        import pyarrow as pa
+
+        publisher = Publisher(self._url, SystemClock(), self._token)
+        try:
+            records = (ParsedRecord(**row) for batch in batches for row in batch.to_pylist())
+            for outcome in outcomes(records, publisher, self._batch):
+                yield pa.RecordBatch.from_pylist([outcome._asdict()], _schema())
+        finally:
+            publisher.close()
+
+
+def unreached(session: "SparkSession", url: str) -> str | None:
+    """Why an executor does not reach a server; ``None``: it does."""
+
+    def look(_: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        yield pa.record_batch({"reason": pa.array([_unreached(url)], pa.string())})
+
+    (row,) = session.range(0, 1, 1, 1).mapInArrow(look, "reason string").collect()
+    return None if row.reason is None else str(row.reason)
+
+
+def _unreached(url: str) -> str | None:
+    if get_environ_proxies(url):
+        return None  # the proxy knows
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((parts.hostname or "", port), _SECONDS):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("name", pa.string()), ("facts", pa.int32()), ("problem", pa.string()),
+            ("status", pa.int32()), ("failure", pa.string()),
+        ]
+    )  # fmt: skip
+
+
+def _label(start: str | None, end: str | None) -> Label | None:
+    if end is None:
+        return None
+    if start is None:
+        return Expiration(parse_instant(end))
+    return Interval(parse_instant(start), parse_instant(end))

@@ -1,0 +1,77 @@
+"""What an executor publishes of a micro-batch, and what it tells of it."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from annotations.clock import Clock
+from loaders.publisher import Publisher
+from loaders.stream import posting
+from loaders.stream.posting import Outcome, ParsedRecord, RecordPoster
+from tests.loaders.facts_server import Endpoint, facts_endpoint
+
+END = "2099-01-01T00:00:00Z"
+SCHEMA = pa.schema(
+    [
+        ("name", pa.string()), ("at", pa.int64()), ("body", pa.string()), ("start", pa.string()),
+        ("end", pa.string()), ("facts", pa.int32()), ("problem", pa.string()),
+    ]
+)  # fmt: skip
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    class Hasty(Publisher):
+        def __init__(self, url: str, clock: Clock, token: str | None) -> None:
+            super().__init__(url, clock, token, attempts=2)
+
+    monkeypatch.setattr(posting, "Publisher", Hasty)
+    with facts_endpoint() as found:
+        yield found
+
+
+def record(number: int, problem: str | None = None) -> ParsedRecord:
+    body = f'<http://e/{number}> <http://e/p> "{number}" .\n'
+    return ParsedRecord(f"r{number}", number, body, None, END, 1, problem)
+
+
+def post(endpoint: Endpoint, *records: ParsedRecord, token: str = "secret") -> list[Outcome]:
+    rows = [each._asdict() for each in records]
+    batches = iter([pa.RecordBatch.from_pylist(rows, SCHEMA)])
+    poster = RecordPoster(endpoint.url, token, "job-7")
+    return [Outcome(**row) for batch in poster(batches) for row in batch.to_pylist()]
+
+
+def test_records_go_in_order_under_the_same_names_again(endpoint: Endpoint) -> None:
+    records = [record(0), record(1, "no fact"), record(2)]
+    told = [Outcome("r0", 1), Outcome("r1", 1, "no fact"), Outcome("r2", 1)]
+    endpoint.facts.faults = ["lost"]
+    assert post(endpoint, *records) == told
+    assert [posted.batch for posted in endpoint.facts.accepted] == ["job-7-0", "job-7-2"]
+    # A task that Spark repeats.
+    assert post(endpoint, *records) == told
+    assert len(endpoint.facts.accepted) == 2
+    assert endpoint.facts.repeated == ["job-7-0", "job-7-0", "job-7-2"]
+
+
+def test_what_the_server_does_not_take(endpoint: Endpoint) -> None:
+    endpoint.facts.faults = [422]
+    left_out, taken = post(endpoint, record(0), record(1))
+    assert left_out.failure is None
+    assert left_out.problem == f"{endpoint.url} refused a batch: 422 a fault"
+    assert taken == Outcome("r1", 1)
+    # Nothing is sent behind what could not be sent.
+    (refused,) = post(endpoint, record(2), record(3), token="wrong")
+    assert refused.status == 401
+    endpoint.facts.faults = [503, 503]
+    (unanswered,) = post(endpoint, record(4), record(5))
+    assert unanswered.status is None
+    assert "did not take a batch in 2 attempts" in str(unanswered.failure)
+    assert [posted.batch for posted in endpoint.facts.accepted] == ["job-7-1"]
+
+
+def test_whether_a_server_is_reached(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    assert posting._unreached(endpoint.url) is None
+    assert posting._unreached("http://127.0.0.1:9/x") == "Connection refused"
