@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +29,8 @@ from tpf_server.errors import ServerError, SettingsError
 from tpf_server.query_process import QueryProcess
 from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.settings import Settings, table
-from tpf_server.sources import check_sources, dataset_of_path, distinct
+from tpf_server.sources import check_sources, dataset_of_path, distinct, sources_changed
+from tpf_server.store.static.file_systems import is_url
 from tpf_server.workers import (
     MEMORY,
     MULTIPROCESS_VARIABLE,
@@ -41,10 +43,18 @@ _START_SECONDS = 120
 _STOP_SECONDS = 30
 
 
+class _Data(click.Path):
+    """A path that exists, or the URL of a store."""
+
+    def convert(self, value: Any, *context: Any) -> Any:
+        """The text."""
+        return value if is_url(value) else super().convert(value, *context)
+
+
 def _options() -> list[click.Parameter]:
     """A flag for every setting of the server that fits in one."""
     parameters: list[click.Parameter] = [
-        click.Argument(["data"], nargs=-1, type=click.Path(exists=True)),
+        click.Argument(["data"], nargs=-1, type=_Data(exists=True)),
         click.Option(["--config"], type=click.Path(exists=True, dir_okay=False), help="TOML file"),
         click.Option(["--help-settings"], is_flag=True, help="show all settings and stop"),
     ]
@@ -97,7 +107,7 @@ main = _Command(
     "tpf-server",
     params=_options(),
     callback=_command,
-    help="Serve DATA (store directories, or RDF files that are indexed at start) as fragments. "
+    help="Serve DATA (stores, at paths or s3://…, or RDF files to index at start) as fragments. "
     "tpf-server backup and tpf-server restore keep copies of live facts: see their --help.",
 )
 
@@ -134,10 +144,12 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         handed = Path(folder) / "settings.json"
         queries = QueryProcess(f"{folder}/queries") if settings.query else None
 
-        def hand_over(configuration: Configuration) -> None:
+        def hand_over(new: Configuration) -> None:
+            nonlocal configuration
             if queries is not None:
-                queries.order(configuration)
-            _hand_over(configuration, handed)
+                queries.order(new)
+            _hand_over(new, handed)
+            configuration = new
 
         def reload() -> None:
             try:
@@ -160,7 +172,8 @@ def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> N
         threading.Thread(target=_announce, args=arguments, daemon=True).start()
         allow_many_descriptors()
         try:
-            _watch_over_workers(settings, reload, ready, queries)
+            changed = partial(_changed, lambda: configuration)
+            _watch_over_workers(settings, reload, changed, ready, queries)
         finally:
             if queries is not None:
                 queries.close()
@@ -196,6 +209,7 @@ _KEPT = 3
 def _watch_over_workers(
     settings: Settings,
     reload: Callable[[], None],
+    changed: Callable[[], bool],
     ready: threading.Event,
     queries: QueryProcess | None,
 ) -> None:
@@ -236,6 +250,9 @@ def _watch_over_workers(
     # granian would replace the workers, and connections that they have would be lost.
     server.signal_handler_reload = lambda *_: reloads.set()  # type: ignore[method-assign]
     threading.Thread(target=_heed, args=(reloads, reload), daemon=True).start()
+    if settings.source_interval > 0:
+        looking = (settings.source_interval, changed, reloads)
+        threading.Thread(target=_look_again, args=looking, daemon=True).start()
     if queries is not None:
         # It ends when the workers are told to: they wait for those who follow its answers.
         queries.start(lambda: bool(server.interrupt_signal))
@@ -245,6 +262,23 @@ def _watch_over_workers(
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     server.serve()
+
+
+def _changed(now: Callable[[], Configuration]) -> bool:
+    """Whether a store at a URL has changed; where that cannot be known, it is said."""
+    try:
+        return sources_changed(now())
+    except (ServerError, OSError) as error:
+        click.echo(f"tpf-server: {error}; it is served as it was", err=True)
+        return False
+
+
+def _look_again(seconds: float, changed: Callable[[], bool], flag: "_Flag") -> None:
+    """Raise the flag whenever something has changed."""
+    while True:
+        time.sleep(seconds)
+        if changed():
+            flag.set()
 
 
 def _heed(flag: "_Flag", action: Callable[[], None]) -> None:

@@ -21,6 +21,7 @@ ServerError                 500
 │   │   ├── StoreVersionError   503  the store was written in another version of the format
 │   │   └── CorruptStoreError   503  a file of the store is missing, cut short or altered
 │   ├── StoreBusyError      503  another process is writing this store
+│   ├── StoreUnreachableError  an object store does not answer, or refuses
 │   ├── StoreClosedError    503  the store has been closed
 │   ├── RdfInputError       503  RDF that cannot be indexed; names file and line
 │   ├── SnapshotExpired     410  a snapshot that is no longer retained
@@ -205,6 +206,10 @@ class CorruptStoreError(StoreFormatError):
 
 class StoreBusyError(StoreError):
     """Another process is writing this store."""
+
+
+class StoreUnreachableError(StoreError):
+    """An object store that does not answer, or refuses."""
 
 
 class StoreClosedError(StoreError):

@@ -60,7 +60,9 @@ class DatasetSettings:
         default_factory=dict,
         metadata={"help": "prefixes of the dataset, before the server's: name = IRI"},
     )
-    source: str = _setting("", "a store directory, or an RDF file that is indexed at start")
+    source: str = _setting(
+        "", "a store (directory or s3://BUCKET/FOLDER), or RDF to index at start"
+    )
     live: bool | str | None = _setting(
         None,
         "live facts: on, off, or where their log is: a path or postgresql://…; "
@@ -161,6 +163,7 @@ class Settings:
         "unset: /query/ where query is on",
     )
     data_dir: str = _setting(".tpf-server", "where indexes and the logs of live facts are kept")
+    source_interval: float = _setting(60.0, "seconds between looks at stores at URLs; 0: none")
     publish_token: str = _setting("", "bearer token for publishing; off where empty")
     publish_token_file: str = _setting("", "file that holds publish_token, in its place")
     page_size: int = _setting(100, "quads per page")

@@ -4,17 +4,22 @@ What `tpf-server` finds out before it starts a worker: nothing is opened here, s
 that only watches over the workers neither loads what opens stores nor reads the live facts.
 """
 
+import os
 import re
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
+import click
+
 from tpf_server.configuration import Configuration
-from tpf_server.errors import SettingsError, StoreError
+from tpf_server.errors import SettingsError, StoreError, StoreUnreachableError
 from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.live.settings import LiveSettings
-from tpf_server.store.static.checking import checked_store
+from tpf_server.store.static.checking import checked_store, is_store
+from tpf_server.store.static.fetching import fetch_store, fetched_store, has_changed
+from tpf_server.store.static.file_systems import is_url
 
 _SUFFIX = re.compile(
     r"(\.(nt|nq|ttl|trig|rdf|owl|xml|jsonld|json|n3|gz|bz2|zst|xz|store))+$", re.IGNORECASE
@@ -53,14 +58,22 @@ def check_sources(configuration: Configuration) -> None:
         StoreError: a store or a log cannot be opened.
     """
     for settings in distinct(configuration.datasets):
-        static_store(settings, configuration.server)
+        static_store(settings, configuration.server, fetch=True)
         place = log_place(settings, configuration.server)
         if place is not None:
             open_log(place, live_settings(settings).key, settings.name).close()
 
 
-def static_store(settings: DatasetSettings, server: Settings) -> Path | None:
+def static_store(
+    settings: DatasetSettings, server: Settings, *, fetch: bool = False
+) -> Path | None:
     """The store of a dataset's static data, checked; an RDF file is indexed first, once.
+
+    Args:
+        settings: of the dataset.
+        server: of the server.
+        fetch: look whether a store at a URL is another one than was fetched; workers do not, so
+            that all of them have the same. Where it cannot be read, the one that was fetched stays.
 
     Raises:
         StoreError: the store cannot be read or written.
@@ -69,9 +82,30 @@ def static_store(settings: DatasetSettings, server: Settings) -> Path | None:
         return None
     indexes = Path(server.data_dir) / "indexes"
     try:
-        return checked_store(Path(settings.source), indexes)
+        if not is_url(settings.source):
+            return checked_store(Path(settings.source.removeprefix("file://")), indexes)
+        store = fetched_store(settings.source, indexes)
+        if fetch:
+            try:
+                fetch_store(settings.source, indexes, os.environ)
+            except StoreUnreachableError as error:
+                if not is_store(store):
+                    raise
+                click.echo(f"tpf-server: {error}; it is served as it was fetched before", err=True)
+        return store
     except OSError as error:
         raise StoreError(f"{error.filename or indexes}: {error.strerror or error}") from error
+
+
+def sources_changed(configuration: Configuration) -> bool:
+    """Whether a store at a URL is another one than was fetched.
+
+    Raises:
+        StoreError: one cannot be read.
+    """
+    indexes = Path(configuration.server.data_dir) / "indexes"
+    urls = [dataset.source for dataset in configuration.datasets if is_url(dataset.source)]
+    return any(has_changed(url, indexes, os.environ) for url in urls)
 
 
 def log_place(settings: DatasetSettings, server: Settings) -> Path | str | None:

@@ -14,6 +14,8 @@ from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.entailment import Regime
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.pieces import input_files
+from loaders.rdf.summary import RdfSummary
+from loaders.rdf.uploading import StoreOutput
 from loaders.sources.sizes import size_of
 
 
@@ -35,27 +37,33 @@ def rdf(
     ] = None,
 ) -> None:
     """RDF files into a store: .nt .nq .ttl .trig .n3 .rdf .owl .jsonld (also .gz …), and .hdt."""
-    options.check_store(output, job.replace)
-    files = input_files(inputs)
-    aside = rejects or output.with_name(f"{output.name}.rejects")
-    given = _RdfOptions(
-        created=SystemClock().now(), rejects=aside / "rejects.ndjson", strict=strict,
-        source=" ".join(inputs),
-    )  # fmt: skip
     if entail is not None:
         if job.engine is options.LoadEngine.SPARK:
             raise typer.BadParameter("--entail is computed by one process, not by Spark")
         job = replace(job, engine=options.LoadEngine.LOCAL)
-    job.run(
-        "rdf",
-        size_of(files),
-        lambda context, report: options.told(
-            load_rdf_spark(files, output, context, report=report, **given), output, aside
-        ),
-        lambda report: options.told(
-            load_rdf_local(files, output, report=report, entail=entail, **given), output, aside
-        ),
-    )
+    created = SystemClock().now()
+    with StoreOutput(output, job.replace, created) as place:
+        files = input_files(inputs)
+        aside = rejects or Path(f"{place.beside}.rejects")
+        given = _RdfOptions(
+            created=created, rejects=aside / "rejects.ndjson", strict=strict,
+            source=" ".join(inputs),
+        )  # fmt: skip
+
+        def told(summary: RdfSummary) -> list[str]:
+            place.put()
+            return options.told(summary, output, aside)
+
+        job.run(
+            "rdf",
+            size_of(files),
+            lambda context, report: told(
+                load_rdf_spark(files, place.path, context, report=report, **given)
+            ),
+            lambda report: told(
+                load_rdf_local(files, place.path, report=report, entail=entail, **given)
+            ),
+        )
 
 
 class _RdfOptions(TypedDict):

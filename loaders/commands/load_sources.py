@@ -17,6 +17,7 @@ from loaders.commands.polling import Push, tell
 from loaders.outputs import check_output
 from loaders.progress import Report
 from loaders.rdf.build import load_source
+from loaders.rdf.uploading import StoreOutput
 from loaders.sources.base import Feed, StaticSource
 from loaders.sources.citybench import CityBench
 from loaders.sources.flights import Flights
@@ -24,6 +25,7 @@ from loaders.sources.gtfs import Gtfs
 from loaders.sources.irail import Irail, read_liveboard
 from loaders.sources.taxi import Taxi
 from loaders.static import LoadSummary, load_local, load_spark
+from tpf_server.store.static.file_systems import is_url
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -34,7 +36,7 @@ class Outputs:
     """Where the static side of a source goes that has a dynamic one, too."""
 
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Directory to write the static facts to.")
+        str | None, typer.Option("--output", "-o", help="Directory for static facts, or s3://…")
     ] = None
     form: options.FormOption = options.OutputForm.STORE
 
@@ -160,33 +162,40 @@ def _load(
 
 def load_static(
     make_source: Callable[[], StaticSource],
-    output: Path,
+    output: str,
     form: options.OutputForm,
     job: options.LoadJob,
 ) -> None:
     """Load the static facts of a source."""
     if form is options.OutputForm.NTRIPLES:
-        check_output(output, job.replace)
-    else:
-        options.check_store(output, job.replace)
-    source = make_source()
-    if form is options.OutputForm.NTRIPLES:
-        job.run(
-            source.name,
-            source.size(),
-            lambda context, report: _written(
-                load_spark(source, output, context, job.replace, report), output
-            ),
-            lambda report: _written(load_local(source, output, job.replace, report), output),
-        )
+        _load_lines(make_source, output, job)
         return
     created = SystemClock().now()
+    with StoreOutput(output, job.replace, created) as place:
+        source = make_source()
 
-    def load(context: "SparkContext | None", report: Report) -> list[str]:
-        summary = load_source(source, output, context, created=created, report=report)
-        return options.told(summary, output, output)
+        def load(context: "SparkContext | None", report: Report) -> list[str]:
+            summary = load_source(source, place.path, context, created=created, report=report)
+            place.put()
+            return options.told(summary, output, output)
 
-    job.run(source.name, source.size(), load, lambda report: load(None, report))
+        job.run(source.name, source.size(), load, lambda report: load(None, report))
+
+
+def _load_lines(make_source: Callable[[], StaticSource], output: str, job: options.LoadJob) -> None:
+    if is_url(output):
+        raise typer.BadParameter(f"files of N-Triples go to a directory, not to {output}")
+    path = Path(output.removeprefix("file://"))
+    check_output(path, job.replace)
+    source = make_source()
+    job.run(
+        source.name,
+        source.size(),
+        lambda context, report: _written(
+            load_spark(source, path, context, job.replace, report), path
+        ),
+        lambda report: _written(load_local(source, path, job.replace, report), path),
+    )
 
 
 def _written(summary: LoadSummary, output: Path) -> list[str]:

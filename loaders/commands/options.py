@@ -15,12 +15,11 @@ from rich.console import Console
 from annotations.errors import AnnotationError
 from annotations.instants import parse_instant
 from annotations.wording import counted
-from loaders.errors import InputError, LoaderError, OutputError
+from loaders.errors import InputError, LoaderError
 from loaders.progress import Report, shown_on
 from loaders.rdf.summary import RdfSummary
 from loaders.sources.gtfs import DEFAULT_BASE as DEFAULT_BASE
 from loaders.sources.sizes import SMALL
-from tpf_server.store.static.layout import MANIFEST
 from tpf_spark.errors import SparkMissingError
 from tpf_spark.session import SparkSettings, spark_context
 
@@ -44,7 +43,9 @@ def instant_option(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from None
 
 
-Output = Annotated[Path, typer.Option("--output", "-o", help="Directory to write.")]
+Output = Annotated[
+    str, typer.Option("--output", "-o", help="Directory to write; of a store, also s3://…")
+]
 Replace = Annotated[bool, typer.Option("--replace", help="Write the output anew if it exists.")]
 EngineOption = Annotated[
     LoadEngine,
@@ -192,7 +193,7 @@ def is_listener(text: str) -> bool:
     return text.startswith("listen://")
 
 
-def told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:
+def told(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
     """The lines that tell the user what a load did."""
     manifest = summary.manifest
     lines = [
@@ -208,13 +209,3 @@ def told(summary: RdfSummary, output: Path, aside: Path) -> list[str]:
         f"{counted(summary.predicates, 'predicate')}{graphs}, {size / 1e6:.1f} MB in {output}"
     )
     return lines
-
-
-def check_store(output: Path, replace: bool) -> None:
-    """Refuse, before any work, to write a store where one is.
-
-    Raises:
-        OutputError: there is one, and it is not to be replaced.
-    """
-    if (output / MANIFEST).exists() and not replace:
-        raise OutputError(f"{output} is a store already; --replace writes it anew")

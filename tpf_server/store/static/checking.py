@@ -100,7 +100,7 @@ def checked_store(source: Path, cache: Path, *, base: str | None = None) -> Path
     place = hashlib.sha256(str(source.resolve()).encode()).hexdigest()[:16]
     store = cache / f"{re.sub(r'[^A-Za-z0-9-]', '_', source.stem)}-{place}"
     cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"{store.name}.lock"):
+    with locked(cache / f"{store.name}.lock"):
         if not (is_store(store) and _made_from(store, label)):
             newest = max(status.st_mtime_ns for _, status in states)
             index_files(
@@ -117,7 +117,8 @@ def _made_from(store: Path, label: str) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Keep others out who want the same file for themselves."""
     with path.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -82,15 +82,23 @@ def read_manifest(store: Path) -> Manifest:
         StoreVersionError: the manifest is of another format or format version.
         CorruptStoreError: the manifest is not what was written.
     """
-    path = store / layout.MANIFEST
     try:
-        text = path.read_text(encoding="utf-8")
+        text = (store / layout.MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise NoStoreError(f"{store} is not a store: it has no {layout.MANIFEST}") from None
-    except UnicodeDecodeError as error:
-        raise CorruptStoreError(f"{path} is corrupt: {error}") from None
+    return manifest_of(text, store)
+
+
+def manifest_of(text: bytes, store: Path | str) -> Manifest:
+    """The manifest that a file of a store holds.
+
+    Raises:
+        StoreVersionError: the manifest is of another format or format version.
+        CorruptStoreError: the manifest is not what was written.
+    """
+    path = f"{store}/{layout.MANIFEST}"
     try:
-        body = json.loads(text)
+        body = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise CorruptStoreError(f"{path} is corrupt: {error}") from None
     if not isinstance(body, dict) or body.get("format") != layout.FORMAT:
@@ -131,6 +139,12 @@ def file_entry(path: Path) -> FileEntry:
         return FileEntry(os.fstat(file.fileno()).st_size, digest.hexdigest())
 
 
+def lists_its_files(manifest: Manifest) -> bool:
+    """Whether a manifest lists just the files that its orders need."""
+    known = manifest.orders in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS)
+    return known and set(manifest.files) == set(layout.files_of(manifest.orders))
+
+
 def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> None:
     """Check every file of a generation against the manifest.
 
@@ -146,8 +160,7 @@ def verify_files(folder: Path, manifest: Manifest, *, again: bool = False) -> No
     Raises:
         CorruptStoreError: a file is missing, or differs from the manifest.
     """
-    known = manifest.orders in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS)
-    if not known or set(manifest.files) != set(layout.files_of(manifest.orders)):
+    if not lists_its_files(manifest):
         raise CorruptStoreError(f"{folder}: the manifest does not list the files of its orders")
     fingerprint = _fingerprint(folder, manifest)
     if not again and _read_stamp(folder) == fingerprint:

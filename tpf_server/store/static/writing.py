@@ -75,7 +75,7 @@ def write_store(
     names = tuple(orders)
     if names not in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS):
         raise StoreError(f"the orders of a store are not {names}")
-    with _writing(store) as folder:
+    with writing_folder(store) as folder:
         count = write_dictionary(folder / layout.TERMS, folder / layout.FENCE, terms)
         if count > 1 << 32:
             raise StoreError(f"a store holds at most {1 << 32} terms, not {count}")
@@ -99,18 +99,33 @@ def write_store(
             files=files,
             source=source,
         )
-        stamp_verified(folder, manifest)
-        sync_directory(folder)
-        folder.rename(store / manifest.generation)
-        sync_directory(store)
-        write_manifest(store, manifest)
-        _remove_others(store, manifest.generation)
+        switch_to(store, folder, manifest)
     return manifest
 
 
+def switch_to(store: Path, folder: Path, manifest: Manifest) -> None:
+    """Make this folder of files, which are what the manifest says, the content of the store.
+
+    Raises:
+        CorruptStoreError: a file is missing or has another size.
+        OSError: the disk is full or not writable.
+    """
+    stamp_verified(folder, manifest)
+    sync_directory(folder)
+    folder.rename(store / manifest.generation)
+    sync_directory(store)
+    write_manifest(store, manifest)
+    _remove_others(store, manifest.generation)
+
+
 @contextmanager
-def _writing(store: Path) -> Iterator[Path]:
-    """A new folder inside the store, with the lock held; removed again where writing fails."""
+def writing_folder(store: Path) -> Iterator[Path]:
+    """A new folder inside the store, with the lock held; removed again where writing fails.
+
+    Raises:
+        StoreBusyError: another process is writing this store.
+        StoreError: the directory holds something else.
+    """
     existed = store.exists()
     if existed and not store.is_dir():
         raise StoreError(f"{store} is a file: a store is a directory")

@@ -1,0 +1,76 @@
+"""An object store on this machine (moto's, in this process) that can be told to fail."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+BUCKET = "stores"
+KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "something"}
+
+
+class ObjectStore:
+    """A running object store.
+
+    Attributes:
+        url: where it is.
+        requests: the methods and paths that were asked for.
+        fails: whether to answer a request by 500.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self.url = ""
+        self.requests: list[tuple[str, str]] = []
+        self.fails: Callable[[str, str], bool] = lambda _method, _path: False
+        self._app = app
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """How programs find it."""
+        return KEYS | {"AWS_ENDPOINT_URL": self.url}
+
+    def __call__(
+        self, environ: "WSGIEnvironment", start_response: "StartResponse"
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        asked = (environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        self.requests.append(asked)
+        if self.fails(*asked):
+            start_response("500 Internal Server Error", [("Content-Length", "0")])
+            return [b""]
+        found: Iterable[bytes] = self._app(environ, start_response)
+        return found
+
+
+@contextlib.contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    """An object store with one empty bucket, while the block runs."""
+    server = pytest.importorskip("moto.server")
+    from moto import settings
+    from werkzeug.serving import make_server
+
+    # It keeps what it holds in memory, and asks nobody else.
+    assert settings.TEST_SERVER_MODE is False
+    store = ObjectStore(server.DomainDispatcherApplication(server.create_backend_app))
+    running = make_server("127.0.0.1", 0, store, threaded=True)
+    store.url = f"http://127.0.0.1:{running.server_port}"
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    try:
+        from pyarrow import fs
+
+        fs.S3FileSystem(
+            endpoint_override=store.url.removeprefix("http://"), scheme="http",
+            access_key="somebody", secret_key="something", allow_bucket_creation=True,
+            allow_bucket_deletion=True, region="us-east-1",
+        ).create_dir(BUCKET)  # fmt: skip
+        yield store
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()

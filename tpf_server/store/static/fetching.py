@@ -1,0 +1,120 @@
+"""Stores in an object store, fetched into a folder of this machine, and again when they change.
+
+There a store lies as on a disk: a manifest, and the folder of the generation that it names. The
+manifest is written last, so what it does not name is not looked at. Here, a generation is complete
+and checked before it takes the place of the one before.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tpf_server.errors import CorruptStoreError, NoStoreError
+from tpf_server.store.static import layout
+from tpf_server.store.static.checking import checked_manifest, is_store, locked
+from tpf_server.store.static.file_systems import RemoteFolder
+from tpf_server.store.static.manifest import (
+    FileEntry,
+    Manifest,
+    lists_its_files,
+    manifest_of,
+    read_manifest,
+)
+
+_ATTEMPTS: Final = 5
+_GENERATION: Final = re.compile(rf"{layout.GENERATION_PREFIX}[0-9a-f]+")
+
+
+def fetched_store(url: str, cache: Path) -> Path:
+    """Where the store of a URL is kept on this machine, whether it is there or not."""
+    name = re.sub(r"[^A-Za-z0-9-]", "_", Path(url).stem)
+    return cache / f"{name}-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:16]}"
+
+
+def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
+    """The store of a URL, as it is there now: fetched, if it is not here already.
+
+    Args:
+        url: ``s3://BUCKET/FOLDER``.
+        cache: the directory for such stores; made where it is missing.
+        environment: says where the object store is.
+
+    Returns:
+        The directory of the store on this machine.
+
+    Raises:
+        NoStoreError: there is no store.
+        StoreVersionError: it was written in another version of the format.
+        CorruptStoreError: a file is missing, or is not what the manifest says.
+        StoreUnreachableError: the object store does not answer, or refuses.
+        OSError: this disk is full or not writable.
+    """
+    # Who fetches nothing loads no numpy.
+    from tpf_server.store.static.writing import switch_to, writing_folder
+
+    folder = RemoteFolder(url, environment)
+    store = fetched_store(url, cache)
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / f"{store.name}.lock"):
+        manifest = remote_manifest(folder)
+        for _ in range(_ATTEMPTS):
+            if is_store(store) and checked_manifest(store).generation == manifest.generation:
+                return store
+            try:
+                with writing_folder(store) as writing:
+                    for name, entry in manifest.files.items():
+                        _fetch(folder, f"{manifest.generation}/{name}", writing / name, entry)
+                    switch_to(store, writing, manifest)
+            except CorruptStoreError:
+                # It may have been replaced since the manifest was read.
+                newer = remote_manifest(folder)
+                if newer.generation == manifest.generation:
+                    raise
+                manifest = newer
+    raise CorruptStoreError(f"{url} is being replaced over and over")
+
+
+def has_changed(url: str, cache: Path, environment: Mapping[str, str]) -> bool:
+    """Whether the store of a URL is another one than was fetched.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    there = remote_manifest(RemoteFolder(url, environment))
+    return read_manifest(fetched_store(url, cache)).generation != there.generation
+
+
+def remote_manifest(folder: RemoteFolder) -> Manifest:
+    """The manifest of the store in a folder.
+
+    Raises:
+        NoStoreError: there is none.
+        StoreFormatError: it is not that of a store that this program reads.
+        StoreUnreachableError: the object store does not answer, or refuses.
+    """
+    try:
+        text = folder.read(layout.MANIFEST)
+    except FileNotFoundError:
+        raise NoStoreError(f"{folder.url} is not a store: it has no {layout.MANIFEST}") from None
+    manifest = manifest_of(text, folder.url)
+    # What is written there becomes names of files here.
+    if not _GENERATION.fullmatch(manifest.generation) or not lists_its_files(manifest):
+        raise CorruptStoreError(f"{folder.url}: the manifest does not list the files of its orders")
+    return manifest
+
+
+def _fetch(folder: RemoteFolder, name: str, target: Path, entry: FileEntry) -> None:
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        with target.open("wb") as file:
+            for block in folder.blocks(name):
+                file.write(block)
+                digest.update(block)
+                size += len(block)
+    except FileNotFoundError:
+        raise CorruptStoreError(f"{folder.url}/{name} is missing") from None
+    if (size, digest.hexdigest()) != (entry.bytes, entry.sha256):
+        raise CorruptStoreError(f"{folder.url}/{name} is corrupt: its checksum does not fit")
