@@ -63,7 +63,10 @@ def built_kernel(directory: Path, more: Sequence[str] = ()) -> Path:
 
 
 def tried_kernel() -> Path | None:
-    """The extension beside its source; ``None``, with a line that says so, where it cannot be."""
+    """The extension beside its source; ``None``, with a line that says so, where it cannot be.
+
+    Then there is no older one either, which might do something else.
+    """
     if os.environ.get(SWITCH) == "off":
         reason = f"{SWITCH}=off"
     else:
@@ -74,6 +77,8 @@ def tried_kernel() -> Path | None:
             reason = next((each for each in lines if "error" in each), f"{error.returncode}")
         except (OSError, subprocess.SubprocessError) as error:
             reason = str(error)
+    for stale in SOURCE.parent.glob(f"{SOURCE.stem}.*so"):
+        stale.unlink()
     sys.stderr.write(f"live-linked-data: without its part in C, so slower: {reason}\n")
     return None
 

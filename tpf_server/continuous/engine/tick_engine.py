@@ -354,7 +354,8 @@ class TickEngine(QueryEngine[RegisteredQuery]):
     # -------------------------------------------------------------------------------- ticks
 
     def _tick(self, stream: ElementStream, triples: list[EncodedTriple], at: int) -> None:
-        self.settle()
+        if self._plans.fusion.active is not None:
+            self.settle()
         if self.sliding:
             # Before it enters, others may be told what was before it.
             self.arriving.append(triples)

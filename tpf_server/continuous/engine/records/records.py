@@ -147,7 +147,7 @@ class RecordFeed:
         ):
             if plan is not None and place not in places and is_text(column):
                 # Nobody takes them: they need only be terms.
-                check_terms(name, column, self._look)
+                self._check_terms(name, column)
                 columns.append(None)
             else:
                 columns.append(column_cells(name, column, self.value, self._encode))
@@ -191,13 +191,22 @@ class RecordFeed:
         rows = FusedRows(times, subjects, cells)
         return self._engine.fuse(plan, self._stream, rows, len(self._predicates))
 
+    def _check_terms(self, name: str, column: pa.Array) -> None:
+        """See that the texts of a column are terms."""
+        new = set(column.unique().to_pylist()) - self._terms
+        try:
+            for text in new:
+                canonical_term(text)
+        except (ElementError, TypeError):
+            # Which record it is.
+            check_terms(name, column, self._look)
+            raise
+        if len(self._terms) >= _TERMS:
+            self._terms.clear()
+        self._terms |= new
+
     def _look(self, text: str) -> TermId:
-        """See that a text is a term."""
-        if text not in self._terms:
-            canonical_term(text)
-            if len(self._terms) >= _TERMS:
-                self._terms.clear()
-            self._terms.add(text)
+        canonical_term(text)
         return 0
 
     def _subject(self, subject: object) -> TermId:
