@@ -1,6 +1,7 @@
 """Figures as SVG and PNG."""
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-_SIZE = (6.4, 4.4)
-_LEGEND_CHARACTERS = 85
+# In inches; letters are as large as that because a page of 360 pixels shows it whole.
+_SIZE = (5.2, 4.4)
+_LEGEND_CHARACTERS = 66
+_TITLE_CHARACTERS = 56
 _FEW_DECADES = 300
 _MARKERS = "os^Dv<>Pp*hX"
 # Told apart by people who see colours differently, after Okabe and Ito 2008.
@@ -25,7 +28,7 @@ _COLOURS = (
 _STYLE: Any = {
     "svg.hashsalt": "tpf-experiments",  # the same data give the same file
     "svg.fonttype": "none",  # text stays text: smaller, and it can be searched
-    "font.size": 9.0,
+    "font.size": 10.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -51,7 +54,8 @@ def draw(figure: Figure, folder: Path) -> Path:
             _lines(axes, figure)
         axes.set_xlabel(figure.x_label)
         axes.set_ylabel(figure.y_label)
-        axes.set_title(figure.title, loc="left")
+        title = "\n".join(textwrap.wrap(figure.title, _TITLE_CHARACTERS))
+        axes.set_title(title, loc="left", fontsize="medium")
         if figure.log_y:
             axes.set_yscale("log")
         else:
@@ -143,7 +147,7 @@ def _bars(axes: "Axes", figure: Figure) -> None:
             width, yerr=_errors(points), label=name, capsize=1.5, error_kw={"linewidth": 0.8},
             color=colours[number],
         )  # fmt: skip
-    long = max((len(name) for name in places), default=0) * len(places) > 90
+    long = max((len(name) for name in places), default=0) * len(places) > 60
     axes.set_xticks(
         range(len(places)), list(places),
         rotation=35 if long else 0, ha="right" if long else "center",

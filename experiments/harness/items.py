@@ -42,7 +42,8 @@ class Figure:
         markers: whether points are marked; not for the hundreds of a time line.
         places: the place of a series in the order of colours, by its name, so that it has the same
             colour in every figure; where nothing is said, the order of the series.
-        answer: whether it stands at the top of the report, below the answer.
+        answer: whether it belongs to the answer: the first of these stands at the top of the
+            report, and all in the project's README.
         marks: points of others, on other hardware, by their name and that of the series whose
             colour they have (any name where they have none).
     """

@@ -28,7 +28,8 @@ def publish(
         experiments: in the order of the report.
         folder: where the files go; what is there of an earlier report is removed.
         readme: a file of Markdown in which what is between ``<!-- report -->`` and
-            ``<!-- /report -->`` is replaced by a line with a link, date and machine.
+            ``<!-- /report -->`` is replaced by a line with a link, date and machine, the answer and
+            its figures.
 
     Returns:
         The path of the page.
@@ -92,8 +93,8 @@ def _summary(found: Sequence[Section]) -> str:
     for section in found:
         if section.answers:
             lines += ["", " ".join(section.answers)]
-        if section.answer_figure:
-            lines += ["", f"![{section.answer_figure.summary}]({section.answer_figure.image})"]
+        for shown in section.answer_figures[:1]:
+            lines += ["", f"![{shown.summary}]({shown.image})"]
     for section in found:
         how = (
             f"{section.facts['started'][:10]}, commit {section.facts['versions']['commit']}; "
@@ -121,6 +122,8 @@ def _mention(readme: Path, found: Sequence[Section], folder: Path) -> None:
     for section in found:
         if section.answers:
             line += "\n" + " ".join(section.answers) + "\n"
+        for shown in section.answer_figures:
+            line += f"\n![{shown.summary}]({link}/{shown.image})\n"
     new, count = _MARKED.subn(lambda marks: marks[1] + line + marks[2], text)
     if count != 1:
         raise ConfigurationError(f"{readme} has no place for the report: <!-- report -->")

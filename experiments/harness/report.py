@@ -43,7 +43,7 @@ class Section:
     facts: Mapping[str, Any]
     problems: list[str]
     answers: list[str] = field(default_factory=list)
-    answer_figure: ShownFigure | None = None
+    answer_figures: list[ShownFigure] = field(default_factory=list)
     headlines: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     blocks: list[tuple[str, Any]] = field(default_factory=list)
@@ -153,7 +153,7 @@ def _add(
                 section.files.append(str(each.relative_to(output)))
             shown = ShownFigure(item.title, image(path), _in_words(item))
             if item.answer:
-                section.answer_figure = shown
+                section.answer_figures.append(shown)
             # A section shows a figure first, and then what follows from it.
             section.blocks.append(("figure", shown))
 
@@ -188,7 +188,7 @@ def show(value: Value) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if abs(value) >= 1000:
-        return f"{value:,.0f}"
+        return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}"
 
 

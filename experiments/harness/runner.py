@@ -1,6 +1,7 @@
 """The common runner: makes the measurements that are not there yet."""
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -78,7 +79,7 @@ class Runner:
         self._prepare(folder, facts)
         raw = RawData(folder / RAW, experiment)
         left_out: dict[str, str] = {}
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), _cpu_seconds()
         with tempfile.TemporaryDirectory(prefix=f"tpf-{experiment.name}-") as scratch:
             static = StaticLoading(self._say)
             run = Run(self._configuration.seed, Path(scratch), self._say, self._output, static)
@@ -100,6 +101,7 @@ class Runner:
         if static.by is not None:
             facts["static data loaded by"] = static.by
         facts["seconds"] = round(time.perf_counter() - begin, 1)
+        facts["CPU seconds"] = round(_cpu_seconds() - cpu, 1)
         facts["load at the end"] = load_average()
         results = raw.results(left_out, missing)
         facts |= {"left_out": left_out, "missing": missing}
@@ -194,6 +196,11 @@ def progress_bar() -> Progress:
         TimeElapsedColumn(), TextColumn("{task.fields[what]}", style="dim"),
         console=Console(stderr=True),
     )  # fmt: skip
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def _explain(error: BaseException) -> str:

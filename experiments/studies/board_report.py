@@ -148,7 +148,7 @@ def _figures(totals: Results) -> Iterator[Figure]:
         series = marked(rates, "queries", dict(rates.series("mode", "queries", column)))
         yield Figure(
             name, title, x, label, series, log_x=True, log_y=name in ("server-cpu", "bytes"),
-            places=PLACES, answer=name == "server-cpu",
+            places=PLACES, answer=name in ("server-cpu", "client-cpu"),
         )  # fmt: skip
     methods = Results([row for row in totals.rows if row["mode"] in _METHODS], {}, {})
     for size in methods.distinct("queries"):
@@ -220,10 +220,12 @@ def _incomplete(totals: Results) -> Iterator[Finding]:
         chosen = totals.where(mode=mode)
         complete = chosen.numbers("completeness")
         failed = sum(chosen.numbers("failed"))
+        why = [text for text in chosen.distinct("why") if text]
+        reasons = f" ({'; '.join(why[:2])})" if failed and why else ""
         if complete and (min(complete) < 0.999 or failed):
             yield Finding(
                 f"{mode}: at least {100 * min(complete):.1f} % of the expected rows of each "
-                f"renewal arrived; {failed:.0f} evaluations failed."
+                f"renewal arrived; {failed:.0f} evaluations failed{reasons}."
             )
 
 

@@ -122,6 +122,7 @@ def watch(
             **arrivals(reports, published["sent"], (began, ended)),
             "updates": sum(report["updates"] for report in reports),
             "failed": sum(report["failed"] for report in reports),
+            "why": "; ".join([why for report in reports for why in report["errors"]][:2]) or None,
         }
     )
     return rows

@@ -118,7 +118,7 @@ class CityBenchQueries:
     values = (
         "completeness", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "expected",
         "server_percent", "clients_percent", "server_memory_mib", "requests", "bytes", "seconds",
-        "updates", "failed", "start_seconds", "cores",
+        "updates", "failed", "start_seconds", "cores", "why",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
@@ -305,7 +305,7 @@ def _findings(results: Results) -> Iterator[Finding]:
 
 def _table(results: Results) -> Table:
     header = (*CityBenchQueries.keys, *CityBenchQueries.values)
-    texts = ("query", "mode")
+    texts = ("query", "mode", "why")
     rows = [
         [row[name] if name in texts else float(row[name] or 0) for name in header]
         for row in results.rows

@@ -5,7 +5,7 @@ from functools import partial
 
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.report import sentence_list
+from experiments.harness.report import rounded, sentence_list
 from experiments.harness.results import Results
 
 # Milliseconds per evaluation of the original engine with 10^4 and 10^5 static triples, step 1 s.
@@ -115,8 +115,8 @@ def spark_report(by_cores: Results) -> Iterator[Item]:
         )
         few, many = min(known), max(known)
         yield Finding(
-            f"Spark processes {known[few]:.0f} triples per second on {few:g} core(s) and "
-            f"{known[many]:.0f} on {many:g}: {known[many] / known[few]:.2f} times as many.",
+            f"Spark processes {rounded(known[few])} triples per second on {few:g} core(s) and "
+            f"{rounded(known[many])} on {many:g}: {known[many] / known[few]:.2f} times as many.",
             headline=True,
         )
 

@@ -59,8 +59,8 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """A fifth of a million triples, a fraction of a second."""
-        return cls(triples=(200_000,), seconds=0.35, warm_up_seconds=0.5)
+        """A tenth of a million triples, a fraction of a second."""
+        return cls(triples=(100_000,), seconds=0.25, warm_up_seconds=0.3)
 
 
 class Fragments:

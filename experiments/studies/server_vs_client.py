@@ -144,7 +144,7 @@ class ServerVsClient:
         "kind", "second", "server_percent", "cache_percent", "client_percent", "clients_percent",
         "client_first_percent", "start_seconds", "start_server_cpu_s", "start_client_cpu_s",
         "start_bytes", "seconds", "requests", "bytes", "updates", "failed", "latency_p50_ms",
-        "latency_p95_ms", "completeness", "server_memory_mib", "cores",
+        "latency_p95_ms", "completeness", "server_memory_mib", "cores", "why",
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:

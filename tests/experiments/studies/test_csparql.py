@@ -75,7 +75,7 @@ def test_the_report_says_what_was_measured() -> None:
         "The original engine takes 0.5 (Q1 with 100000 static triples) to 13.0 (Q1 with 10000 "
         "static triples) times as long for an evaluation as the native engine.",
         "CPU with rules against none (filters, 100 brokers, 20 s): push filters -75 %.",
-        "Spark processes 1000 triples per second on 1 core(s) and 1500 on 2: 1.50 times as many.",
+        "Spark processes 1,000 triples per second on 1 core(s) and 1,500 on 2: 1.50 times as many.",
         "CPU with rules against none (Spark, filters, 5 s): all +25 %.",
         "On Spark all saved nothing in any case measured.",
     ]

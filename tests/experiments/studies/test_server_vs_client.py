@@ -199,7 +199,8 @@ def test_points_at_which_the_machine_was_the_limit_are_marked() -> None:
     rows = [total(mode, n, 5.0, cores=2) for mode in (STREAMER, CQELS) for n in (100, 200)]
     rows[1]["clients_percent"] = "190"
     items = ServerVsClient().report(Results(rows, {}, {}))
-    (figure,) = (item for item in items if isinstance(item, Figure) and item.answer)
+    figure, other = (item for item in items if isinstance(item, Figure) and item.answer)
+    assert (figure.name, other.name) == ("server-cpu", "client-cpu")
     assert {
         mode: [point.limited for point in points] for mode, points in figure.series.items()
     } == {STREAMER.name: [False, True], CQELS.name: [False, False]}
