@@ -93,7 +93,7 @@ class Sizes:
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(),
             engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
             cached_methods=False, processes=2, period=2.0, first_seconds=1.5, periods=1,
-            grace=1.0, spark_grace=30.0,
+            grace=2.0, spark_grace=30.0,
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:
