@@ -3,17 +3,18 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.loaders.test_cluster import master  # noqa: F401 - a fixture
 from tests.support.csparql_program import PREDICATE, QUERY, STREAM, engine
 from tests.support.csparql_spark import SHORT_LIVED, Element, by_instant, native
+from tests.support.spark_cluster import standalone_cluster
 from tpf_server.continuous.csparql.spark.execution import punctuate
 from tpf_server.continuous.csparql.spark.results import ResultFiles
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ELEMENTS: list[Element] = [
     (
@@ -42,14 +43,22 @@ def prepare(directory: Path) -> None:
     punctuate(stream, END)
 
 
-def run(master: str, directory: Path, lives: int) -> int:  # noqa: F811
-    done = subprocess.run(
+def started(master: str, directory: Path, lives: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
         [sys.executable, "-m", "tests.support.csparql_program", master, directory, str(lives)],
-        capture_output=True, text=True, timeout=200, check=False, cwd=Path(__file__).parents[4],
-        env=os.environ | {"JAVA_TOOL_OPTIONS": SHORT_LIVED},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        cwd=Path(__file__).parents[4], env=os.environ | {"JAVA_TOOL_OPTIONS": SHORT_LIVED},
     )  # fmt: skip
-    assert done.returncode in (0, 9), done.stderr[-3000:]
-    return done.returncode
+
+
+def ended(job: "subprocess.Popen[str]") -> int:
+    try:
+        _, said = job.communicate(timeout=400)
+    finally:
+        job.kill()
+        job.wait()
+    assert job.returncode in (0, 9), said[-3000:]
+    return job.returncode
 
 
 def check(directory: Path) -> None:
@@ -73,14 +82,28 @@ def check(directory: Path) -> None:
 def test_a_run_that_dies_goes_on_without_loss_or_repetition(tmp_path: Path) -> None:
     prepare(tmp_path)
     pytest.importorskip("pyspark")
-    assert run("local[2]", tmp_path, 4) == 9
+    assert ended(started("local[2]", tmp_path, 4)) == 9
     before = list(ResultFiles(tmp_path / "out").read())
     assert 0 < len(before) < END // 3
-    assert run("local[2]", tmp_path, 0) == 0
+    assert ended(started("local[2]", tmp_path, 0)) == 0
     check(tmp_path)
 
 
-def test_a_cluster(master: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_cluster_whose_executor_is_killed(tmp_path: Path) -> None:
     prepare(tmp_path)
-    assert run(master, tmp_path, 0) == 0
+    # Streams and the checkpoint are files that all nodes see.
+    with standalone_cluster(tmp_path / "cluster", shared=True) as cluster:
+        job = started(cluster.master_url, tmp_path, 0)
+        try:
+            # Some micro-batches are done, and some are to come.
+            end = time.monotonic() + 400
+            while not list(ResultFiles(tmp_path / "out", stream=True).read()):
+                assert job.poll() is None, job.communicate()[1][-3000:]
+                assert time.monotonic() < end, "no answer"
+                time.sleep(0.05)
+            for executor in cluster.executors()[:1]:
+                executor.kill()
+        finally:
+            status = ended(job)
+        assert status == 0
     check(tmp_path)
