@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from annotations.labels import Expiration, Fact
+from annotations.labels import Expiration, Fact, Interval, Label
 from tests.support.served import NOON, Served, quad
 from tests.tpf_server.conftest import STATIC
 from tpf_server.web.page_bodies import PageBodies
@@ -21,7 +21,7 @@ PATHS = (
 _steps = st.lists(
     st.one_of(
         st.tuples(st.just("wait"), st.integers(1, 3_000_000)),
-        st.tuples(st.just("publish"), st.integers(1, 5)),
+        st.tuples(st.sampled_from(("publish", "foretell", "withdraw")), st.integers(1, 5)),
         st.tuples(st.just("read"), st.sampled_from(PATHS)),
     ),
     min_size=4,
@@ -35,6 +35,7 @@ def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
     steps: list[tuple[str, int | str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch = pytest.MonkeyPatch()
+    serial = 0
     bodies: dict[tuple[str, str], bytes] = {}
     kept: dict[str, tuple[str, list[str]]] = {}
     with Served(tmp_path_factory.mktemp("s"), STATIC, settings={"page_size": 3}) as served:
@@ -63,10 +64,19 @@ def test_equal_tags_mean_equal_bytes_and_304_means_still_right(
             elif what == "wait":
                 served.clock.advance_to(served.clock.now() + timedelta(microseconds=value))
             else:
-                end = served.clock.now() + timedelta(seconds=value)
+                now = served.clock.now()
+                end = now + timedelta(seconds=value)
                 assert served.live is not None
-                facts = [Fact(quad(f"t{value}", "delay", f'"{value}"'), Expiration(end))]
-                served.live.publish(facts, served.clock.now())
+                if what == "withdraw":
+                    gone = [Fact(quad(f"t{value}", "delay", f'"{value}"'))]
+                    served.live.publish([], now, withdrawn=gone)
+                    continue
+                label: Label = Expiration(end)
+                if what == "foretell":
+                    serial += 1
+                    label = Interval(end, end + timedelta(seconds=2))
+                subject = f"t{value}" if what == "publish" else f"u{serial}"
+                served.live.publish([Fact(quad(subject, "delay", f'"{value}"'), label)], now)
 
 
 def _timeless(body: str) -> list[str]:
