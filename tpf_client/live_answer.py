@@ -28,12 +28,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from annotations.clock import Clock
 from annotations.instants import format_instant
 from tpf_client.errors import ClientError, ClosedError, LimitError
 from tpf_client.fragments.fetcher import Statistics
+from tpf_client.solutions import Solution
 from tpf_client.sparql.tokens import tokenize
 from tpf_client.stream import Stream, TimedSolution, Update
 
@@ -194,19 +196,31 @@ class LiveAnswer:
 
     def _whole(self) -> str:
         if not self._initial:
-            self._initial = self._event("initial", self._head | _listed(self._rows), self.last)
+            rows = self._rows
+            data = self._head | {"valid": [each.span_json() for each in rows]}
+            self._initial = self._event("initial", data, self.last, {"added": rows, "removed": ()})
         return self._initial
 
-    def _event(self, name: str, data: dict[str, Any], number: int | None = None) -> str:
+    def _event(
+        self,
+        name: str,
+        data: dict[str, Any],
+        number: int | None = None,
+        lists: Mapping[str, Sequence[Solution]] = MappingProxyType({}),
+    ) -> str:
         marked = "" if number is None else f"id: {self._run}-{number}\n"
-        return f"{marked}event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+        text = json.dumps(data, ensure_ascii=False)
+        for key, rows in lists.items():
+            text = f'{text[:-1]}, "{key}": [{", ".join([row.json_text() for row in rows])}]}}'
+        return f"{marked}event: {name}\ndata: {text}\n\n"
 
     def _take(self, update: Update) -> None:
         """Take in an update, in a thread of the client."""
         with self._lock:
-            told = update.to_json()
-            if update.error is None and (self.last == 0 or told["added"] or told["removed"]):
-                self._change(update, told)
+            placed = update.placed()
+            told = update.head(placed)
+            if update.error is None and (self.last == 0 or placed or update.removed):
+                self._change(update, told, [each for _, each in placed])
             if update.error is not None:
                 failed = {name: told[name] for name in ("at", "error", "next_look")}
                 self._last_status = ("error", failed)
@@ -226,7 +240,7 @@ class LiveAnswer:
         if self.is_idle(update.at):
             self.close()
 
-    def _change(self, update: Update, told: dict[str, Any]) -> None:
+    def _change(self, update: Update, told: dict[str, Any], added: Sequence[TimedSolution]) -> None:
         self._rows = applied(self._rows, update)
         if self._most_rows is not None and len(self._rows) > self._most_rows:
             raise LimitError(f"more than {self._most_rows} solutions")
@@ -236,7 +250,7 @@ class LiveAnswer:
         self._head = {name: told[name] for name in head if name in told}
         if self.last == 1:
             return
-        text = self._event("update", told, self.last)
+        text = self._event("update", told, self.last, {"added": added, "removed": update.removed})
         self._kept.append(text)
         self._kept_size += len(text)
         while self._kept_size > KEPT:
@@ -256,15 +270,6 @@ class LiveAnswer:
         for each in followers:
             each.wake()
         self._on_over(self)
-
-
-def _listed(rows: Sequence[TimedSolution]) -> dict[str, Any]:
-    spans = [(each.valid_from, each.valid_until) for each in rows]
-    return {
-        "added": [each.to_json() for each in rows],
-        "valid": [[None if t is None else format_instant(t) for t in span] for span in spans],
-        "removed": [],
-    }
 
 
 class AnswerFollower:

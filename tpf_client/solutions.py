@@ -61,6 +61,10 @@ class Solution(Mapping[str, "Identifier"]):
         pairs = zip(self._variables, self.row, strict=True)
         return "{" + ", ".join(f"{name} {term}" for name, term in pairs if term is not None) + "}"
 
+    def json_text(self) -> str:
+        """The text of `to_json`."""
+        return results.json_text(self._variables, self.row)
+
     def to_json(self) -> dict[str, Any]:
         """The solution as a binding of the SPARQL 1.1 Query Results JSON Format."""
         return results.json_binding(self._variables, self.row)

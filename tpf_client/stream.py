@@ -1,9 +1,10 @@
 """A continuous query as its user sees it: a stream of updates."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from annotations.instants import format_instant
@@ -42,6 +43,10 @@ class TimedSolution(Solution):
     def __init__(self, variables: tuple[Variable, ...], row: Row, span: Span) -> None:
         super().__init__(variables, row)
         self.valid_from, self.valid_until = span
+
+    def span_json(self) -> list[str | None]:
+        """From when until when it holds, as texts."""
+        return [_text(self.valid_from), _text(self.valid_until)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +139,26 @@ class Update:
         ``boolean`` is the answer of ASK, ``late`` are the solutions that are there by grace alone.
         """
         placed = self.placed()
-        added = [each for _, each in placed]
+        head = self.head(placed)
+        return {
+            "at": head.pop("at"),
+            "vars": head.pop("vars"),
+            "added": [solution.to_json() for _, solution in placed],
+            "valid": head.pop("valid"),
+            "removed": [solution.to_json() for solution in self.removed],
+            **head,
+        }
+
+    def head(self, placed: Sequence[tuple[int | None, TimedSolution]]) -> dict[str, Any]:
+        """What `to_json` has beside ``added`` and ``removed``.
+
+        Args:
+            placed: what the function of that name tells.
+        """
         result: dict[str, Any] = {
             "at": format_instant(self.at),
             "vars": list(self.variables),
-            "added": [solution.to_json() for solution in added],
-            "valid": [[_text(each.valid_from), _text(each.valid_until)] for each in added],
-            "removed": [solution.to_json() for solution in self.removed],
+            "valid": [each.span_json() for _, each in placed],
             "valid_until": _text(self.valid_until),
             "next_look": _text(self.wakes_at),
             "dynamic": self.dynamic,
@@ -324,5 +342,6 @@ class Stream:
         return self._job
 
 
+@lru_cache(2**12)
 def _text(instant: datetime | None) -> str | None:
     return None if instant is None else format_instant(instant)

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 from xml.sax.saxutils import escape, quoteattr
 
@@ -117,6 +118,25 @@ def json_binding(variables: Sequence[Variable], row: Row) -> dict[str, Any]:
         for name, term in zip(variables, row, strict=True)
         if term is not None
     }
+
+
+def json_text(variables: Sequence[Variable], row: Row) -> str:
+    """The text of `json_binding`; a term that comes again is not written again."""
+    written = [
+        f"{json.dumps(name[1:], ensure_ascii=False)}: "
+        f"{(_term_text if len(term) <= _SHORT else _fresh_text)(term)}"
+        for name, term in zip(variables, row, strict=True)
+        if term is not None
+    ]
+    return f"{{{', '.join(written)}}}"
+
+
+def _fresh_text(term: Term) -> str:
+    return json.dumps(_json_term(term), ensure_ascii=False)
+
+
+_SHORT = 256
+_term_text = lru_cache(2**14)(_fresh_text)
 
 
 def _json_term(term: Term) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from tpf_client.sparql.results import (
     MEDIA_TYPES,
     WRITERS,
     ResultError,
+    json_binding,
+    json_text,
     rdflib_term,
 )
 
@@ -104,3 +106,13 @@ def test_rdflib_terms_keep_their_lexical_form() -> None:
     assert (str(number), number.datatype) == ("01", XSD.integer)
     assert rdflib_term(literal("a", language="en")) == Literal("a", lang="en")
     assert rdflib_term(literal("a")) == Literal("a")
+
+
+@given(row=rows, long=st.text(min_size=250, max_size=300).map(literal))
+def test_the_text_of_a_solution_is_that_of_its_binding(
+    row: list[tuple[Term | None, Term | None]], long: Term
+) -> None:
+    names = (*NAMES, Variable('?"'))
+    for one, other in [*row, *row]:
+        solution = (one, other, long)
+        assert json.loads(json_text(names, solution)) == json_binding(names, solution)
