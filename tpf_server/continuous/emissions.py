@@ -8,6 +8,7 @@ event is its ``id``.
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tpf_server.continuous.engine.delivery import Emission
@@ -46,11 +47,7 @@ def _portions(
     hosted: HostedQuery, after: int, *, follow: bool
 ) -> Iterator[Sequence[tuple[int, str]]]:
     """Numbers and JSON of emissions, as many as are there; none where nothing came for a while."""
-    log = hosted.log
-
-    def encode(emission: Emission) -> str:
-        return _json(emission, hosted)
-
+    log, encode = hosted.log, partial(json_of, hosted)
     while (found := log.read(after, HEARTBEAT if follow else 0.0)) is not None:
         if not found and not follow:
             return
@@ -60,7 +57,8 @@ def _portions(
         yield portion
 
 
-def _json(emission: Emission, hosted: HostedQuery) -> str:
+def json_of(hosted: HostedQuery, emission: Emission) -> str:
+    """An emission of a query as a JSON object."""
     variables = hosted.variables
     rows: Any
     if hosted.form == "ASK" and hosted.relation == "result":

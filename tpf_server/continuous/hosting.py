@@ -17,6 +17,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
 from tpf_server.continuous.csparql.parser import parse as parse_csparql
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
+from tpf_server.continuous.emissions import json_of
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
@@ -29,8 +30,10 @@ from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.semantics import SEMANTICS, Semantics
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.hosted import Hosted, HostedQuery, Relation, refused_query, relation_of
+from tpf_server.continuous.kept_results import KeptResults
 from tpf_server.continuous.languages import CSPARQL, RSPQL, called, name_in, semantics_of
 from tpf_server.continuous.policies import Policies
+from tpf_server.continuous.receipts import Receipts
 from tpf_server.continuous.registrations import Registration
 from tpf_server.continuous.result_log import ResultLog
 from tpf_server.continuous.rspql.parser import parse as parse_rspql
@@ -205,6 +208,22 @@ class Hosting:
         hosted = refused_query(said, wanted, error, self._log())
         self.queries[said] = hosted
         return hosted
+
+    def keep(self, results: KeptResults, receipts: Receipts) -> None:
+        """Keep what was emitted and taken last, for the server that is started next."""
+        logs = {
+            name: hosted.log.kept(partial(json_of, hosted))
+            for name, hosted in self.queries.items()
+            if hosted.running.error is None
+        }
+        results.save(logs, receipts.listed())
+
+    def take_up(self, results: KeptResults, receipts: Receipts) -> None:
+        """Go on where an earlier server stopped."""
+        logs, batches = results.take()
+        receipts.take_up(batches)
+        for name in logs.keys() & self.queries.keys():
+            self.queries[name].log.take_up(logs[name])
 
     def _policy(self, wanted: WantedQuery) -> tuple[str, Relation]:
         """What the semantics of a query are called, and what its emissions are."""

@@ -22,6 +22,9 @@ class Intake:
         streams: of both.
         policies: what is refused.
         now: tells the time, in milliseconds since 1970.
+
+    Attributes:
+        receipts: of batches.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class Intake:
         self._streams = streams
         self._policies = policies
         self._now = now
-        self._receipts = Receipts()
+        self.receipts = Receipts()
 
     def checked(
         self, stream: Term, elements: Sequence[Element | ElementError]
@@ -67,7 +70,7 @@ class Intake:
         self, stream: Term, batch: str | None, checked: Sequence[Element | ElementError]
     ) -> Receipt:
         """Give elements that were checked to the engines, unless their batch came before."""
-        repeated = self._receipts.repeated(stream, batch)
+        repeated = self.receipts.repeated(stream, batch)
         if repeated is not None:
             return repeated
         dropped, late = self._engine.dropped, self._periodic.late
@@ -81,9 +84,9 @@ class Intake:
         late = self._periodic.late - late
         refused = tuple(each for each in checked if isinstance(each, ElementError))
         receipt = Receipt(accepted - dropped, refused, dropped, late)
-        self._receipts.keep(stream, batch, receipt)
+        self.receipts.keep(stream, batch, receipt)
         return receipt
 
     def forget(self, stream: Term) -> None:
         """A stream is no more."""
-        self._receipts.forget(stream)
+        self.receipts.forget(stream)

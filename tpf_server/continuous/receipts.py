@@ -1,10 +1,12 @@
 """What became of batches of elements."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from annotations.terms import Term
 from tpf_server.continuous.engine.errors import ElementError
+from tpf_server.continuous.kept_results import KeptBatch
 
 _REMEMBERED: Final = 10_000
 
@@ -43,6 +45,19 @@ class Receipts:
     def forget(self, stream: Term) -> None:
         """A stream is gone, and with it its batches."""
         self._kept = {key: receipt for key, receipt in self._kept.items() if key[0] != stream}
+
+    def listed(self) -> list[KeptBatch]:
+        """The batches that are remembered, without what was refused of them."""
+        return [
+            KeptBatch(stream, batch, each.accepted, each.dropped, each.late)
+            for (stream, batch), each in self._kept.items()
+        ]
+
+    def take_up(self, batches: Iterable[KeptBatch]) -> None:
+        """Remember batches that an earlier server took."""
+        for each in batches:
+            receipt = Receipt(each.accepted, (), each.dropped, each.late)
+            self.keep(Term(each.stream), each.batch, receipt)
 
     def keep(self, stream: Term, batch: str | None, receipt: Receipt) -> None:
         """Remember what became of a batch."""

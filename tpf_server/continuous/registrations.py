@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from annotations.terms import Term
 from tpf_server.continuous.engine.errors import RegistrationsError
+from tpf_server.continuous.kept_results import KeptResults
 from tpf_server.store.static.manifest import sync_directory
 
 _FORMAT: Final = "tpf-server registrations 1"
@@ -38,10 +39,14 @@ class Registrations:
 
     Args:
         path: of the file; it need not exist.
+
+    Attributes:
+        results: of the queries, kept beside it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.results = KeptResults(path.with_name(f"{path.stem}-results.json"))
 
     def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
         """The streams with the predicates that they declare, and queries as they were registered.

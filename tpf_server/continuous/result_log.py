@@ -8,11 +8,15 @@ from typing import Final
 
 from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.errors import BacklogError, ContinuousError, UnknownEventError
+from tpf_server.continuous.kept_results import KeptLog
 
 _PORTION: Final = 1_000
 _EMISSION: Final = 250
 _ROW: Final = 60
 """About the bytes that an emission and a row take beside the text of their terms."""
+
+
+_NOTHING: Final = Emission(0, 0, ())
 
 
 class ResultMemory:
@@ -50,6 +54,14 @@ class Event:
         terms = sum([len(term) for row in emission.rows for term in row if term is not None])
         self.size = _EMISSION + _ROW * self.rows + terms
         self._text = ""
+
+    @classmethod
+    def written(cls, number: int, rows: int, text: str) -> "Event":
+        """An emission of which there is a text already."""
+        event = cls(number, _NOTHING)
+        event.emission, event.rows, event._text = None, rows, text
+        event.size = _EMISSION + len(text)
+        return event
 
     def text(self, encode: Callable[[Emission], str]) -> str:
         """Its text, made when first asked for; always with the same function."""
@@ -150,6 +162,25 @@ class ResultLog:
             self._closed = True
             self._error = self._error or error
             self._changed.notify_all()
+
+    def kept(self, encode: Callable[[Emission], str]) -> KeptLog:
+        """What is kept, for the log of the same query in a server that is started later."""
+        with self._changed:
+            events = list(self._kept)
+            begin, last = self._begin, self._last
+        rows = {event.number: event.rows for event in events}
+        texts = self.texts(events, encode)
+        return KeptLog(begin, last, tuple((number, rows[number], text) for number, text in texts))
+
+    def take_up(self, kept: KeptLog) -> None:
+        """Go on where a log of the same query ended, before anything is appended."""
+        with self._changed:
+            self._begin, self._last = kept.begin, kept.last
+            for number, rows, text in kept.events:
+                event = Event.written(number, rows, text)
+                self._kept.append(event)
+                self._rows += event.rows
+                self._take(event.size)
 
     def texts(
         self, events: Iterable[Event], encode: Callable[[Emission], str]

@@ -109,12 +109,11 @@ class ContinuousService:
         engine.asks = periodic.asks = True
         self._static.update()
         self.refused: dict[str, ContinuousError] = {}
-        self._registrations: Registrations | None = None
         if registrations is not None:
             self._restore(registrations)
-            self._registrations = registrations
+        self._registrations = registrations
 
-    def _restore(self, registrations: Registrations) -> None:
+    def _restore(self, registrations: Registrations) -> None:  # what is refused stays, as failed
         streams, queries = registrations.load()
         for stream, predicates in streams.items():
             self._streams.create(stream, predicates)
@@ -122,9 +121,9 @@ class ContinuousService:
             try:
                 self._begin(self._hosting.read(each), reads=False)
             except ContinuousError as error:
-                # It stays as one that has failed: whoever it belongs to sees why, and deletes it.
-                hosted = self._hosting.keep_refused(each, error, [other.name for other in queries])
-                self.refused[hosted.id] = error
+                names = [other.name for other in queries]
+                self.refused[self._hosting.keep_refused(each, error, names).id] = error
+        self._hosting.take_up(registrations.results, self._intake.receipts)
 
     def _begin(self, wanted: WantedQuery, *, reads: bool) -> HostedQuery:
         """Start a query that was read; where it `reads`, with what services say now."""
@@ -259,8 +258,7 @@ class ContinuousService:
         with self._lock:
             if self._closed:
                 return
-            present = self._look_at_clock()
-            self._streams.advance(present - max(policies.delay, policies.lateness))
+            self._streams.advance(self._look_at_clock() - max(policies.delay, policies.lateness))
             self._settle()
 
     def _look_at_clock(self) -> int:
@@ -385,7 +383,7 @@ class ContinuousService:
         """Stop everything; who follows results is told so."""
         self._remote.stop()
         with self._lock:
-            self._closed = True
+            again, self._closed = self._closed, True
             self._static.close()
             self._engine.close()
             self._periodic.close()
@@ -393,6 +391,8 @@ class ContinuousService:
                 executor.close()
             for hosted in self._hosting.queries.values():
                 hosted.log.close(EngineClosedError("the server stops"))
+            if self._registrations is not None and not again:
+                self._hosting.keep(self._registrations.results, self._intake.receipts)
 
     def _settle(self) -> None:
         for hosted in self._hosting.queries.values():

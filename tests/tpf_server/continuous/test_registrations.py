@@ -1,16 +1,22 @@
 """What was registered is there again, or somebody hears that it is not."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from annotations.clock import ManualClock
+from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine, EngineLimits
 from tpf_server.continuous.csparql.engine import CsparqlEngine
+from tpf_server.continuous.emissions import as_lines
+from tpf_server.continuous.engine.elements.elements import Element
 from tpf_server.continuous.engine.errors import (
     ContinuousError,
     RegistrationsError,
+    UnknownEventError,
     UnknownQueryError,
 )
 from tpf_server.continuous.registrations import Registration, Registrations
@@ -110,6 +116,52 @@ def test_a_query_that_is_refused_now_has_failed_and_the_others_run(tmp_path: Pat
     again.delete("2")
     assert again.register(SELECT, name="at").running.state == "running"
     assert [each.name for each in Registrations(path).load()[1]] == ["three", "at"]
+
+
+def test_readers_and_publishers_go_on_where_the_last_server_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    triple = (Term("<urn:a>"), Term("<urn:p>"), Term("<urn:b>"))
+    element = Element(1_577_836_800_000, (triple,), 1)
+
+    def read(found: ContinuousService, after: int) -> list[dict[str, Any]]:
+        text = "".join(as_lines(found.query("q"), after, follow=False))
+        return [json.loads(line) for line in text.splitlines()]
+
+    first = service(path)
+    first.register(SELECT, name="q")
+    for batch in ("1", "2"):
+        assert first.push("s", [element], batch=batch).accepted == 1
+    first.close()
+    first.close()
+    second = service(path)
+    begin = second.query("q").log.oldest - 1
+    one, two = read(second, begin)
+    assert one["added"] == two["added"] == [{"a": "<urn:a>"}]
+    assert second.push("s", [element], batch="2").repeated
+    assert second.push("s", [element], batch="3").accepted == 1
+    (three,) = read(second, two["id"])
+    assert three["id"] == two["id"] + 1
+    # After one that could not keep them nobody goes on with what is old.
+    third = service(path)
+    assert read(third, third.query("q").log.oldest - 1) == []
+    with pytest.raises(UnknownEventError):
+        third.query("q").log.check(three["id"])
+    third.close()
+    kept = tmp_path / "kept-results.json"
+    kept.write_text("{}")
+    with pytest.raises(RegistrationsError, match=r"kept-results\.json"):
+        service(path)
+    assert service(path).query("q").running.state == "running"
+
+
+def test_a_server_stops_although_results_cannot_be_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = service(tmp_path / "kept.json")
+    found.register(SELECT)
+    (tmp_path / "kept-results.json.new").mkdir()
+    found.close()
+    assert "results are not kept: " in caplog.text
 
 
 def test_what_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ ServerError
     └── EngineClosedError            503  the engine was closed
 """
 
+from collections.abc import Mapping
+
 from tpf_client.errors import QuerySyntaxError
 from tpf_server.errors import ServerError
 
@@ -182,3 +184,8 @@ class EngineClosedError(ContinuousError):
 
     status = 503
     title = "Engine closed"
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Seconds after which to try again: a server that stops is about to be replaced."""
+        return {"Retry-After": "2"}

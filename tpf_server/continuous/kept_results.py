@@ -1,0 +1,109 @@
+"""What queries emitted last, kept from a server that stops for the one that is started next."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tpf_server.continuous.engine.errors import RegistrationsError
+from tpf_server.store.static.manifest import sync_directory
+
+_log = logging.getLogger(__name__)
+_FORMAT: Final = "tpf-server results 1"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """The emissions of a query that were kept when its server stopped.
+
+    Args:
+        begin: the number before that of its first emission.
+        last: the number of its last one.
+        events: the latest of these: numbers, how many rows each has, and their texts.
+    """
+
+    begin: int
+    last: int
+    events: tuple[tuple[int, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBatch:
+    """A batch of elements that came with an identifier.
+
+    Args:
+        stream: to which it was pushed.
+        batch: its identifier.
+        accepted: how many of its elements were taken.
+        dropped: see `Receipt`.
+        late: see `Receipt`.
+    """
+
+    stream: str
+    batch: str
+    accepted: int
+    dropped: int
+    late: int
+
+
+class KeptResults:
+    """A file that is written once, when a server stops, and read once, when the next one starts.
+
+    Numbers of emissions go on where the last server ended. So what is read is gone: it would be
+    wrong after a server that could not write it when it ended.
+
+    Args:
+        path: of the file; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def take(self) -> tuple[dict[str, KeptLog], list[KeptBatch]]:
+        """What was kept, by the names of queries, and the batches; nothing the next time.
+
+        Raises:
+            RegistrationsError: the file cannot be read or removed, or it is none of these.
+        """
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            self._path.unlink()
+            sync_directory(self._path.parent)
+            if found["format"] != _FORMAT:
+                raise ValueError(f"format {found['format']!r}")
+            logs = {
+                name: KeptLog(each["begin"], each["last"], tuple(map(tuple, each["events"])))
+                for name, each in found["queries"].items()
+            }
+            return logs, [KeptBatch(*each) for each in found["batches"]]
+        except FileNotFoundError:
+            return {}, []
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
+
+    def save(self, logs: Mapping[str, KeptLog], batches: list[KeptBatch]) -> None:
+        """Keep these, durably; where that fails it is said, and the server stops all the same."""
+        body: dict[str, Any] = {
+            "format": _FORMAT,
+            "queries": {
+                name: {"begin": each.begin, "last": each.last, "events": each.events}
+                for name, each in logs.items()
+            },
+            "batches": [
+                (each.stream, each.batch, each.accepted, each.dropped, each.late)
+                for each in batches
+            ],
+        }
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            with new.open("w", encoding="utf-8") as file:
+                json.dump(body, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+            sync_directory(self._path.parent)
+        except OSError as error:
+            _log.warning("results are not kept: %s: %s", self._path, error)
