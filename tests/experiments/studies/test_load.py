@@ -7,7 +7,7 @@ import pytest
 
 from experiments.harness.items import Finding
 from experiments.harness.results import Results
-from experiments.studies.load import LOCAL, SPARK, Load
+from experiments.studies.load import LOCAL, ONE_CORE, SPARK, Load
 from tests.experiments.harness.test_runner import run
 from tpf_spark.errors import JavaNotFoundError
 
@@ -17,9 +17,9 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise JavaNotFoundError("no Java here")
 
     monkeypatch.setattr("experiments.studies.load.find_java", missing)
-    sizes = {"triples": [2000, 4000]}
+    sizes = {"triples": [2000, 4000], "one_core": True}
     results = run(tmp_path, Load(), tables={"load": sizes})
-    assert results.left_out == {SPARK: "no Java here"}
+    assert results.left_out == dict.fromkeys((SPARK, ONE_CORE), "no Java here")
     assert results.failures == {}
     assert results.numbers("quads", engine=LOCAL) == [2000, 4000]
     assert all(peak > 10 for peak in results.numbers("peak_mib"))
