@@ -124,6 +124,14 @@ def standalone_cluster(
         hub: int | None = None
         if not shared:
             hub, reason = _hub(stack, len(names))
+            kept = (PROJECT, sys.prefix, sys.base_prefix, home, java)
+            if hub:
+                probe = _on_node(hub, 2, directory / "probe", kept, [sys.executable, "-c", ""])
+                (directory / "probe").mkdir()
+                tried = subprocess.run(probe, capture_output=True, text=True, check=False)
+                if tried.returncode:
+                    said = tried.stderr.strip().splitlines()
+                    hub, reason = None, f"no file systems of their own ({said[-1:]})"
         addresses = [f"{_NETWORK}.{n}" if hub else "127.0.0.1" for n in range(2, len(names) + 2)]
         port = 7077 if hub else _free_port()
         url = f"spark://{addresses[0]}:{port}"
@@ -152,13 +160,7 @@ def standalone_cluster(
             if hub:
                 # What is of this machine alone means nothing there.
                 environment |= {"HOME": "/tmp", "TMPDIR": "/tmp"}
-                kept = (PROJECT, sys.prefix, sys.base_prefix, home, java)
-                network = f"--net=/run/netns/node{number + 2}"
-                command = [
-                    *_enter(hub), "--mount", "--pid", "nsenter", network,
-                    "unshare", "--mount", "--propagation", "private",
-                    sys.executable, str(_NODE), str(place), *map(str, kept), "--", *command,
-                ]  # fmt: skip
+                command = _on_node(hub, number + 2, place, kept, command)
             log = place / "log"
             cluster._nodes.append(_started(stack, command, environment, log))
             if number == 0:
@@ -190,6 +192,17 @@ def _hub(stack: contextlib.ExitStack, nodes: int) -> tuple[int | None, str | Non
         return None, f"no namespaces ({said[-1] if said else process.wait()})"
     (inner,) = psutil.Process(process.pid).children()
     return inner.pid, None
+
+
+def _on_node(
+    hub: int, node: int, place: Path, kept: Sequence[str | Path], command: Sequence[str]
+) -> list[str]:
+    """A command line that runs a command on a node, whose ``/tmp`` is a place."""
+    return [
+        *_enter(hub), "--mount", "--pid", "nsenter", f"--net=/run/netns/node{node}",
+        "unshare", "--mount", "--propagation", "private",
+        sys.executable, str(_NODE), str(place), *map(str, kept), "--", *command,
+    ]  # fmt: skip
 
 
 def _enter(hub: int) -> list[str]:
