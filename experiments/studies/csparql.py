@@ -160,7 +160,7 @@ class PeriodicQueries:
                         )
                         for window in windows
                         for query, label in _RULES_ON_SPARK
-                        if settings.spark_warm_up or query == "filters"
+                        if settings.spark_warm_up or (query, label) in _QUICK_ON_SPARK
                     ],
                 )  # fmt: skip
 
@@ -210,6 +210,9 @@ _RULES_ON_SPARK = [
     }.items()
     for label in labels
 ]
+
+
+_QUICK_ON_SPARK = (("filters", "none"), ("filters", "push both"))
 
 
 @contextmanager
