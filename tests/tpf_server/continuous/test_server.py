@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import requests
 
 from tests.support.running_server import TOKEN, RunningServer, free_port
@@ -128,7 +129,10 @@ def test_queries_are_begun_again_with_the_server(tmp_path: Path) -> None:
         streams = [
             each["stream"] for each in requests.get(f"{url}streams", timeout=30).json()["streams"]
         ]
-        # Killed, and not stopped: its worker ends by itself, so that the port is free.
+        # Killed with its worker, and not stopped: nothing is left but what was registered.
+        server.process.send_signal(signal.SIGSTOP)  # so that it replaces no worker
+        for each in psutil.Process(server.process.pid).children(recursive=True):
+            each.kill()
         server.process.kill()
         server.process.wait(60)
         deadline = time.monotonic() + 60
