@@ -14,9 +14,9 @@ READINGS = "http://example.org/readings"
 ROOMS = "http://example.org/rooms#"
 
 
-def example(language: str) -> str:
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
-    return str(found)
+def example(language: str, number: int = 0) -> str:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    return str(found[number])
 
 
 def test_the_query_over_two_windows_of_one_stream() -> None:
@@ -32,6 +32,24 @@ def test_the_query_over_two_windows_of_one_stream() -> None:
     assert [(each.at, each.rows) for each in answers] == [
         (60_000, (("<urn:hall>", f"<{ROOMS}warmerBy>", f'"4"{integer}'),))
     ]
+
+
+def test_graphs_of_elements() -> None:
+    engine = CsparqlEngine()
+    answers: list[PeriodicAnswer] = []
+    register(engine, example("sparql", 1), answers.append)
+    trips = "http://example.org/trips#"
+    integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    for name, distance in (("<urn:short>", 1), ("<urn:long>", 3)):
+        ride = ("<urn:ride>", f"<{trips}distance>", f'"{distance}"{integer}')
+        engine.push(f"{trips}trips", ride, 100, name)
+        engine.push(f"{trips}trips", (name, f"<{trips}at>", '"noon"'), 200)
+    engine.advance(1_500)
+    (answer,) = answers
+    assert set(answer.rows) == {
+        ("<urn:ride>", f"<{trips}distance>", f'"3"{integer}', "<urn:long>"),
+        ("<urn:long>", f"<{trips}at>", '"noon"', None),
+    }
 
 
 def test_the_program() -> None:

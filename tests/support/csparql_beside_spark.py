@@ -60,8 +60,10 @@ class EngineBesideSpark(CsparqlEngine):
         self.answered.append((registered, answers))
         return registered
 
-    def push(self, stream: str, element: Sequence[Any], timestamp: Any) -> None:
-        super().push(stream, element, timestamp)
+    def push(
+        self, stream: str, element: Sequence[Any], timestamp: Any, graph: str | None = None
+    ) -> None:
+        super().push(stream, element, timestamp, graph)
         for triple in [element] if isinstance(element[0], str) else element:
             self.elements.append((stream.strip("<>"), timestamp, tuple(triple)))
 

@@ -13,6 +13,7 @@ from annotations.terms import Term
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor
+from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
@@ -147,7 +148,7 @@ class SharedStreams:
         arriving = self._engine.arriving
         arriving.append(encoded)
         try:
-            self._to_periodic(stream, encoded, at)
+            self._to_periodic(stream, encoded, at, graph_of(triples))
         finally:
             arriving.pop()
         self._to_engine(stream, encoded, at)
@@ -206,9 +207,11 @@ class SharedStreams:
         if self._engine.queries:
             self._engine.arrive(self._engine.stream(stream), triples, at)
 
-    def _to_periodic(self, stream: Term, triples: list[EncodedTriple], at: int) -> None:
+    def _to_periodic(
+        self, stream: Term, triples: list[EncodedTriple], at: int, graph: Term | None = None
+    ) -> None:
         if self._periodic.queries:
-            self._periodic.arrive(stream, triples, at)
+            self._periodic.arrive(stream, triples, at, graph)
 
     def _count(self, stream: Term, triples: Triples) -> StreamCount:
         count = self._counts.setdefault(stream, StreamCount())

@@ -190,6 +190,22 @@ def test_rsp_ql_is_told_by_its_clauses(files):
     assert [line.split("\t")[0] for line in at_once.output.splitlines()] == ["1", "3", "4"]
 
 
+def test_graphs_of_elements_in_rsp_ql(files):
+    (files / "named.nq").write_text(
+        "1\t<urn:a> <urn:p> <urn:b> <urn:g> .\n2\t<urn:c> <urn:p> <urn:d> .\n"
+        "3\t<urn:e>\t<urn:p>\t<urn:f>\n3\t<urn:c> <urn:p> <urn:d> _:h .\n"
+    )
+    text = RSPQL_QUERY.replace("?a ?b", "?g ?a ?b").replace(
+        "{ ?a <urn:p> ?b }", "{ GRAPH ?g { ?a <urn:p> ?b } }"
+    )
+    result = run(files, stream="named.nq", query=text)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        "4\t0\t<urn:g>\t<urn:a>\t<urn:b>",
+        "4\t0\t_:h\t<urn:c>\t<urn:d>",
+    ]
+
+
 def test_rsp_ql_explained(files):
     shown = run(files, "--explain", query=RSPQL_QUERY).output
     assert "ISTREAM, report: window close, tick: time" in shown

@@ -7,6 +7,7 @@ from itertools import count
 from annotations.terms import Term, Variable
 from tpf_client.dataflow.construct import construct
 from tpf_client.sparql.algebra import Query
+from tpf_server.continuous.engine.elements.named_graphs import in_graph
 
 Row = tuple[Term | None, ...]
 
@@ -49,7 +50,7 @@ class PeriodicAnswer:
         found: dict[Term | None, list[tuple[Term, Term, Term]]] = {}
         for s, p, o, *graph in self.rows:
             found.setdefault(graph[0] if graph else None, []).append((s, p, o))  # type: ignore[arg-type]
-        return list(found.values())
+        return [in_graph(name, triples) for name, triples in found.items()]
 
 
 _TRIPLE = (Variable("?s"), Variable("?p"), Variable("?o"))

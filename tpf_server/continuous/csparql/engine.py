@@ -11,7 +11,7 @@ from tpf_server.continuous.csparql.instant_engine import InstantEngine
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import Callback, PeriodicQuery
-from tpf_server.continuous.engine.elements.elements import canonical_term
+from tpf_server.continuous.engine.elements.elements import canonical_term, graph_name
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import (
     ElementError,
@@ -165,13 +165,20 @@ class CsparqlEngine(InstantEngine):
         """
         self.learning.check(stream, predicates)
 
-    def push(self, stream: str, element: Sequence[Any], timestamp: int | datetime) -> None:
+    def push(
+        self,
+        stream: str,
+        element: Sequence[Any],
+        timestamp: int | datetime,
+        graph: str | None = None,
+    ) -> None:
         """An element arrives.
 
         Args:
             stream: the IRI of the stream.
             element: a triple of N-Triples texts, or several: a graph.
             timestamp: milliseconds since 1970, or an instant.
+            graph: the name of the graph that it is, as an N-Triples text, if it has one.
 
         Raises:
             ElementError: a term that is none, or a predicate that the stream does not declare
@@ -184,9 +191,10 @@ class CsparqlEngine(InstantEngine):
         try:
             triples = self.encoded(element)
             self.learning.check_triples(name, triples)
+            named = None if graph is None else graph_name(graph)
         except ElementError:
             if self._strict:
                 raise
             self.refused += 1
             return
-        self.arrive(name, triples, at)
+        self.arrive(name, triples, at, named)

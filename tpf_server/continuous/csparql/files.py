@@ -18,6 +18,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.elements.elements import merged_files, read_file
+from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
@@ -87,7 +88,7 @@ def play(
                 raise item
             malformed += 1
             continue
-        engine.push(iri, item.triples, item.at)
+        engine.push(iri, item.triples, item.at, graph_of(item.triples))
         played += 1
     engine.finish()
     widened = tuple(

@@ -28,6 +28,7 @@ from tpf_server.continuous.csparql.readers import StreamReaders
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.csparql.stream_times import StreamTimes
 from tpf_server.continuous.csparql.timetable import Timetable
+from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import (
     ElementError,
@@ -35,7 +36,7 @@ from tpf_server.continuous.engine.errors import (
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.static.static_data import Change
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.matchers import EncodedQuad, EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 
 
@@ -154,8 +155,14 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
 
     # ------------------------------------------------------------------------ what arrives
 
-    def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
-        """An encoded element arrives."""
+    def arrive(
+        self,
+        stream: Term,
+        triples: Sequence[EncodedTriple],
+        at: int,
+        graph: Term | None = None,
+    ) -> None:
+        """An encoded element arrives, maybe with the name of its graph."""
         self._times.came(stream, at)
         self._announce(stream, at)
         # Evaluations may let go of terms, and of queries.
@@ -166,7 +173,7 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
             self.forgetting.sweep_where_due()
         finally:
             self.arriving.pop()
-        self._enter(stream, triples, at)
+        self._enter(stream, triples, at, graph)
 
     def _announce(self, stream: Term, at: int) -> None:
         """An element is about to come."""
@@ -174,7 +181,9 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
             if registered.coming(stream, at):
                 self._timetable.look(registered)
 
-    def _enter(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> None:
+    def _enter(
+        self, stream: Term, triples: Sequence[EncodedTriple], at: int, graph: Term | None
+    ) -> None:
         """An element comes into the windows of its stream."""
         if not self._readers.read(stream):
             return
@@ -186,14 +195,24 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
         try:
             for registered in self._timetable.idle(stream):
                 self._timetable.begin(registered, at)
-            occurrences = self._readers.arrive(stream, triples, at)
+            quads = self._with_graph(triples, graph) if self._readers.needs_graphs(stream) else ()
+            occurrences = self._readers.arrive(stream, triples, at, quads)
             for registered in tuple(self._readers.following.get(stream, ())):
                 if registered.came(stream, at):
                     self._timetable.look(registered)
-            for registered in self._readers.count(stream, occurrences):
+            for registered in self._readers.count(stream, occurrences, quads):
                 self._answer(registered, at)
         finally:
             self.arriving.pop()
+
+    def _with_graph(
+        self, triples: Sequence[EncodedTriple], graph: Term | None
+    ) -> list[EncodedQuad]:
+        name = 0 if graph is None else self.dictionary.encode(graph)
+        quads = [(*triple, name) for triple in triples]
+        # So it is held as the terms of the triples are.
+        self.arriving[-1] = [*triples, (name, name, name)]
+        return quads
 
     def advance(self, timestamp: int | datetime) -> None:
         """Everything with a timestamp up to this has come: evaluate what is due until then."""
@@ -258,7 +277,7 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
                     registered.stop(error)
                     return
                 self._announce(registered.stream, answer.at)
-                self._enter(registered.stream, triples, answer.at)
+                self._enter(registered.stream, triples, answer.at, graph_of(element))
 
     def holders(self) -> Iterable[object]:
         """Queries, windows, and what comes into them."""

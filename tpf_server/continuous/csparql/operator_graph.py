@@ -14,7 +14,7 @@ from tpf_client.sparql.rewrite.visitor import transformed
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.sources import MergedSource, Sources, with_constant_graphs
 from tpf_server.continuous.csparql.timestamps import Stamp, with_timestamps
-from tpf_server.continuous.csparql.windows import Instants, StreamClause
+from tpf_server.continuous.csparql.windows import Instants, StreamClause, place_of
 
 Part: TypeAlias = Literal["static", "streaming", "mixed"]
 
@@ -38,7 +38,8 @@ class OperatorGraph:
     """A query as operators.
 
     Args:
-        query: its algebra. Every graph in it is a constant, or a variable of `stamps`.
+        query: its algebra. Every graph in it is a constant, a variable of `stamps`, or one of
+            named graphs in a window (see `graph_variable`).
         clauses: its streams and windows.
         sources: what its graphs are made of.
         stamps: what the timestamp variables in graph positions mean.
@@ -66,6 +67,9 @@ class OperatorGraph:
         """The graph that a triple pattern is matched against."""
         if not is_variable(quad.graph):
             return Term(quad.graph)
+        place = place_of(quad.graph)
+        if place is not None:
+            return self.clauses[place].graph
         return self.stamps[Variable(quad.graph)].graph
 
     def source_of(self, quad: QuadPattern) -> MergedSource:

@@ -133,6 +133,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
                     "stream": clause.stream[1:-1],
                     "window": str(clause.window),
                     "elements": self.evaluation.windows[clause.graph].held,
+                    **({"graphs": True} if clause.in_graphs else {}),
                 }
                 for clause in self.query.streams
             ],

@@ -1,16 +1,20 @@
 """Who reads which streams: elements come into the windows of queries."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import cast
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.learning import Learning
+from tpf_server.continuous.csparql.native.contents import WindowContents
 from tpf_server.continuous.csparql.native.evaluation_registry import EvaluationRegistry
 from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.csparql.planner import EvaluationPlanner
-from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow
+from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow, with_graphs_of
 from tpf_server.continuous.engine.errors import WindowLimitError
-from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+from tpf_server.continuous.engine.windows.matchers import EncodedQuad, EncodedTriple
 
 _ByStream = dict[Term, dict[PeriodicQuery, None]]
 
@@ -46,6 +50,7 @@ class StreamReaders:
         self._learning = learning
         self._planner = planner
         self._window_rows = window_rows
+        self._in_graphs: Counter[Term] = Counter()
         self._timed: _ByStream = {}
         self._counting: _ByStream = {}
         self.following: _ByStream = {}
@@ -56,6 +61,7 @@ class StreamReaders:
         """A query sees what comes from now on."""
         evaluation = registered.evaluation
         registered.question.owners += 1
+        self._in_graphs.update(evaluation.in_graphs)
         self._evaluations.add(evaluation, self.arrivals)
         self._learning.rest(evaluation)
         self._most_windows = max(self._most_windows, len(evaluation.windows))
@@ -68,7 +74,7 @@ class StreamReaders:
                 # What came before it does not come into them.
                 view.since = 0
             elif evaluation.owners == 1:
-                self._windows.attach(evaluation.streams[name], view, evaluation.predicates)
+                self._windows.attach(evaluation.inputs[name], view, evaluation.predicates)
 
     def remove(self, registered: PeriodicQuery) -> None:
         """It sees nothing any more."""
@@ -80,6 +86,8 @@ class StreamReaders:
                 del readers[stream][registered]
                 if not readers[stream]:
                     del readers[stream]
+        self._in_graphs.subtract(registered.evaluation.in_graphs)
+        self._in_graphs += Counter()
         self._leave(registered)
 
     def _like(self, registered: PeriodicQuery) -> _ByStream:
@@ -93,11 +101,15 @@ class StreamReaders:
             evaluation.close()
             if not registered.counts:
                 for name, view in evaluation.windows.items():
-                    self._windows.detach(evaluation.streams[name], view, evaluation.predicates)
+                    self._windows.detach(evaluation.inputs[name], view, evaluation.predicates)
 
     def read(self, stream: Term) -> bool:
         """Whether anybody reads a stream."""
         return stream in self._timed or stream in self._counting
+
+    def needs_graphs(self, stream: Term) -> bool:
+        """Whether anybody asks for the named graphs of a stream."""
+        return stream in self._in_graphs
 
     def of(self, stream: Term) -> Sequence[PeriodicQuery]:
         """Those that read a stream."""
@@ -119,8 +131,20 @@ class StreamReaders:
 
     # ----------------------------------------------------------------------------- elements
 
-    def arrive(self, stream: Term, triples: Sequence[EncodedTriple], at: int) -> list[Occurrence]:
+    def arrive(
+        self,
+        stream: Term,
+        triples: Sequence[EncodedTriple],
+        at: int,
+        quads: Sequence[EncodedQuad] = (),
+    ) -> list[Occurrence]:
         """An element comes into the windows over time of its stream.
+
+        Args:
+            stream: of the element.
+            triples: of the element.
+            at: its timestamp.
+            quads: its triples with their graph, or 0, where somebody asks for graphs.
 
         Returns:
             What those that count triples are to count, see `count`.
@@ -138,20 +162,30 @@ class StreamReaders:
             self.late += bool(passed)
         allowed = self._window_rows
         full = False
-        for window in self._windows.arrive(stream, occurrences):
+        came: Iterable[WindowContents] = self._windows.arrive(stream, occurrences)
+        if quads and quads[0][3]:
+            named = self._windows.arrive(with_graphs_of(stream), _with(quads, occurrences))
+            came = chain(came, named)
+        for window in came:
             full = full or window.held() * self._most_windows > allowed
         if full:
             for registered in tuple(readers):
                 self._limit(registered)
         return occurrences
 
-    def count(self, stream: Term, occurrences: Sequence[Occurrence]) -> Iterator[PeriodicQuery]:
+    def count(
+        self,
+        stream: Term,
+        occurrences: Sequence[Occurrence],
+        quads: Sequence[EncodedQuad] = (),
+    ) -> Iterator[PeriodicQuery]:
         """Triples come into windows that count them; gives queries that are to answer now."""
+        came = {stream: occurrences}
+        if quads:
+            came[with_graphs_of(stream)] = _with(quads, occurrences)
         for registered in tuple(self._counting.get(stream, ())):
             if registered.by_elements:
-                if registered.state == "running" and self._element_came(
-                    registered, stream, occurrences
-                ):
+                if registered.state == "running" and self._element_came(registered, came):
                     yield registered
                 continue
             for each in occurrences:
@@ -167,16 +201,14 @@ class StreamReaders:
                     yield registered
 
     def _element_came(
-        self, registered: PeriodicQuery, stream: Term, occurrences: Sequence[Occurrence]
+        self, registered: PeriodicQuery, came: Mapping[Term, Sequence[Occurrence]]
     ) -> bool:
         """An element comes into the windows of a query that whole ones move; whether it runs."""
         evaluation = registered.evaluation
         predicates = evaluation.predicates
         for name, view in evaluation.windows.items():
-            if evaluation.streams[name] != stream:
-                continue
             counted = isinstance(view.window, PhysicalWindow)
-            for each in occurrences:
+            for each in came.get(evaluation.inputs[name], ()):
                 if counted or predicates is None or each.triple[1] in predicates:
                     view.contents.add(each)
         self._limit(registered)
@@ -188,3 +220,10 @@ class StreamReaders:
         if registered.evaluation.held > allowed:
             error = f"the windows of {registered.name} hold more than {allowed} elements"
             registered.stop(WindowLimitError(error))
+
+
+def _with(quads: Sequence[EncodedQuad], occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+    return [
+        each._replace(triple=cast("EncodedTriple", quad))
+        for quad, each in zip(quads, occurrences, strict=True)
+    ]

@@ -33,7 +33,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.rewrite.operands import join
 from tpf_client.sparql.rewrite.visitor import transformed
-from tpf_server.continuous.csparql.windows import StreamClause
+from tpf_server.continuous.csparql.windows import StreamClause, place_of
 from tpf_server.continuous.engine.static.service_clauses import is_service
 
 
@@ -110,7 +110,7 @@ def with_constant_graphs(pattern: Pattern, sources: Sources) -> Pattern:
     def change(each: Pattern) -> Pattern:
         if isinstance(each, BGP):
             return _bgp(each, sources)
-        if isinstance(each, Path):
+        if isinstance(each, Path) and place_of(each.graph) is None:
             if is_variable(each.graph):
                 name, path = Variable(each.graph), each
                 return _union(name, sources, lambda graph: replace(path, graph=graph))
@@ -124,7 +124,9 @@ def _bgp(bgp: BGP, sources: Sources) -> Pattern:
     constant: list[QuadPattern] = []
     by_name: dict[Variable, list[QuadPattern]] = {}
     for quad in bgp.patterns:
-        if is_variable(quad.graph):
+        if place_of(quad.graph) is not None:
+            constant.append(quad)
+        elif is_variable(quad.graph):
             by_name.setdefault(Variable(quad.graph), []).append(quad)
         elif sources.of(Term(quad.graph)) is None:
             return NOTHING

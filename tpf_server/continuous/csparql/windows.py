@@ -9,14 +9,19 @@ the n triples that came last. Source: paper 003, section 3.2.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from annotations.terms import Term
+from annotations.terms import Term, Variable
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
+
+_GRAPH: Final = "?.w"
 
 
 class Occurrence(NamedTuple):
-    """A triple of an element: when it is from, its number in the engine, and what it says."""
+    """A triple of an element: when it is from, its number in the engine, and what it says.
+
+    In windows of named graphs it has a fourth term: its graph, or 0 where it is in none.
+    """
 
     at: int
     number: int
@@ -79,6 +84,7 @@ class StreamClause:
         position: index of the clause in the text of the query.
         name: what the window is called, where that is not the name of its stream; then there may
             be several over one stream, and GRAPH ?g ranges over none of them.
+        in_graphs: whether it is of the named graphs of its elements, see `graph_variable`.
     """
 
     stream: Term
@@ -86,6 +92,12 @@ class StreamClause:
     named: bool = False
     position: int = 0
     name: Term | None = None
+    in_graphs: bool = False
+
+    @property
+    def input(self) -> Term:
+        """What comes into it: the triples of its stream, or these with their graphs."""
+        return with_graphs_of(self.stream) if self.in_graphs else self.stream
 
     @property
     def graph(self) -> Term:
@@ -94,6 +106,28 @@ class StreamClause:
 
     def __str__(self) -> str:
         return f"FROM {'NAMED ' if self.named else ''}STREAM {self.stream} [{self.window}]"
+
+
+def with_graphs_of(stream: Term) -> Term:
+    """What the triples of a stream are called, together with their graphs; no stream is."""
+    return Term(f"GRAPHS {stream}")
+
+
+def graph_variable(place: int, number: int) -> Variable:
+    """The graph of triple patterns in a window of named graphs: it is bound to their names.
+
+    Args:
+        place: of its clause among those of the query.
+        number: tells several variables apart.
+    """
+    return Variable(f"{_GRAPH}{place}.{number}")
+
+
+def place_of(graph: str) -> int | None:
+    """The place of the clause whose named graphs a variable stands for, if it does."""
+    if not graph.startswith(_GRAPH):
+        return None
+    return int(graph[len(_GRAPH) :].partition(".")[0])
 
 
 @dataclass(frozen=True, slots=True)

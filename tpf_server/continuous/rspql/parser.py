@@ -9,6 +9,8 @@ The clauses of papers 005 and 006, and what implementations write in their place
   leave out;
   ``FROM [NAMED] GRAPH <graph>`` is ``FROM [NAMED] <graph>``.
 - ``WINDOW <window> { … }`` where ``GRAPH`` may stand; ``WINDOW ?w { … }`` is a union over them all.
+- ``GRAPH`` inside ``WINDOW``: the named graphs that elements are; what stands outside of ``GRAPH``
+  sees all triples of the window.
 - ``{ triple } BEGIN AT ?t`` binds the timestamp of the element (milliseconds since 1970).
 - ``GRAPH`` in the template of CONSTRUCT; names of the SELECT clause in GROUP BY and HAVING.
 
@@ -43,16 +45,18 @@ from tpf_client.sparql.algebra import (
     VariableRef,
 )
 from tpf_client.sparql.path_expressions import PathExpression
+from tpf_client.sparql.rewrite.graph import grounded
 from tpf_client.sparql.rewrite.operands import join
 from tpf_server.continuous.csparql.csparql_query import RegisterClause
 from tpf_server.continuous.csparql.parser import BASE, TIMESTAMP
-from tpf_server.continuous.csparql.windows import StreamClause
+from tpf_server.continuous.csparql.windows import StreamClause, graph_variable
 from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
 )
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.rspql.clauses import ClauseParser
+from tpf_server.continuous.rspql.graph_patterns import named
 from tpf_server.continuous.rspql.instants import report_instants
 from tpf_server.continuous.rspql.reports import (
     OPERATORS,
@@ -66,6 +70,8 @@ from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
 
 _MARK = "urn:x-rspql:window:"
 """What the graphs of windows begin with, so that no static graph is called like them."""
+_GRAPHS_MARK = "urn:x-rspql:graphs:"
+"""The same of windows of named graphs."""
 
 
 @lru_cache(maxsize=512)
@@ -122,6 +128,9 @@ class RspqlParser(ClauseParser):
         self._operator: StreamOperator | None = None
         self._windows: list[StreamClause] = []
         self._in_window = False
+        self._in_graphs: list[StreamClause] = []
+        self._window: StreamClause
+        self._graph_patterns = 0
         self._graphs: list[TermOrVariable | None] = []
 
     # ----------------------------------------------------------------------- registration
@@ -137,13 +146,13 @@ class RspqlParser(ClauseParser):
         if not self._windows:
             self.fail("FROM NAMED WINDOW is missing: nothing says when to evaluate this", place)
         self._check_policies(place)
-        named = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
+        wanted = frozenset(Variable(each) for each in self._graphs if each and is_variable(each))
         own = self._tick != "time"
         windows = tuple(
             replace(each, window=replace(each.window, own=True))
             if own and isinstance(each.window, SlidingWindow)
             else each
-            for each in self._windows
+            for each in (*self._windows, *self._in_graphs)
         )
         return RspqlQuery(
             query,
@@ -151,7 +160,7 @@ class RspqlParser(ClauseParser):
             registration,
             self.text,
             services=services,
-            wanted=named,
+            wanted=wanted,
             operator=self._operator or "RSTREAM",
             report=self._policy,
             tick=self._tick,
@@ -255,8 +264,8 @@ class RspqlParser(ClauseParser):
 
     def element(self, before: Pattern) -> Pattern:
         """One element of a group: WINDOW, a group with BEGIN AT, or what SPARQL has."""
-        if self._in_window and self.at_word("WINDOW", "GRAPH"):
-            self.fail(f"{self.token.text} cannot stand inside WINDOW: windows have no graphs")
+        if self._in_window and self.at_word("WINDOW"):
+            self.fail("WINDOW cannot stand inside WINDOW")
         if self.at_word("WINDOW"):
             self.advance()
             return join(before, self._window_pattern())
@@ -291,6 +300,7 @@ class RspqlParser(ClauseParser):
             # What stands inside is said of each window anew.
             self._place, self._block, self._blocks_opened = start
             self._in_window = True
+            self._window = next(each for each in self._windows if each.graph == graph)
             with self._inside(graph):
                 pattern = self.group_graph_pattern()
             self._in_window = False
@@ -300,9 +310,32 @@ class RspqlParser(ClauseParser):
             result = pattern if result is NOTHING else Union(result, pattern)
         return result
 
+    def _graph_pattern(self) -> Pattern:
+        """GRAPH; in a window it is of the named graphs of that."""
+        if not self._in_window:
+            return super()._graph_pattern()
+        graph = self.variable() if self.token.kind == "variable" else self.iri()
+        hidden = self._graph_in_window()
+        with self._inside(hidden):
+            pattern = grounded(self.group_graph_pattern(), hidden, self.fresh)
+        return named(pattern, hidden, graph, self.fresh)
+
+    def _graph_in_window(self) -> Variable:
+        """What stands for the named graphs of the window that is read."""
+        window = self._window
+        called = Term(window.graph.replace(_MARK, _GRAPHS_MARK, 1))
+        known = [each.graph for each in self._in_graphs]
+        if called not in known:
+            self._in_graphs.append(replace(window, name=called, in_graphs=True))
+            known.append(called)
+        self._graph_patterns += 1
+        return graph_variable(len(self._windows) + known.index(called), self._graph_patterns)
+
     def _stamped(self, pattern: Pattern, place: int) -> Pattern:
         if not isinstance(pattern, BGP) or len(pattern.patterns) != 1 or not self._in_window:
             self.fail("BEGIN AT stands behind one triple pattern in a WINDOW", place)
+        if is_variable(self._graph):
+            self.fail("BEGIN AT cannot stand inside GRAPH", place)
         bound = [Variable(each) for each in pattern.patterns[0][:3] if is_variable(each)]
         if not bound:
             self.fail("BEGIN AT needs a variable in its triple pattern", place)

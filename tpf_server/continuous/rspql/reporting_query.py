@@ -37,6 +37,8 @@ class ReportingQuery(PeriodicQuery):
         self._reports: ReportInstants = report_instants(query.report, windows)
         self._marks: dict[Term, SlidingMarks | ElementMarks] = {}
         for clause in query.streams:
+            if clause.in_graphs:
+                continue  # the same elements as in the window itself
             if isinstance(clause.window, ElementWindow):
                 self._marks[clause.graph] = ElementMarks(clause.window)
             elif query.report.content and isinstance(clause.window, SlidingWindow):

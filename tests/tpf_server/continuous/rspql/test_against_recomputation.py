@@ -17,7 +17,8 @@ from tpf_server.continuous.rspql.registering import register
 END = 40
 HORIZON = END + 90
 STREAMS = ("http://x/s", "http://x/t")
-Element = tuple[int, str, tuple[tuple[str, str, str], ...]]
+GRAPHS = ("<http://x/g>", "_:g")
+Element = tuple[int, str, tuple[tuple[str, str, str], ...], str | None]
 
 
 @cache
@@ -94,7 +95,7 @@ class Case:
 
     @property
     def used(self) -> tuple[Window, ...]:
-        return self.windows if self.shape == 1 else self.windows[:1]
+        return self.windows if self.shape in (1, 4) else self.windows[:1]
 
     @property
     def text(self) -> str:
@@ -105,6 +106,12 @@ class Case:
             ("?a ?b", "WINDOW :w0 { ?a :p ?b }"),
             ("?a ?c", "WINDOW :w0 { ?a :p ?b } WINDOW :w1 { ?c :p ?b }"),
             ("?b (COUNT(?a) AS ?n)", "WINDOW :w0 { ?a :p ?b }"),
+            ("?g ?a ?b", "WINDOW :w0 { GRAPH ?g { ?a :p ?b } }"),
+            (
+                "?a ?c ?g",
+                "WINDOW :w0 { GRAPH :g { ?a :p ?b } ?c :p ?b } "
+                "WINDOW :w1 { GRAPH ?g { ?c :p ?d } }",
+            ),
         ][self.shape]
         return (
             f"PREFIX : <http://x/> REGISTER {self.operator} <o> "
@@ -114,12 +121,28 @@ class Case:
         )
 
     def rows(self, contents: list[frozenset[tuple[int, Element]]]) -> Counter[tuple[str, ...]]:
-        graphs = [{t for _, (_, _, triples) in each for t in triples} for each in contents]
+        graphs = [{t for _, (_, _, triples, _) in each for t in triples} for each in contents]
+        quads = [
+            {(name, *t) for _, (_, _, triples, name) in each if name for t in triples}
+            for each in contents
+        ]
         match self.shape:
             case 0:
                 return Counter((a, b) for a, _, b in graphs[0])
             case 1:
                 return Counter((a, c) for a, _, b in graphs[0] for c, _, d in graphs[1] if b == d)
+            case 3:
+                return Counter((g, a, b) for g, a, _, b in quads[0])
+            case 4:
+                return Counter(
+                    (a, c, g)
+                    for named, a, _, b in quads[0]
+                    if named == GRAPHS[0]
+                    for c, _, other in graphs[0]
+                    if other == b
+                    for g, subject, _, _ in quads[1]
+                    if subject == c
+                )
             case _:
                 counted = Counter(b for _, _, b in graphs[0])
                 integer = "http://www.w3.org/2001/XMLSchema#integer"
@@ -188,7 +211,7 @@ class Recomputation:
                 elif found:
                     self.look(found[-1], self.elements)
             return self.answers
-        for place, (_, (at, stream, _)) in enumerate(self.elements):
+        for place, (_, (at, stream, *_)) in enumerate(self.elements):
             if stream not in self.streams:
                 continue
             if not timing:
@@ -212,7 +235,7 @@ windows = st.builds(
 cases = st.builds(
     Case,
     st.tuples(windows, windows),
-    st.integers(0, 2),
+    st.integers(0, 4),
     st.sampled_from(["RSTREAM", "ISTREAM", "DSTREAM"]),
     st.booleans(),
     st.booleans(),
@@ -227,14 +250,21 @@ triples = st.tuples(
 )
 elements = st.lists(
     st.tuples(
-        st.integers(1, END), st.sampled_from(STREAMS), st.lists(triples, min_size=1, max_size=2)
+        st.integers(1, END),
+        st.sampled_from(STREAMS),
+        st.lists(triples, min_size=1, max_size=2),
+        st.sampled_from([None, GRAPHS[0], *GRAPHS]),
     ),
     min_size=1,
     max_size=14,
-).map(lambda found: [(at, s, tuple(dict.fromkeys(t))) for at, s, t in sorted(found)])
+).map(
+    lambda found: [
+        (at, s, tuple(dict.fromkeys(t)), g) for at, s, t, g in sorted(found, key=lambda e: e[:3])
+    ]
+)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(cases, min_size=1, max_size=3), elements)
 def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[Element]) -> None:
     engine = CsparqlEngine()
@@ -246,8 +276,8 @@ def test_every_report_is_that_of_a_recomputation(found: list[Case], came: list[E
 
         text = case.text.replace("<o>", f"<o{number}>")
         register(engine, text, take)
-    for at, stream, graph in came:
-        engine.push(stream, graph, at)
+    for at, stream, graph, name in came:
+        engine.push(stream, graph, at, name)
     engine.finish()
     for case, answered in zip(found, answers, strict=True):
         assert answered == Recomputation(case, came).run(), case.text

@@ -28,6 +28,10 @@ def triple(text: str) -> tuple[str, ...]:
     return tuple(map(term, text.split()))
 
 
+def short(value: str | None) -> str:
+    return (value or "").replace("<http://x/", "").replace(INTEGER, "").strip('">')
+
+
 class Run:
     def __init__(self, query: str, *static: str, graph: str | None = None) -> None:
         self.engine = CsparqlEngine()
@@ -37,27 +41,22 @@ class Run:
         text = f"PREFIX : <http://x/> BASE <http://x/> {query}"
         self.query = register(self.engine, text, self.answers.append)
 
-    def push(self, *elements: tuple[int, str], stream: str = S) -> "Run":
+    def push(self, *elements: tuple[int, str], stream: str = S, graph: str | None = None) -> "Run":
+        name = None if graph is None else term(graph)
         for at, element in elements:
-            self.engine.push(stream, [triple(each) for each in element.split(";")], at)
+            self.engine.push(stream, [triple(each) for each in element.split(";")], at, name)
         return self
 
     @property
     def rows(self) -> list[tuple[int, list[tuple[str, ...]]]]:
-        short = [
+        found = [
             (
                 each.at,
-                sorted(
-                    tuple(
-                        (value or "").replace("<http://x/", "").replace(INTEGER, "").strip('">')
-                        for value in row
-                    )
-                    for row in each.rows
-                ),
+                sorted(tuple(short(value) for value in row) for row in each.rows),
             )
             for each in self.answers
         ]
-        return [(at, rows) for at, rows in short if rows]
+        return [(at, rows) for at, rows in found if rows]
 
 
 def test_an_event_below_ten_degrees_is_streamed_once_as_a_graph() -> None:
@@ -300,3 +299,99 @@ def test_what_changed_is_told_without_reading_the_whole_answer(
     assert sum(whole) > 4
     names = [[str(row[0])[-2] for row in each.rows] for each in ordered.answers]
     assert names == [["b", "a"], ["d", "c"]]
+
+
+TRIPS = """
+    CONSTRUCT ISTREAM { GRAPH ?g { ?s ?p ?o } ?g ?p2 ?o2 }
+    FROM NAMED WINDOW :w ON :s [RANGE PT1S]
+    WHERE {
+      WINDOW :w {
+        GRAPH ?g { ?ride :distance ?distance FILTER (?distance > 2) ?s ?p ?o }
+        ?g ?p2 ?o2
+      }
+    }"""
+
+
+def test_graphs_of_elements_are_filtered_and_passed_on() -> None:
+    run = Run(f"REGISTER STREAM :far AS {TRIPS}")
+    long = (
+        "SELECT * FROM NAMED WINDOW :v ON :far [RANGE PT5S] { WINDOW :v { GRAPH ?g { ?s ?p ?o } } }"
+    )
+    fed: list[PeriodicAnswer] = []
+    register(run.engine, f"PREFIX : <http://x/> {long}", fed.append)
+    run.push((100, "ride1 distance 3;ride1 taxi t1"), graph="trip1")
+    run.push((200, "ride2 distance 1"), graph="trip2")
+    run.push((300, "trip1 at 7;trip2 at 8"), (6 * SECOND, "x y z"))
+    run.engine.finish()
+    assert run.rows == [
+        (
+            SECOND,
+            [
+                ("ride1", "distance", "3", "trip1"),
+                ("ride1", "taxi", "t1", "trip1"),
+                ("trip1", "at", "7", ""),
+            ],
+        )
+    ]
+    assert {row[0] for row in fed[0].rows} == {"<http://x/trip1>"}
+    assert len(fed[0].rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("GRAPH ?g { ?s :p ?o }", "g a 1; h a 1; h b 2"),
+        ("GRAPH :h { ?s :p ?o }", "a 1; b 2"),
+        ("GRAPH :k { ?s :p ?o }", ""),
+        ("?s :p ?o", "a 1; a 2; b 2"),
+        ("GRAPH ?g { }", "g; h"),
+        ("GRAPH ?g { ?s :p ?g }", ""),
+        ("GRAPH ?g { ?g :in ?o }", "g 5"),
+        ("GRAPH ?g { SELECT (COUNT(*) AS ?n) { ?s :p ?o } }", "g 1; h 2"),
+        ("GRAPH ?g { ?s :p 2 } GRAPH ?k { ?t :p 1 }", "h b g a; h b h a"),
+        ("GRAPH ?g { ?s :p 1 } GRAPH ?g { ?t :p 2 }", "h a b"),
+        ("?s :p ?o FILTER NOT EXISTS { GRAPH ?g { ?s :p ?o } }", "a 2"),
+        ("GRAPH :g { ?s (:p|:in)+ ?o }", "a 1; g 5"),
+        ("GRAPH ?g { ?s :p ?o MINUS { ?s :p 1 } }", "h b 2"),
+        ("GRAPH ?g { ?s :in ?o } OPTIONAL { GRAPH ?g { ?s :p ?x } }", "g g 5 -"),
+    ],
+)
+@pytest.mark.parametrize("window", ["[RANGE 1s STEP 1s]", "[ELEMENTS 3]"])
+def test_graph_inside_window(where: str, expected: str, window: str) -> None:
+    text = f"SELECT * FROM NAMED WINDOW :w ON :s {window} {{ WINDOW :w {{ {where} }} }}"
+    run = Run(text)
+    run.push((1, "a p 1;g in 5"), graph="g").push((2, "a p 1;b p 2"), graph="h").push((3, "a p 2"))
+    run.engine.finish()
+    shown = [tuple(short(value) for value in row) for row in run.answers[-1].rows]
+    wanted = [tuple(each.replace("-", "").split(" ")) for each in expected.split("; ") if each]
+    assert sorted(shown) == sorted(wanted)
+
+
+def test_elements_without_a_graph_move_windows_that_count() -> None:
+    run = Run(
+        "SELECT ?g FROM NAMED WINDOW :w ON :s [ELEMENTS 2] { WINDOW :w { GRAPH ?g { ?s :p ?o } } }"
+    )
+    run.push((1, "a p 1"), graph="g").push((2, "a p 1"), (3, "a p 1"))
+    assert run.rows == [(1, [("g",)]), (2, [("g",)])]
+    assert len(run.answers) == 3
+
+
+def test_graphs_are_kept_only_where_a_query_asks_for_them() -> None:
+    run = Run("SELECT ?s FROM NAMED WINDOW :w ON :s [RANGE 1s] { WINDOW :w { ?s :p ?o } }")
+    run.push((1, "a p 1"), graph="g")
+    assert [each["elements"] for each in run.query.explain()["windows"]] == [1]
+    asking = register(
+        run.engine,
+        "PREFIX : <http://x/> "
+        "SELECT ?g FROM NAMED WINDOW :w ON :s [RANGE 1s] { WINDOW :w { GRAPH ?g { ?s :p ?o } } }",
+    )
+    run.push((2, "a p 2"), graph="h").push((3, "a p 3"))
+    windows = asking.explain()["windows"]
+    assert [(each["elements"], each.get("graphs", False)) for each in windows] == [
+        (2, False),
+        (1, True),
+    ]
+    asking.close()
+    run.push((4, "a p 4"), graph="h")
+    run.engine.finish()
+    assert run.rows == [(SECOND, [("a",)] * 4)]

@@ -28,6 +28,11 @@ def lines(site: Site, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found]
 
 
+def element_in(graph: str) -> str:
+    triple = ["<urn:a>", "<urn:p>", '"4"']
+    return json.dumps({"timestamp": 1, "triple": triple, "graph": graph})
+
+
 def push(site: Site) -> None:
     assert site.push(element(1), element(3, "<urn:b>"), element(9, "<urn:c>")).status_code == 200
 
@@ -85,6 +90,42 @@ def test_an_output_stream_feeds_queries_of_all_languages(site: Site) -> None:
     )
     # Each graph is an element, and so are the triples of none.
     assert listed["elements"] == 6
+
+
+def test_elements_bring_their_graphs(site: Site) -> None:
+    where = "{ WINDOW <w> { GRAPH ?g { ?a <urn:p> ?b } } }"
+    assert site.register(f"SELECT ?g ?b {WINDOW} {where}", name="named").status_code == 201
+    seen_by = {"csparql": "SELECT ?b FROM STREAM <http://localhost/s> [RANGE 4ms STEP 2ms]"}
+    seen_by["cqels"] = "SELECT ?b { STREAM <http://localhost/s> [RANGE 4ms] { ?a <urn:p> ?b } }"
+    seen_by["csparql"] += " { ?a <urn:p> ?b }"
+    for name, text in seen_by.items():
+        assert site.register(text, name=name).status_code == 201
+    url = f"{ROOT}/streams/http%3A%2F%2Flocalhost%2Fs"
+    for kind, body in (
+        (
+            "application/n-quads?timestamp=1",
+            '<urn:a> <urn:p> "1" <urn:g1> .\n<urn:a> <urn:p> "0" .',
+        ),
+        ("application/trig?timestamp=1", '<urn:g2> { <urn:a> <urn:p> "2" }'),
+        ("text/plain", '1\t<urn:a> <urn:p> "3" <urn:g3> .'),
+        ("application/x-ndjson", element_in("<urn:g4>")),
+    ):
+        media_type, _, query = kind.partition("?")
+        headers = TOKEN | {"Content-Type": media_type}
+        taken = site.session.post(f"{url}?{query}", body.encode(), headers=headers)
+        assert taken.status_code == 200, taken.text
+        assert taken.json()["refused"] == []
+    refused = site.push(element_in('"none"'))
+    assert refused.status_code == 400
+    assert "not the name of a graph: '\"none\"'" in refused.json()["detail"]
+    push(site)
+    first = next(each for each in lines(site, "named") if each["result"])
+    assert {(row["g"], row["b"]) for row in first["result"]} == {
+        (f"<urn:g{n}>", f'"{n}"') for n in range(1, 5)
+    }
+    for name, relation in (("csparql", "result"), ("cqels", "added")):
+        found = {row["b"] for each in lines(site, name) for row in each[relation]}
+        assert found >= {f'"{n}"' for n in range(5)}
 
 
 @pytest.mark.parametrize(

@@ -176,9 +176,14 @@ def test_what_the_text_does_not_say_is_given() -> None:
         ),
         (query(where="{ WINDOW <v> { ?s ?p ?o } }"), "FROM NAMED WINDOW names no such", "<v>"),
         (
-            query(where="{ WINDOW <w> { GRAPH ?g { ?s ?p ?o } } }"),
-            "GRAPH cannot stand inside",
-            "GRAPH",
+            query(where="{ WINDOW <w> { GRAPH ?g { { ?s ?p ?o } BEGIN AT ?t } } }"),
+            "BEGIN AT cannot stand inside GRAPH",
+            "{ ?s",
+        ),
+        (
+            query(where="{ WINDOW <w> { GRAPH ?g { WINDOW <w> { } } } }"),
+            "WINDOW cannot stand inside WINDOW",
+            "WINDOW <w> { } }",
         ),
         (
             query(where="{ WINDOW ?v { WINDOW <w> { } } }"),

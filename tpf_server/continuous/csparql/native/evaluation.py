@@ -39,6 +39,8 @@ class PeriodicEvaluation:
         joined: whether it was asked if an equal one is there already.
         windows: what it sees of windows, by what patterns call them.
         streams: of the windows.
+        inputs: what comes into the windows, see `StreamClause.input`.
+        in_graphs: the streams whose named graphs it needs.
         predicates: of the triples of streams that it may need; ``None``: of any.
         assumed: streams, with predicates that its plan takes them not to have.
         evaluations: how often it was asked.
@@ -71,6 +73,8 @@ class PeriodicEvaluation:
         self._environment = environment
         self.windows = {clause.graph: WindowView(clause.window, since) for clause in graph.clauses}
         self.streams = {clause.graph: clause.stream for clause in graph.clauses}
+        self.inputs = {clause.graph: clause.input for clause in graph.clauses}
+        self.in_graphs = frozenset(each.stream for each in graph.clauses if each.in_graphs)
         self._rows: tuple[Row, ...] = ()
         self._unread = False
         self._now: int | None = None

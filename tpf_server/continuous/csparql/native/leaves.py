@@ -15,6 +15,7 @@ from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.pattern_input import PatternInput
 from tpf_server.continuous.csparql.native.static_tables import StaticJoin, StaticTables
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
+from tpf_server.continuous.csparql.windows import place_of
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
@@ -134,7 +135,8 @@ class CsparqlLeaves:
         schema = variables_of_bgp((pattern,))
         stamped: list[WindowView] | None = None
         certain = frozenset(schema)
-        if is_variable(pattern.graph):
+        named = place_of(pattern.graph) is not None
+        if is_variable(pattern.graph) and not named:
             stamp = self._graph.stamps[Variable(pattern.graph)]
             stamped = [self._windows[stream] for stream in stamp.streams]
             certain -= {Variable(pattern.graph)}
@@ -142,7 +144,7 @@ class CsparqlLeaves:
         carrying = self._graph.part_of(pattern) != "static"
         windows = [self._windows[stream] for stream in source.streams] if carrying else []
         mask = self._mask(pattern)
-        row_of = _row_of(pattern, mask)
+        row_of = _row_of_named(pattern, mask) if named else _row_of(pattern, mask)
         table = self._tables.table(pattern, source.static, row_of)
         entry = PatternInput(row_of, mask, table, windows, stamped, _encode_stamp, leaf.push)
         join: StaticJoin | None = None
@@ -196,6 +198,20 @@ def _row_of(pattern: QuadPattern, mask: Mask) -> Callable[[EncodedTriple], tuple
             if triple[one] != triple[other]:
                 return None
         return tuple([triple[place] for place in wanted])
+
+    return row
+
+
+def _row_of_named(
+    pattern: QuadPattern, mask: Mask
+) -> Callable[[EncodedTriple], tuple[int, ...] | None]:
+    """The same of triples with their graph, which is the last column; some are in none."""
+    row_of = _row_of(pattern, mask)
+
+    def row(triple: Sequence[int]) -> tuple[int, ...] | None:
+        graph = triple[3]
+        found = row_of(triple) if graph else None  # type: ignore[arg-type]
+        return None if found is None else (*found, graph)
 
     return row
 

@@ -4,7 +4,8 @@
 TSV       ``timestamp<TAB>subject<TAB>predicate<TAB>object``, N-Triples terms: a triple
 N-Quads   ``timestamp<TAB>statement .``: statements that follow each other with the same timestamp
           and the same graph name are one element
-NDJSON    ``{"timestamp": …, "triple": ["s", "p", "o"]}`` or ``"triples": [[…], …]`` for a graph
+NDJSON    ``{"timestamp": …, "triple": ["s", "p", "o"]}`` or ``"triples": [[…], …]`` for a graph;
+          ``"graph": "<name>"`` beside them names it
 RDF       N-Triples, Turtle: one element; N-Quads, TriG: one for each graph
 ========  =========================================================================================
 
@@ -26,7 +27,8 @@ import pyoxigraph as ox
 from annotations.errors import InstantError, NestingError
 from annotations.instants import parse_instant
 from annotations.nesting import check_nesting
-from annotations.terms import Term
+from annotations.terms import Term, is_blank_node, is_iri
+from tpf_server.continuous.engine.elements.named_graphs import in_graph
 from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ElementError
@@ -173,8 +175,8 @@ def merged_files(
 
 
 def _finished(pending: tuple[int, str, list[tuple[Term, Term, Term]], int]) -> Element:
-    at, _, triples, line = pending
-    return Element(at, tuple(dict.fromkeys(triples)), line)
+    at, graph, triples, line = pending
+    return Element(at, in_graph(graph, dict.fromkeys(triples)), line)
 
 
 def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
@@ -256,7 +258,21 @@ def _element(value: Any, line: int, now: int | None) -> Element:
         raise ElementError("triples are arrays of three terms")
     if not triples:
         raise ElementError("an element has at least one triple")
-    return Element(at, tuple(dict.fromkeys(canonical_triple(each) for each in triples)), line)
+    graph = None if value.get("graph") is None else graph_name(value["graph"])
+    found = dict.fromkeys(canonical_triple(each) for each in triples)
+    return Element(at, in_graph(graph, found), line)
+
+
+def graph_name(text: object) -> Term:
+    """The name of a graph, of an N-Triples text.
+
+    Raises:
+        ElementError: it is neither an IRI nor a blank node.
+    """
+    name = canonical_term(text)
+    if not (is_iri(name) or is_blank_node(name)):
+        raise ElementError(f"not the name of a graph: {text!r}")
+    return name
 
 
 RDF_TYPES = {
@@ -281,4 +297,4 @@ def read_rdf(body: bytes, rdf_format: ox.RdfFormat, at: int) -> list[Element]:
             graphs.setdefault(str(quad.graph_name), []).append(terms)
     except SyntaxError as error:
         raise ElementError(error.msg, error.lineno) from None
-    return [Element(at, tuple(dict.fromkeys(each)), 1) for each in graphs.values()]
+    return [Element(at, in_graph(name, dict.fromkeys(each)), 1) for name, each in graphs.items()]

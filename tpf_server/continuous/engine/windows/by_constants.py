@@ -52,13 +52,12 @@ class ByConstants(Generic[ItemT]):
         of_predicate = self.of_predicates.get(triple[1], [])
         if not self.of_masks:
             return of_predicate
-        subject, predicate, object_ = triple
         found = of_predicate[:]
         for places, table in self.of_masks.items():
             mask = (
-                subject if places[0] else None,
-                predicate if places[1] else None,
-                object_ if places[2] else None,
+                triple[0] if places[0] else None,
+                triple[1] if places[1] else None,
+                triple[2] if places[2] else None,
             )
             found += table.get(mask, ())
         return found

@@ -11,6 +11,8 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_server.continuous.engine.windows.watermark import Watermark
 
 EncodedTriple = tuple[TermId, TermId, TermId]
+EncodedQuad = tuple[TermId, TermId, TermId, TermId]
+"""A triple with its graph; 0 where it is in none."""
 Mask = tuple[TermId | None, TermId | None, TermId | None]
 """Subject, predicate and object of a pattern where they are constants, else ``None``."""
 Place = int  # a column of the row (0 and up), or the complement of a position in the constants
