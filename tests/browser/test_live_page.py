@@ -1,5 +1,6 @@
 """The page of the client's endpoint, in a real browser: a query is typed, its answer stays true."""
 
+import csv
 import json
 import os
 import signal
@@ -554,6 +555,35 @@ def test_texts_have_their_language_and_direction(browser: Browser, endpoint: Ser
     found = browser.evaluate(f"JSON.stringify({texts}.map((each) => [each.lang, each.dir]))")
     assert json.loads(found) == [["ar", "rtl"], ["de", "auto"]]
     assert cells(browser) == [["\u0634\u0631\u0642", "Ost", "plain"]]
+
+
+def test_rows_are_saved_for_spreadsheets_and_programs(
+    browser: Browser, endpoint: Serving, tmp_path: Path
+) -> None:
+    texts = ["=1+1", "-5", "+1.5e3", "-5+A1", "@SUM(A1)", "\t=1", 'a, "b"\nc', "<b>", "", "1=1"]
+    values = " ".join(json.dumps(each) for each in texts)
+    query = f"SELECT ?text ?none {{ VALUES ?text {{ {values} <{EX}s> }} }}"
+    open_page(browser, endpoint.url, quote(query))
+    until(lambda: len(cells(browser)) == len(texts) + 1, f"no answer: {state(browser)}")
+    browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    for name in ("csv", "json"):
+        browser.evaluate(f"document.querySelector('[data-save={name}]').click()")
+        until((tmp_path / f"answer.{name}").is_file, f"no {name}")
+    with (tmp_path / "answer.csv").open(newline="", encoding="utf-8") as file:
+        head, *rows = list(csv.reader(file))
+    assert head == ["text", "none"]
+    formulas = {"=1+1", "-5+A1", "@SUM(A1)", "\t=1"}
+    safe = [f"'{each}" if each in formulas else each for each in texts]
+    assert sorted(rows) == sorted([each, ""] for each in [*safe, f"{EX}s"])
+    told = json.loads((tmp_path / "answer.json").read_text(encoding="utf-8"))
+    assert told["head"] == {"vars": ["text", "none"]}
+    terms = [{"type": "literal", "value": each} for each in texts]
+    terms.append({"type": "uri", "value": f"{EX}s"})
+    key = json.dumps
+    assert sorted((row["text"] for row in told["results"]["bindings"]), key=key) == sorted(
+        terms, key=key
+    )
+    assert all(row.keys() == {"text"} for row in told["results"]["bindings"])
 
 
 def test_pause_and_go_on(browser: Browser, server: RunningServer, endpoint: Serving) -> None:

@@ -44,9 +44,14 @@ export function commandOf(query, settings, datasets) {
   return `tpf-query ${datasets.map(quoted).join(" ")} --watch${more} -q ${quoted(query)}`;
 }
 
+// What a spreadsheet would compute; numbers with a sign are none.
+const FORMULA = /^[=+\-@\t\r](?!(?<=[+-])[\d.]+(?:[eE][+-]?\d+)?$)/;
+
+/** Rows for spreadsheets: a text that would be a formula has an apostrophe before it. JSON holds the terms as they are. */
 export function csvOf(vars, rows) {
+  const safe = (text) => (FORMULA.test(text) ? `'${text}` : text);
   const cell = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const lines = [vars, ...rows.map((cells) => vars.map((name) => textOf(cells[name])))];
+  const lines = [vars, ...rows.map((cells) => vars.map((name) => safe(textOf(cells[name]))))];
   return lines.map((line) => line.map(cell).join(",") + "\r\n").join("");
 }
 
