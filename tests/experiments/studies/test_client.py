@@ -40,7 +40,10 @@ def test_the_shop_has_about_so_many_triples_and_an_answer_for_every_query(tmp_pa
 
 
 def test_our_client_on_our_servers_answers_everything_rightly(tmp_path: Path) -> None:
-    sizes = {"triples": 1500, "latencies": [0], "clients": [OURS], "servers": [PLAIN, RESTRICTED]}
+    sizes = {
+        "triples": 1500, "latencies": [0], "clients": [OURS], "servers": [PLAIN, RESTRICTED],
+        "queries": list(QUERIES),
+    }  # fmt: skip
     results = run(tmp_path, Clients(), repetitions=1, tables={"client": sizes})
     assert results.complete
     assert len(results.rows) == 2 * len(QUERIES)
