@@ -3,20 +3,18 @@
 The same URL with ``Accept: text/event-stream`` gives an answer that is kept up to date.
 """
 
-import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from http import HTTPStatus
 from ipaddress import ip_address
-from itertools import chain, islice
-from time import monotonic
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import rdflib
 
 from annotations.follower_slots import FollowerSlots
+from tpf_client.answer_bodies import FollowedBody, StreamedBody, begun
 from tpf_client.client import MOST_GRACE, Client
 from tpf_client.description import description
 from tpf_client.errors import (
@@ -27,7 +25,7 @@ from tpf_client.errors import (
     QuerySyntaxError,
 )
 from tpf_client.kept_words import KeptWords
-from tpf_client.live_answer import AnswerFollower, LiveAnswers, Wish, work_of
+from tpf_client.live_answer import LiveAnswers, Wish, work_of
 from tpf_client.page_files import Example, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
 from tpf_client.protocol import (
@@ -40,7 +38,7 @@ from tpf_client.protocol import (
     query_of,
     seconds_of,
 )
-from tpf_client.solutions import Solutions, graph_text
+from tpf_client.solutions import graph_text
 from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES, ResultError
 from tpf_client.stream import Stream
 
@@ -62,14 +60,10 @@ EVENTS = "text/event-stream"
 """The media type of an answer that is kept up to date."""
 _SOLUTION_TYPES = {media: name for name, media in MEDIA_TYPES.items()}
 _SOLUTION_ALIASES = {"application/json": "json", "application/xml": "xml", "text/xml": "xml"}
-_CHUNK = 2**14
-_PAUSE = 0.2
 _RECHECK = 60.0
 """Seconds between looks at data of which nothing is labelled."""
 _SPARE = 4
 """Threads for requests that no query belongs to, or that wait for their turn."""
-
-_log = logging.getLogger(__name__)
 
 
 class SparqlEndpoint:
@@ -218,7 +212,7 @@ class SparqlEndpoint:
 
     def _answer(
         self, environ: Environment, path: str
-    ) -> "tuple[str, bytes | _Streamed | _Followed]":
+    ) -> tuple[str, bytes | StreamedBody | FollowedBody]:
         """The media type and the body of an answer."""
         if path == WORDS:
             if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
@@ -252,11 +246,11 @@ class SparqlEndpoint:
                 return media_type, BOOLEAN_WRITERS[types[media_type]](found).encode()
             failing.callback(found.close)
             media_type = negotiated(accept, _SOLUTION_TYPES, _SOLUTION_ALIASES)
-            pieces = _begun(found, _SOLUTION_TYPES[media_type])
+            pieces = begun(found, _SOLUTION_TYPES[media_type])
             if "tpf_client.cut_off" in environ:
                 # Whoever waits for a reader cannot be told that the time is over.
                 budget.on_stop(environ["tpf_client.cut_off"])
-            return media_type, _Streamed(pieces, failing.pop_all().close)
+            return media_type, StreamedBody(pieces, failing.pop_all().close)
 
     def _work(self) -> dict[str, int]:
         """What was requested for all queries so far."""
@@ -277,7 +271,7 @@ class SparqlEndpoint:
     def _budget(self) -> AbstractContextManager[Budget]:
         return self._watch.watching(Budget(self._client.clock, self._allowance))
 
-    def _follow(self, text: str, environ: Environment) -> "_Followed":
+    def _follow(self, text: str, environ: Environment) -> FollowedBody:
         """An answer that is kept up to date, once there is one.
 
         Raises:
@@ -302,7 +296,7 @@ class SparqlEndpoint:
             ending.callback(self._live.leave, follower)
             environ.get("tpf_client.when_gone", lambda _: None)(follower.end)
             follower.begin()
-            return _Followed(follower, ending.pop_all().close)
+            return FollowedBody(follower, ending.pop_all().close)
 
 
 def _wants_events(accept: str) -> bool:
@@ -311,70 +305,6 @@ def _wants_events(accept: str) -> bool:
         return negotiated(accept, types, _SOLUTION_ALIASES) == EVENTS
     except RefusedError:
         return False
-
-
-def _begun(solutions: Solutions, form: str) -> Iterator[str]:
-    """The text of solutions, whose first one is there: what goes wrong before has a status."""
-    pieces = solutions.pieces(form)
-    return chain(list(islice(pieces, 3)), pieces)
-
-
-class _Streamed:
-    """The body of an answer that is not complete yet.
-
-    Args:
-        pieces: its text.
-        done: called at the end.
-    """
-
-    def __init__(self, pieces: Iterator[str], done: Callable[[], None]) -> None:
-        self._pieces = pieces
-        self._done = done
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The body in chunks that are worth sending, none held back for long."""
-        waiting: list[str] = []
-        size, sent = 0, monotonic() - _PAUSE
-        try:
-            for piece in self._pieces:
-                waiting.append(piece)
-                size += len(piece)
-                if size >= _CHUNK or monotonic() - sent >= _PAUSE:
-                    yield "".join(waiting).encode()
-                    waiting, size, sent = [], 0, monotonic()
-            if waiting:
-                yield "".join(waiting).encode()
-        except ClientError as error:
-            # The status is gone already: only a connection that breaks off can tell.
-            _log.warning("an answer was cut off: %s", error)
-            raise ConnectionAbortedError(str(error)) from error
-
-    def close(self) -> None:
-        """Stop what is under way."""
-        self._done()
-
-
-class _Followed:
-    """The body of an answer that is kept up to date.
-
-    Args:
-        follower: gives its text.
-        done: called at the end.
-    """
-
-    def __init__(self, follower: AnswerFollower, done: Callable[[], None]) -> None:
-        self._follower = follower
-        self._done = done
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The body in chunks, so that a slow reader makes nothing large wait beside it."""
-        for text in self._follower:
-            for start in range(0, len(text), _CHUNK):
-                yield text[start : start + _CHUNK].encode()
-
-    def close(self) -> None:
-        """Stop following."""
-        self._done()
 
 
 def _failure(error: RefusedError | ClientError) -> tuple[HTTPStatus, str]:

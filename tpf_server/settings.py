@@ -4,37 +4,27 @@ The fields of `Settings` and `DatasetSettings` *are* the table: name, type, defa
 `tpf_server.configuration` fills it from files, environment and flags.
 """
 
-import dataclasses
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import UnionType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from annotations.methods import METHODS
 from annotations.namespaces import SINGLETON, TEMPORAL
 from tpf_server.errors import SettingsError
+from tpf_server.setting_table import (
+    check_prefixes,
+    check_token,
+    check_types,
+    is_web_iri,
+    setting,
+)
 
 PLAIN = "plain"
 VIEW_NAMES = (PLAIN, *(method.name for method in METHODS))
 _RESERVED_NAMES = frozenset(
     {"api-doc", "healthz", "readyz", "metrics", "streams", "queries", "query", "sparql"}
 )
-_TOKEN = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HTTP_URL = re.compile(r"https?://[^\s/?#]+([/?][^\s#]*)?")
-_WEB_IRI = re.compile(r"https?://[^\x00-\x20<>\"{}|\\^`]+")
-_PREFIX = re.compile(r"(?:[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?")
-_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
 _DATASET_NAME = re.compile(r"[A-Za-z0-9_~][A-Za-z0-9_.~-]*")
-
-
-def is_web_iri(text: str) -> bool:
-    """Whether a text is an ``http`` or ``https`` IRI."""
-    return _WEB_IRI.fullmatch(text) is not None
-
-
-def _setting(default: Any, help_text: str) -> Any:
-    return field(default=default, metadata={"help": help_text})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,57 +36,55 @@ class DatasetSettings:
     """
 
     name: str = field(metadata={"help": "name in the URL; in the file it is the table's name"})
-    title: str = _setting("", "title for people; the name where empty")
-    description: str = _setting("", "what the dataset is about, for people")
-    license: str = _setting("", "IRI of the licence under which the dataset may be used")
-    publisher: str = _setting("", "who publishes the dataset: an IRI, or a name")
-    vocabulary: str = _setting(
+    title: str = setting("", "title for people; the name where empty")
+    description: str = setting("", "what the dataset is about, for people")
+    license: str = setting("", "IRI of the licence under which the dataset may be used")
+    publisher: str = setting("", "who publishes the dataset: an IRI, or a name")
+    vocabulary: str = setting(
         "", "namespace of time labels, with # or / at its end; unset: " + TEMPORAL
     )
-    singleton_vocabulary: str = _setting(
+    singleton_vocabulary: str = setting(
         "", "namespace of singletonPropertyOf, with # or / at its end; unset: " + SINGLETON
     )
     prefixes: dict[str, str] = field(
         default_factory=dict,
         metadata={"help": "prefixes of the dataset, before the server's: name = IRI"},
     )
-    source: str = _setting(
-        "", "a store (directory or s3://BUCKET/FOLDER), or RDF to index at start"
-    )
-    live: bool | str | None = _setting(
+    source: str = setting("", "a store (directory or s3://BUCKET/FOLDER), or RDF to index at start")
+    live: bool | str | None = setting(
         None,
         "live facts: on, off, or where their log is: a path or postgresql://…; "
         "unset: on where a token is set",
     )
-    annotation: str = _setting(PLAIN, "how /{dataset} shows live facts: " + ", ".join(VIEW_NAMES))
-    views: tuple[str, ...] = _setting(VIEW_NAMES, "the views that are served at /{dataset}/{view}")
-    key: str = _setting(
+    annotation: str = setting(PLAIN, "how /{dataset} shows live facts: " + ", ".join(VIEW_NAMES))
+    views: tuple[str, ...] = setting(VIEW_NAMES, "the views that are served at /{dataset}/{view}")
+    key: str = setting(
         "subject-predicate", "what versions of a fact share: subject-predicate or triple"
     )
-    token: str = _setting("", "bearer token for publishing; the server's publish_token where empty")
-    token_file: str = _setting("", "file that holds the token, in its place")
-    page_size: int = _setting(0, "quads per page; the server's page_size where 0")
-    max_age: float | None = _setting(
+    token: str = setting("", "bearer token for publishing; the server's publish_token where empty")
+    token_file: str = setting("", "file that holds the token, in its place")
+    page_size: int = setting(0, "quads per page; the server's page_size where 0")
+    max_age: float | None = setting(
         None, "seconds that a page may be cached for; unset: 10 with live facts, else 3600"
     )
-    retention: float = _setting(
+    retention: float = setting(
         300.0, "seconds for which replaced facts and the pages of a snapshot are kept"
     )
-    history: float | None = _setting(
+    history: float | None = setting(
         None, "seconds for which intervals are kept after they ended; unset: for ever"
     )
-    accept_past: bool = _setting(
+    accept_past: bool = setting(
         False, "whether intervals that have ended may be published, to load history"
     )
-    event_stream: float | None = _setting(
+    event_stream: float | None = setting(
         None,
         "seconds for which all that is published and withdrawn is kept as a Linked Data Event "
         "Stream at /{dataset}/ldes; unset: there is none",
     )
-    page_labels: bool = _setting(True, "state the labels of a page's facts in its metadata")
+    page_labels: bool = setting(True, "state the labels of a page's facts in its metadata")
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         if not _DATASET_NAME.fullmatch(self.name) or self.name in _RESERVED_NAMES:
             raise SettingsError(f"not the name of a dataset: {self.name!r}")
         for view in (self.annotation, *self.views):
@@ -117,8 +105,8 @@ class DatasetSettings:
                 raise SettingsError(
                     f"dataset {self.name}: {name} is no IRI with # or / at its end: {namespace!r}"
                 )
-        _check_prefixes(f"dataset {self.name}: ", self.prefixes)
-        _check_token(f"dataset {self.name}: token", self.token)
+        check_prefixes(f"dataset {self.name}: ", self.prefixes)
+        check_token(f"dataset {self.name}: token", self.token)
         times = (self.retention, self.max_age or 0, self.history or 0, self.event_stream or 0)
         if min(self.page_size, *times) < 0:
             raise SettingsError(f"dataset {self.name}: a size or a time cannot be negative")
@@ -132,138 +120,136 @@ class Settings:
         SettingsError: a value without sense.
     """
 
-    host: str = _setting("127.0.0.1", "address to listen on")
-    port: int = _setting(3000, "port to listen on; 0: a free one, which is printed")
-    workers: int = _setting(1, "worker processes")
-    base_url: str = _setting(
+    host: str = setting("127.0.0.1", "address to listen on")
+    port: int = setting(3000, "port to listen on; 0: a free one, which is printed")
+    workers: int = setting(1, "worker processes")
+    base_url: str = setting(
         "", "URL under which clients see the server; unset: http://HOST:PORT/ of the above"
     )
-    trust_forwarded: bool = _setting(
+    trust_forwarded: bool = setting(
         False, "believe X-Forwarded-Proto and -Host of a proxy, for the URLs in pages"
     )
-    title: str = _setting("Live Linked Data", "title of the HTML pages")
-    description: str = _setting("", "what the datasets are about, for the catalogue at /")
-    publisher: str = _setting("", "who publishes the catalogue: an IRI, or a name")
-    query: bool = _setting(
+    title: str = setting("Live Linked Data", "title of the HTML pages")
+    description: str = setting("", "what the datasets are about, for the catalogue at /")
+    publisher: str = setting("", "who publishes the catalogue: an IRI, or a name")
+    query: bool = setting(
         False,
         "answer SPARQL at /sparql and /{dataset}/sparql, once and continuously, with pages at "
         "/query/ and /{dataset}/query/, in a process of its own",
     )
-    query_seconds: int = _setting(60, "seconds for the answer of one query at /sparql")
-    query_rows: int = _setting(1_000_000, "solutions of one query at /sparql")
-    query_memory: int = _setting(
+    query_seconds: int = setting(60, "seconds for the answer of one query at /sparql")
+    query_rows: int = setting(1_000_000, "solutions of one query at /sparql")
+    query_memory: int = setting(
         1024, "MiB that the process may grow by while a query is answered at /sparql"
     )
-    query_examples: str = _setting(
+    query_examples: str = setting(
         "", "folder of queries, *.rq, that the page at /query/ offers by their first comments"
     )
-    query_page: str = _setting(
+    query_page: str = setting(
         "",
         "URL of a page of `tpf-query serve` over the datasets, which pages link to; "
         "unset: /query/ where query is on",
     )
-    data_dir: str = _setting(".tpf-server", "where indexes and the logs of live facts are kept")
-    source_interval: float = _setting(60.0, "seconds between looks at stores at URLs; 0: none")
-    publish_token: str = _setting("", "bearer token for publishing; off where empty")
-    publish_token_file: str = _setting("", "file that holds publish_token, in its place")
-    page_size: int = _setting(100, "quads per page")
-    max_page_size: int = _setting(1000, "most quads that a client may ask for with limit")
-    max_values: int = _setting(64, "most bindings in a values parameter (brTPF); 0: off")
-    max_body: int = _setting(16 * 2**20, "bytes of a published body")
-    body_timeout: int = _setting(120, "seconds in which a body must have arrived")
-    idle_timeout: int = _setting(
+    data_dir: str = setting(".tpf-server", "where indexes and the logs of live facts are kept")
+    source_interval: float = setting(60.0, "seconds between looks at stores at URLs; 0: none")
+    publish_token: str = setting("", "bearer token for publishing; off where empty")
+    publish_token_file: str = setting("", "file that holds publish_token, in its place")
+    page_size: int = setting(100, "quads per page")
+    max_page_size: int = setting(1000, "most quads that a client may ask for with limit")
+    max_values: int = setting(64, "most bindings in a values parameter (brTPF); 0: off")
+    max_body: int = setting(16 * 2**20, "bytes of a published body")
+    body_timeout: int = setting(120, "seconds in which a body must have arrived")
+    idle_timeout: int = setting(
         30, "seconds after which a connection is closed that sends no whole head of a request"
     )
-    max_connections_per_address: int = _setting(
+    max_connections_per_address: int = setting(
         0, "most connections that an address may have to a worker; 0: any number"
     )
-    open_metrics: bool = _setting(True, "show /metrics to everybody; else with publish_token only")
-    open_queries: bool = _setting(
+    open_metrics: bool = setting(True, "show /metrics to everybody; else with publish_token only")
+    open_queries: bool = setting(
         True, "show streams, queries and results to everybody; else with publish_token only"
     )
-    continuous: bool = _setting(
+    continuous: bool = setting(
         False, "continuous queries over streams, at /streams and /queries; needs workers = 1"
     )
-    followers: int = _setting(
+    followers: int = setting(
         256,
         "most connections that follow results of continuous queries, and most that wait for "
         "answers at /sparql or follow them; each holds a thread",
     )
-    followers_per_address: int = _setting(
+    followers_per_address: int = setting(
         32, "most connections that one address may have to follow either; 0: any number"
     )
-    change_followers: int = _setting(
+    change_followers: int = setting(
         0,
         "most connections that follow the changes of datasets (/{dataset}/changes), of each "
         "worker; each holds a thread; 0: none",
     )
-    stream_time: str = _setting(
+    stream_time: str = setting(
         "clock", "what moves the time of streams: the clock (and elements), or elements only"
     )
-    stream_delay: int = _setting(
+    stream_delay: int = setting(
         500, "milliseconds by which the time of streams stays behind the clock"
     )
-    stream_lateness: int = _setting(
+    stream_lateness: int = setting(
         0, "milliseconds that elements of streams wait, to be put in order"
     )
-    stream_patience: int = _setting(
+    stream_patience: int = setting(
         0,
         "milliseconds by which one stream of a C-SPARQL query may be behind another and be waited "
         "for; not by the clock",
     )
-    stream_ahead: int = _setting(
+    stream_ahead: int = setting(
         60_000, "milliseconds that an element may be ahead of the clock; beyond it is refused"
     )
-    skip_malformed: bool = _setting(
+    skip_malformed: bool = setting(
         False, "leave malformed elements of streams out, instead of refusing their batch"
     )
-    create_streams: bool = _setting(True, "whether a push or a query makes a stream that is new")
-    keep_queries: bool = _setting(
+    create_streams: bool = setting(True, "whether a push or a query makes a stream that is new")
+    keep_queries: bool = setting(
         False, "keep continuous queries and streams in data_dir, and begin them again at start"
     )
-    max_queries: int = _setting(10_000, "most continuous queries, of each language")
-    max_window: int = _setting(10_000_000, "most elements in the windows of one continuous query")
-    max_results: int = _setting(10_000, "most emissions of one continuous query that are kept")
-    max_result_rows: int = _setting(100_000, "most rows that these have together")
-    max_result_bytes: int = _setting(
+    max_queries: int = setting(10_000, "most continuous queries, of each language")
+    max_window: int = setting(10_000_000, "most elements in the windows of one continuous query")
+    max_results: int = setting(10_000, "most emissions of one continuous query that are kept")
+    max_result_rows: int = setting(100_000, "most rows that these have together")
+    max_result_bytes: int = setting(
         2**28, "about the bytes that kept emissions of all continuous queries take"
     )
-    direct_pages: bool = _setting(
+    direct_pages: bool = setting(
         True, "answer pages before Flask dispatches them; off: hooks of Flask see them, too"
     )
-    csparql_engine: str = _setting(
+    csparql_engine: str = setting(
         "native", "what executes C-SPARQL where a registration does not say: native or spark"
     )
-    rspql_report: str = _setting(
+    rspql_report: str = setting(
         "window close",
         "when queries in RSP-QL answer that do not say it: window close, content change, "
         "non-empty content, periodic with a duration; what holds together, with commas between",
     )
-    rspql_tick: str = _setting(
-        "time", "where it is looked for these instants: time, batch or tuple"
-    )
-    join_routing: str = _setting(
+    rspql_tick: str = setting("time", "where it is looked for these instants: time, batch or tuple")
+    join_routing: str = setting(
         "reviewed",
         "when it is decided how rows find their way through the joins of CQELS-QL: reviewed "
         "(while the server runs), fixed (at registration) or per-tuple (for each row)",
     )
-    spark_master: str = _setting("local[*]", "master URL of Spark, for queries that run there")
-    widen_steps: str = _setting(
+    spark_master: str = setting("local[*]", "master URL of Spark, for queries that run there")
+    widen_steps: str = setting(
         "unstated",
         "whose steps grow while evaluations of C-SPARQL take too long: unstated (of queries that "
         "do not say COMPUTED EVERY), all or never",
     )
-    learn_predicates: bool = _setting(
+    learn_predicates: bool = setting(
         True,
         "take what streams carried so far for all that they carry, until something else comes: "
         "static parts of C-SPARQL queries are then evaluated by themselves",
     )
-    remote_interval: float = _setting(60.0, "seconds after which graphs of [remote] are read again")
-    allow_service: tuple[str, ...] = _setting(
+    remote_interval: float = setting(60.0, "seconds after which graphs of [remote] are read again")
+    allow_service: tuple[str, ...] = setting(
         (), "servers (scheme, host, port) that SERVICE in continuous queries may ask"
     )
-    compress: bool = _setting(True, "gzip and br for clients that accept them")
-    access_log: bool = _setting(False, "write a line for every request to standard error")
+    compress: bool = setting(True, "gzip and br for clients that accept them")
+    access_log: bool = setting(False, "write a line for every request to standard error")
     prefixes: dict[str, str] = field(
         default_factory=dict,
         metadata={"help": "prefixes for terms in URLs and pages: name = IRI"},
@@ -283,7 +269,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        check_types(self)
         for name in ("base_url", "query_page"):
             url = getattr(self, name)
             if url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
@@ -319,8 +305,8 @@ class Settings:
         for graph, url in self.remote.items():
             if not _HTTP_URL.fullmatch(url):
                 raise SettingsError(f"remote: {graph} is not at an http(s) URL: {url!r}")
-        _check_prefixes("", self.prefixes)
-        _check_token("publish_token", self.publish_token)
+        check_prefixes("", self.prefixes)
+        check_token("publish_token", self.publish_token)
         if self.stream_time not in ("clock", "elements"):
             raise SettingsError(f"stream_time is clock or elements, not {self.stream_time!r}")
         for name in ("stream_delay", "stream_lateness", "stream_patience", "stream_ahead"):
@@ -339,65 +325,3 @@ class Settings:
         """The base URL, with a slash at its end."""
         url = self.base_url or f"http://{self.host}:{self.port}/"
         return url if url.endswith("/") else url + "/"
-
-
-class SettingRow(NamedTuple):
-    """One row of a table of settings."""
-
-    name: str
-    type: Any
-    default: Any
-    help: str
-
-
-def table(kind: type[Settings] | type[DatasetSettings]) -> Iterator[SettingRow]:
-    """The rows of a table of settings."""
-    types = get_type_hints(kind)
-    for row in dataclasses.fields(kind):
-        default = row.default if row.default is not dataclasses.MISSING else None
-        yield SettingRow(row.name, types[row.name], default, row.metadata["help"])
-
-
-def _check_token(name: str, token: str) -> None:
-    if token and not _TOKEN.fullmatch(token):
-        raise SettingsError(
-            f"{name} could never match: a token is ASCII, without control characters, and without "
-            "blanks at its ends"
-        )
-
-
-def _check_prefixes(where: str, prefixes: Mapping[str, str]) -> None:
-    for name, namespace in prefixes.items():
-        # They are written into pages as they are.
-        if not _PREFIX.fullmatch(name):
-            raise SettingsError(f"{where}no name of a prefix: {name!r}")
-        if not _IRI.fullmatch(namespace):
-            raise SettingsError(f"{where}prefix {name} stands for no IRI: {namespace!r}")
-
-
-def _check_types(settings: Settings | DatasetSettings) -> None:
-    for row in table(type(settings)):
-        value = getattr(settings, row.name)
-        if not _fits(value, row.type):
-            raise SettingsError(f"{row.name} is {_name(row.type)}, not {value!r}")
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if isinstance(kind, UnionType):
-        return any(_fits(value, option) for option in get_args(kind))
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    origin = get_origin(kind) or kind
-    if not isinstance(value, origin):
-        return False
-    items = value.values() if isinstance(value, dict) else value if origin is tuple else ()
-    return all(isinstance(item, str) for item in items)
-
-
-def _name(kind: Any) -> str:
-    if isinstance(kind, UnionType):
-        return " or ".join(_name(option) for option in get_args(kind) if option is not type(None))
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
-    return names.get(kind, "a list of texts" if get_origin(kind) is tuple else "a table of texts")

@@ -5,7 +5,8 @@ import pytest
 
 from tpf_server.configuration import Configuration, describe, read_configuration
 from tpf_server.errors import SettingsError
-from tpf_server.settings import DatasetSettings, Settings, table
+from tpf_server.setting_table import table
+from tpf_server.settings import DatasetSettings, Settings
 from tpf_server.sources import dataset_of_path, distinct
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations.md"

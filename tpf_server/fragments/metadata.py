@@ -37,7 +37,7 @@ from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.labels import label_triples
 from tpf_server.fragments.pattern import DEFAULT_GRAPH_IRI, POSITIONS
-from tpf_server.settings import is_web_iri
+from tpf_server.setting_table import is_web_iri
 from tpf_server.store.protocols import Snapshot
 
 
