@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.support.object_store import BUCKET, ObjectStore, object_store
 from tests.support.spark_cluster import SparkCluster, standalone_cluster
 
 # The same examples on every machine: a suite that was green stays green. New examples come with
@@ -26,3 +27,25 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
     """A master and two workers that share nothing but the network, where that can be had."""
     with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def objects() -> Iterator[ObjectStore]:
+    """An object store that speaks S3, for all tests; see `remote`."""
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def remote(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """An object store that this process finds, empty and without faults."""
+    from tpf_server.store.static import file_systems
+
+    for name, value in objects.environment.items():
+        monkeypatch.setenv(name, value)
+    objects.fails = lambda _method, _path: False
+    monkeypatch.setattr(file_systems, "_ATTEMPTS", 3)  # each one waits longer
+    file_systems.s3_system(objects.environment).delete_dir_contents(BUCKET)
+    objects.requests.clear()
+    yield objects
+    objects.fails = lambda _method, _path: False

@@ -49,6 +49,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_server.continuous.csparql.spark": {"pyarrow", "pyspark", "requests", "urllib3"},
     "tpf_server.continuous": {"flask", "pyoxigraph", "requests", "typer", "urllib3"},
     "loaders": {"pyspark", "requests", "rich", "typer", "urllib3"},
+    "loaders.inputs": {"pyarrow"},
     "loaders.jobs": {"py4j", "pyspark"},
     "loaders.distributed": {"pyarrow", "pyspark"},
     "loaders.rdf": {"numpy", "owlrl", "pyarrow", "pyoxigraph", "pyspark", "rdflib"},

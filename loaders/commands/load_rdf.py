@@ -10,6 +10,7 @@ import typer
 from annotations.clock import SystemClock
 from loaders.commands import options
 from loaders.commands.groups import grouped
+from loaders.inputs import without_secrets
 from loaders.rdf.build import load_rdf_spark
 from loaders.rdf.entailment import Regime
 from loaders.rdf.local import load_rdf_local
@@ -22,7 +23,7 @@ from loaders.sources.sizes import size_of
 @grouped
 def rdf(
     inputs: Annotated[
-        list[str], typer.Argument(metavar="INPUT...", help="Files, directories or patterns.")
+        list[str], typer.Argument(metavar="INPUT...", help="Files, folders or patterns; or URLs.")
     ],
     output: options.Output,
     job: options.LoadJob,
@@ -47,7 +48,7 @@ def rdf(
         aside = rejects or Path(f"{place.beside}.rejects")
         given = _RdfOptions(
             created=created, rejects=aside / "rejects.ndjson", strict=strict,
-            source=" ".join(inputs),
+            source=" ".join(map(without_secrets, inputs)),
         )  # fmt: skip
 
         def told(summary: RdfSummary) -> list[str]:

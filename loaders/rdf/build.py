@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from loaders.errors import InputError, OutputError
+from loaders.inputs import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.arrays import unpacked_terms
 from loaders.rdf.dictionary import (
@@ -102,7 +103,7 @@ DEFAULT_SIZES = Sizes()
 
 
 def load_rdf_spark(
-    files: Sequence[Path],
+    files: Sequence[Path | RemoteFile],
     store: Path,
     context: "SparkContext | None",
     *,

@@ -7,6 +7,7 @@ from tempfile import TemporaryFile
 from types import MappingProxyType
 
 from loaders.errors import OutputError
+from loaders.inputs import RemoteFile
 from loaders.progress import Report, Silent
 from loaders.rdf.entailment import Entailment, Regime
 from loaders.rdf.pieces import PieceReader, cut
@@ -26,7 +27,7 @@ _NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
 
 
 def load_rdf_local(
-    files: Sequence[Path],
+    files: Sequence[Path | RemoteFile],
     store: Path,
     *,
     created: datetime,

@@ -13,6 +13,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -23,15 +24,16 @@ import pyoxigraph as ox
 from annotations.errors import NestingError
 from annotations.nesting import check_nesting
 from loaders.errors import InputError
+from loaders.inputs import RemoteFile, is_remote, reason, remote_files
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.rdf_files import (
     NOWHERE,
     BlankNodeScope,
     QuadTexts,
     check_file,
+    files_in,
     open_rdf,
     quad_texts,
-    rdf_files,
     rdf_format,
     relative_iri,
 )
@@ -40,6 +42,7 @@ PIECE_BYTES = 32 << 20
 _CHUNK_BYTES = 1 << 20
 _LINE_FORMATS = (ox.RdfFormat.N_TRIPLES, ox.RdfFormat.N_QUADS)
 _RECOVERING = (ox.RdfFormat.TURTLE, ox.RdfFormat.TRIG, ox.RdfFormat.N3)
+_CUT = (".nt", ".nq")
 _SHOWN = 200
 
 
@@ -50,16 +53,21 @@ class Piece:
     Args:
         number: of the piece.
         file: number of the file among the inputs; scopes its blank nodes.
-        path: of the file.
+        place: of the file.
         start: first byte; a line that begins before it belongs to the piece before.
         end: first byte of the next piece; ``None``: to the end of the file.
     """
 
     number: int
     file: int
-    path: str
+    place: Path | RemoteFile
     start: int = 0
     end: int | None = None
+
+    @property
+    def path(self) -> str:
+        """What the file is called."""
+        return str(self.place)
 
 
 class Reject(NamedTuple):
@@ -71,39 +79,53 @@ class Reject(NamedTuple):
     text: str
 
 
-def input_files(inputs: Iterable[str | Path]) -> list[Path]:
+def input_files(inputs: Iterable[str | Path]) -> list[Path | RemoteFile]:
     """The RDF files that are named, match a pattern, or lie in a named directory.
 
     Raises:
         InputError: an input does not exist or is no RDF file.
     """
-    paths: list[Path] = []
+    files: list[Path | RemoteFile] = []
     for given in inputs:
-        path = Path(given)
-        if not path.exists() and glob.has_magic(str(given)):
-            matches = sorted(glob.glob(str(given), recursive=True))
-            if not matches:
-                raise InputError(f"no file matches {given}")
-            paths.extend(map(Path, matches))
-        else:
-            paths.append(path)
-    try:
-        return rdf_files(paths)
-    except RdfInputError as error:
-        raise InputError(str(error)) from None
+        if is_remote(given):
+            files += remote_files(str(given))
+            continue
+        try:
+            for path in _matching(given):
+                files += files_in(path)
+        except RdfInputError as error:
+            raise InputError(str(error)) from None
+    if not files:
+        raise InputError(f"no RDF files in {', '.join(map(str, inputs)) or 'nothing'}")
+    return files
 
 
-def cut(files: Sequence[Path], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
+def _matching(given: str | Path) -> list[Path]:
+    path = Path(str(given).removeprefix("file://"))
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    matches = sorted(glob.glob(str(path), recursive=True))
+    if not matches:
+        raise InputError(f"no file matches {given}")
+    return [Path(match) for match in matches]
+
+
+def cut(files: Sequence[Path | RemoteFile], piece_bytes: int = PIECE_BYTES) -> list[Piece]:
     """The pieces of some files, in the sequence of their contents."""
     pieces: list[Piece] = []
-    for number, path in enumerate(files):
-        size = path.stat().st_size
-        if path.suffix.lower() in (".nt", ".nq") and size > piece_bytes:
+    for number, given in enumerate(files):
+        if isinstance(given, RemoteFile):
+            place: Path | RemoteFile = given
+            suffix, size = given.path.suffix, given.size if given.parts else 0
+        else:
+            place = given.resolve()
+            suffix, size = given.suffix, given.stat().st_size
+        if suffix.lower() in _CUT and size > piece_bytes:
             for start in range(0, size, piece_bytes):
                 end = start + piece_bytes if start + piece_bytes < size else None
-                pieces.append(Piece(len(pieces), number, str(path.resolve()), start, end))
+                pieces.append(Piece(len(pieces), number, place, start, end))
         else:
-            pieces.append(Piece(len(pieces), number, str(path.resolve())))
+            pieces.append(Piece(len(pieces), number, place))
     return pieces
 
 
@@ -117,12 +139,14 @@ class PieceReader:
 
     def __init__(self, piece: Piece, reject: Callable[[Reject], None]) -> None:
         self._piece = piece
-        self._path = Path(piece.path)
         self._reject = reject
-        found = rdf_format(self._path)
+        place = piece.place
+        self._name = place.path if isinstance(place, RemoteFile) else place
+        found = rdf_format(self._name)
         assert found is not None
         self._format = found
         self._scope = BlankNodeScope(piece.file, keep_labels=found in _LINE_FORMATS)
+        self._copy: Path | None = None
         self.prefixes: dict[str, str] = {}
         """Prefix to namespace, complete when all quads have been read."""
 
@@ -133,15 +157,43 @@ class PieceReader:
             InputError: the file cannot be read or decompressed.
         """
         try:
-            with open_rdf(self._path) as file:
-                if self._format in _LINE_FORMATS:
+            if self._format in _LINE_FORMATS:
+                with self._opened() as file:
                     yield from self._lines(file)
-                else:
-                    yield from self._document(file)
+            else:
+                with self._on_disk() as path:
+                    yield from self._document(path)
         except (EOFError, zlib.error, OSError, pa.ArrowException, gzip.BadGzipFile) as error:
-            raise InputError(str(error), self._piece.path) from error
+            raise InputError(self._told(error), self._piece.path) from error
         except RdfInputError as error:
-            raise InputError(str(error)) from None
+            raise InputError(self._told(error)) from None
+
+    @contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
+        """The file, decompressed; where it lies, if it can be read there."""
+        place = self._piece.place
+        if isinstance(place, RemoteFile) and self._name.suffix.lower() in _CUT:
+            with place.opened() as file:
+                yield file
+        else:
+            with self._on_disk() as path, open_rdf(path) as file:
+                yield file
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[Path]:
+        place = self._piece.place
+        if isinstance(place, RemoteFile):
+            with place.copied() as path:
+                self._copy = path
+                yield path
+        else:
+            yield place
+
+    def _told(self, error: Exception) -> str:
+        if not isinstance(self._piece.place, RemoteFile):
+            return str(error)
+        text = reason(error)
+        return text if self._copy is None else text.replace(str(self._copy), self._piece.path)
 
     def _lines(self, file: IO[bytes]) -> Iterator[QuadTexts]:
         first = 1  # the number of the first line of the chunk, within the piece
@@ -171,14 +223,18 @@ class PieceReader:
         if not self._piece.start:
             return 0
         lines = 0
-        with open_rdf(self._path) as file:
+        with self._opened() as file:
             for chunk in _chunks(file, 0, self._piece.start):
                 lines += chunk.count(b"\n")
         return lines
 
-    def _document(self, file: IO[bytes]) -> Iterator[QuadTexts]:
+    def _document(self, path: Path) -> Iterator[QuadTexts]:
+        with open_rdf(path) as file:
+            yield from self._statements(path, file)
+
+    def _statements(self, path: Path, file: IO[bytes]) -> Iterator[QuadTexts]:
         try:
-            check_file(self._path, self._format)
+            check_file(path, self._format)
         except NestingError as error:
             message = f"{_message(error)} (the file is not read)"
             self._reject(Reject(self._piece.path, error.line, message, ""))

@@ -4,6 +4,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from loaders.inputs import RemoteFile
 from loaders.sources.reading import archive
 
 SMALL = 64 << 20
@@ -17,11 +18,13 @@ _RATIO = 8
 """How many times as large tables and RDF usually are when they are not compressed."""
 
 
-def size_of(paths: Iterable[Path]) -> int:
+def size_of(paths: Iterable[Path | RemoteFile]) -> int:
     """About how many bytes files and directories hold, not compressed; what is missing has none."""
     total = 0
     for path in paths:
-        if path.is_dir():
+        if isinstance(path, RemoteFile):
+            total += path.size * (_RATIO if path.path.suffix.lower() in _COMPRESSED else 1)
+        elif path.is_dir():
             total += size_of(path.iterdir())
         elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
             with archive(str(path)) as opened:

@@ -17,12 +17,12 @@ from loaders.errors import InputError, OutputError
 from loaders.rdf import flow
 from loaders.rdf.build import Sizes, load_rdf_spark
 from loaders.rdf.local import load_rdf_local
-from loaders.rdf.pieces import input_files
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import RdfSummary
 from tpf_server.errors import RdfInputError
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import Manifest, read_manifest
+from tpf_server.store.static.rdf_files import rdf_files
 
 W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -67,7 +67,7 @@ def random_files(directory: Path, seed: int, graphs: bool) -> list[Path]:
     (directory / f"b.{suffix}.gz").write_bytes(packed)
     (directory / "c.ttl").write_text("@prefix e: <http://e/> . e:1 e:p [ e:q 1, 2.5, true ] .")
     (directory / "d.ttl").write_text("@prefix e: <http://other/> . @prefix f: <http://f/> .")
-    return input_files([directory])
+    return rdf_files([directory])
 
 
 @pytest.mark.parametrize("graphs", [False, True])
@@ -179,7 +179,7 @@ def test_spark_writes_the_same_store_of_the_conformance_data(spark: Any, tmp_pat
     if not W3C.is_dir():
         pytest.skip("the conformance data are not there")
     files = []
-    for file in input_files([W3C]):
+    for file in rdf_files([W3C]):
         try:
             index_files([file], tmp_path / "probe", created=CREATED)
         except RdfInputError:  # relative IRIs, and tests of malformed data

@@ -9,10 +9,13 @@ them. A request that fails, or is not answered in time, is tried again, five tim
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from tpf_server.errors import SettingsError, StoreUnreachableError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 _SCHEMES: Final = ("s3", "s3a")
 _ATTEMPTS: Final = 5
@@ -27,6 +30,38 @@ def is_url(place: object) -> bool:
     return bool(separator) and scheme.lower() in _SCHEMES
 
 
+def s3_system(environment: Mapping[str, str]) -> "FileSystem":
+    """The object store that an environment names.
+
+    Raises:
+        SettingsError: its address is none.
+    """
+    # A server without such stores is spared the library.
+    from pyarrow import fs
+
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    options: dict[str, Any] = {}
+    if endpoint:
+        where = urlsplit(endpoint)
+        if where.scheme not in ("http", "https") or not where.netloc:
+            raise SettingsError(f"AWS_ENDPOINT_URL is no URL of a server: {endpoint!r}")
+        options = {"endpoint_override": where.netloc + where.path, "scheme": where.scheme}
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    if region or endpoint:
+        options["region"] = region or "us-east-1"
+    if "AWS_ACCESS_KEY_ID" in environment:
+        options["access_key"] = environment["AWS_ACCESS_KEY_ID"]
+        options["secret_key"] = environment.get("AWS_SECRET_ACCESS_KEY", "")
+        options["session_token"] = environment.get("AWS_SESSION_TOKEN")
+    return fs.S3FileSystem(
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=_REQUEST_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+        background_writes=False,
+        **options,
+    )
+
+
 class RemoteFolder:
     """A folder in an object store.
 
@@ -39,36 +74,13 @@ class RemoteFolder:
     """
 
     def __init__(self, url: str, environment: Mapping[str, str]) -> None:
-        # A server without such stores is spared the library.
-        from pyarrow import fs
-
         parts = urlsplit(url)
         folder = parts.path.strip("/")
         if not parts.netloc or not folder or parts.query or "@" in parts.netloc:
             raise SettingsError(f"{url} is no folder in a bucket: s3://BUCKET/FOLDER")
         self.url = url.rstrip("/")
         self._path = f"{parts.netloc}/{folder}"
-        endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
-        options: dict[str, Any] = {}
-        if endpoint:
-            where = urlsplit(endpoint)
-            if where.scheme not in ("http", "https") or not where.netloc:
-                raise SettingsError(f"AWS_ENDPOINT_URL is no URL of a server: {endpoint!r}")
-            options = {"endpoint_override": where.netloc + where.path, "scheme": where.scheme}
-        region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-        if region or endpoint:
-            options["region"] = region or "us-east-1"
-        if "AWS_ACCESS_KEY_ID" in environment:
-            options["access_key"] = environment["AWS_ACCESS_KEY_ID"]
-            options["secret_key"] = environment.get("AWS_SECRET_ACCESS_KEY", "")
-            options["session_token"] = environment.get("AWS_SESSION_TOKEN")
-        self._system = fs.S3FileSystem(
-            connect_timeout=_CONNECT_SECONDS,
-            request_timeout=_REQUEST_SECONDS,
-            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-            background_writes=False,
-            **options,
-        )
+        self._system = s3_system(environment)
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """What a file holds, block by block.

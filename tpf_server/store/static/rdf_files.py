@@ -15,7 +15,7 @@ import gzip
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import IO, Final, TypeAlias, cast
 
@@ -52,7 +52,7 @@ NOWHERE: Final = "http://relative.invalid/"
 what has a relative IRI; with this one, `relative_iri` finds it."""
 
 
-def rdf_format(path: Path) -> ox.RdfFormat | None:
+def rdf_format(path: PurePath) -> ox.RdfFormat | None:
     """The format of a file by its name, without a compression's ending; ``None`` if unknown."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in _COMPRESSIONS:
@@ -71,32 +71,50 @@ def rdf_files(inputs: Iterable[Path]) -> list[Path]:
     Raises:
         RdfInputError: an input does not exist, is no RDF file, or there are no files at all.
     """
-    files: list[Path] = []
-    for path in inputs:
-        if path.is_dir():
-            files += sorted(
-                file
-                for file in path.rglob("*")
-                if file.is_file()
-                and rdf_format(file) is not None
-                and not any(part.startswith(".") for part in file.relative_to(path).parts)
-            )
-        elif not path.exists():
-            raise RdfInputError(f"{path} does not exist")
-        elif rdf_format(path) is None:
-            raise _unknown_ending(path)
-        else:
-            files.append(path)
+    files = [file for path in inputs for file in files_in(path)]
     if not files:
         raise RdfInputError(f"no RDF files in {', '.join(map(str, inputs)) or 'nothing'}")
     return files
 
 
-def _unknown_ending(path: Path) -> RdfInputError:
-    return RdfInputError(
-        f"{path}: {path.suffix!r} is no ending of an RDF file ({' '.join(RDF_FORMATS)}, "
-        f"each but .hdt also with {' '.join(sorted(_COMPRESSIONS))})"
-    )
+def files_in(path: Path) -> list[Path]:
+    """The RDF file of this name, or those in the directory of this name; see `rdf_files`.
+
+    Raises:
+        RdfInputError: it does not exist, or is no RDF file.
+    """
+    if path.is_dir():
+        return sorted(
+            file
+            for file in path.rglob("*")
+            if file.is_file() and is_rdf_file(file.relative_to(path))
+        )
+    if not path.exists():
+        raise RdfInputError(f"{path} does not exist")
+    check_ending(path)
+    return [path]
+
+
+def is_rdf_file(path: PurePath) -> bool:
+    """Whether a file in a directory is wanted: its ending is known, and nothing of it is hidden."""
+    return rdf_format(path) is not None and not any(part.startswith(".") for part in path.parts)
+
+
+def check_ending(path: PurePath, name: str | None = None) -> None:
+    """Refuse a file whose ending is not that of an RDF file.
+
+    Args:
+        path: of the file.
+        name: what it is called; ``None``: its path.
+
+    Raises:
+        RdfInputError: it is another one.
+    """
+    if rdf_format(path) is None:
+        raise RdfInputError(
+            f"{name or path}: {path.suffix!r} is no ending of an RDF file ({' '.join(RDF_FORMATS)},"
+            f" each but .hdt also with {' '.join(sorted(_COMPRESSIONS))})"
+        )
 
 
 def open_rdf(path: Path) -> IO[bytes]:
@@ -149,9 +167,9 @@ class RdfReader:
     """
 
     def __init__(self, path: Path, number: int, base: str | None = None) -> None:
+        check_ending(path)
         found = rdf_format(path)
-        if found is None:
-            raise _unknown_ending(path)
+        assert found is not None
         self._path = path
         self._format = found
         self._number = number

@@ -1,14 +1,13 @@
 """Stores in an object store: written by the loader, fetched by the server, whole or not at all."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
 import commands
-from tests.support.object_store import BUCKET, ObjectStore, object_store
+from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.running_server import RunningServer
 from tests.support.stores import CREATED
 from tpf_server.errors import (
@@ -17,34 +16,12 @@ from tpf_server.errors import (
     SettingsError,
     StoreUnreachableError,
 )
-from tpf_server.store.static import file_systems
 from tpf_server.store.static.fetching import fetch_store, has_changed
 from tpf_server.store.static.file_systems import RemoteFolder, is_url
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 
 URL = f"s3://{BUCKET}/city/trains.store"
-
-
-@pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
-
-
-@pytest.fixture
-def remote(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
-    """An object store that this process finds, empty and without faults."""
-    for name, value in objects.environment.items():
-        monkeypatch.setenv(name, value)
-    objects.fails = lambda _method, _path: False
-    monkeypatch.setattr(file_systems, "_ATTEMPTS", 3)  # each one waits longer
-    folder = RemoteFolder(f"s3://{BUCKET}/city", objects.environment)
-    for name in folder.folders():
-        folder.remove(name)
-    objects.requests.clear()
-    yield objects
-    objects.fails = lambda _method, _path: False
 
 
 def write_lines(folder: Path, lines: int) -> Path:

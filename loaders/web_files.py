@@ -1,0 +1,165 @@
+"""Files at a web server, read from any place in them where the server gives parts.
+
+A request that is refused with 408, 429 or 5xx, or breaks off, is made again from where it came to,
+five times in all.
+"""
+
+import io
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+import requests
+import urllib3
+
+from loaders.fetching import reason_of
+
+Answer = TypeVar("Answer")
+_ATTEMPTS: Final = 5
+_PAUSE: Final = 0.2
+"""Seconds before the second attempt; each further one waits twice as long."""
+_SECONDS: Final = 30.0
+_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class WebFile(NamedTuple):
+    """What a web server says of a file.
+
+    Args:
+        size: its bytes; ``None``: it does not say.
+        parts: whether it gives parts of it.
+        tag: what changes when the file does; ``None``: it does not say.
+    """
+
+    size: int | None
+    parts: bool
+    tag: str | None
+
+
+def found_at(url: str) -> WebFile:
+    """What the server of a file says of it.
+
+    Raises:
+        OSError: it does not answer, or there is no such file.
+    """
+    with requests.Session() as session:
+        headers = {"Range": "bytes=0-0"}
+        with _tried(lambda: _answer(session, url, headers)) as answer:
+            tag = _tag(answer)
+            if answer.status_code == 200:
+                length = answer.headers.get("Content-Length", "")
+                return WebFile(int(length) if length.isdecimal() else None, False, tag)
+            # Of an empty file there is no first byte (416).
+            size = answer.headers.get("Content-Range", "").rpartition("/")[2]
+            return WebFile(int(size) if size.isdecimal() else None, size.isdecimal(), tag)
+
+
+def open_at(url: str, file: WebFile) -> io.BufferedReader:
+    """The bytes of a file; reading raises `OSError` where the server does not give them."""
+    return io.BufferedReader(_Body(url, file), 1 << 20)
+
+
+class _Body(io.RawIOBase):
+    def __init__(self, url: str, file: WebFile) -> None:
+        self._url = url
+        self._file = file
+        self._position = 0
+        self._session = requests.Session()
+        self._answer: requests.Response | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._file.parts
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET or not self._file.parts:
+            raise io.UnsupportedOperation("a web server gives files from a place on")
+        self._end()
+        self._position = offset
+        return offset
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        found = _tried(lambda: self._more(len(view)))
+        view[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def _more(self, most: int) -> bytes:
+        if self._position == self._file.size:
+            return b""
+        try:
+            found: bytes = self._opened().raw.read(most, decode_content=False)
+            if found or self._file.size is None:
+                return found
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            self._end()
+            if isinstance(error, (_AgainError, _ChangedError)):
+                raise
+            raise self._broken(reason_of(error)) from None
+        self._end()
+        raise self._broken("an answer that is cut short")
+
+    def _broken(self, why: str) -> OSError:
+        # What is not told in parts would begin anew.
+        return _AgainError(why) if self._file.parts or not self._position else OSError(why)
+
+    def close(self) -> None:
+        self._end()
+        self._session.close()
+        super().close()
+
+    def _opened(self) -> requests.Response:
+        if self._answer is None:
+            headers = {"Range": f"bytes={self._position}-"} if self._position else {}
+            answer = _answer(self._session, self._url, headers)
+            self._answer = answer
+            if answer.status_code != (206 if headers else 200) or _tag(answer) != self._file.tag:
+                raise _ChangedError("it has changed while it was read")
+        return self._answer
+
+    def _end(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+            self._answer = None
+
+
+class _AgainError(OSError):
+    """What may go well the next time."""
+
+
+class _ChangedError(OSError):
+    """Another file than the one that was found."""
+
+
+def _tried(ask: Callable[[], Answer]) -> Answer:
+    for attempt in range(1, _ATTEMPTS):
+        try:
+            return ask()
+        except _AgainError:
+            time.sleep(_PAUSE * 2 ** (attempt - 1))
+    return ask()
+
+
+def _answer(session: requests.Session, url: str, headers: dict[str, str]) -> requests.Response:
+    """A successful answer, whose body is not read yet."""
+    # Where a file is compressed, that is what its name says; nobody else is to compress it.
+    headers = {"Accept-Encoding": "identity", **headers}
+    try:
+        answer = session.get(url, headers=headers, timeout=_SECONDS, stream=True)
+    except requests.RequestException as error:
+        raise _AgainError(reason_of(error)) from None
+    if answer.status_code in (200, 206) or (answer.status_code == 416 and "Range" in headers):
+        return answer
+    answer.close()
+    kind = _AgainError if answer.status_code in _AGAIN else OSError
+    raise kind(f"HTTP {answer.status_code} {answer.reason}")
+
+
+def _tag(answer: requests.Response) -> str | None:
+    return answer.headers.get("ETag") or answer.headers.get("Last-Modified")

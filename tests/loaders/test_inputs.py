@@ -1,0 +1,248 @@
+"""RDF files at URLs: found, cut and read as those on a disk are."""
+
+import gzip
+import http.server
+import pickle
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import commands
+from loaders import inputs, web_files
+from loaders.errors import InputError
+from loaders.inputs import RemoteFile, is_remote, remote_files
+from loaders.rdf.pieces import PieceReader, Reject, cut, input_files
+from tests.support.object_store import BUCKET, ObjectStore
+from tpf_server.store.static import file_systems
+from tpf_server.store.static.file_systems import s3_system
+from tpf_server.store.static.manifest import read_manifest
+from tpf_server.store.static.rdf_files import QuadTexts
+
+FOLDER = f"s3://{BUCKET}/in"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """Files of many kinds, in folders."""
+    pick = random.Random(5)
+    text = "".join(
+        f'<x:s{pick.randrange(99)}> <x:p> "{"é" * pick.randrange(40)}" .\n' for _ in range(700)
+    ).encode()
+    lines = text + b"nonsense\n" + text
+    files = {
+        "in/a.nt": lines, "in/b.nq.gz": gzip.compress(text), "in/c/d.ttl": b"<x:a> <x:b> _:c .",
+        "in/c/e/f g.nt.zst": zstd(text), "in/c/.hidden.nt": text, "in/note.txt": b"dear",
+        "in/c/g.jsonld": b'{"@id": "x:a", "x:b": {"@id": "x:c"}}', "in/h#1?.nt": text,
+    }  # fmt: skip
+    for name, content in files.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return tmp_path / "in"
+
+
+def zstd(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return bytes(sink.getvalue())
+
+
+@pytest.fixture
+def there(disk: Path, remote: ObjectStore) -> Path:
+    """The same files in an object store, too."""
+    system = s3_system(remote.environment)
+    for file in disk.rglob("*"):
+        if file.is_file():
+            name = f"{BUCKET}/in/{file.relative_to(disk)}"
+            with system.open_output_stream(name, compression=None) as out:
+                out.write(file.read_bytes())
+    return disk
+
+
+def read(files: list[Path | RemoteFile], piece: int) -> tuple[list[QuadTexts], list[Reject]]:
+    rejects: list[Reject] = []
+    quads: list[QuadTexts] = []
+    for each in pickle.loads(pickle.dumps(cut(files, piece))):
+        quads += PieceReader(each, rejects.append).quads()
+    return quads, rejects
+
+
+def test_what_lies_in_an_object_store_is_read_as_from_a_disk(there: Path) -> None:
+    for given in ("", "/", "/c", "/c/*", "/*/*.ttl", "/**/*.nt*", "/[a-c]*", "/a.nt", "/?[!o]*"):
+        local = input_files([f"{there}{given}"])
+        names = [str(file).replace(str(there), FOLDER) for file in local]
+        assert list(map(str, input_files([f"{FOLDER}{given}"]))) == names, given
+    with pytest.raises(InputError, match=r"^s3://stores/in/note\.txt: '\.txt' is no ending"):
+        input_files([f"{FOLDER}/*"])
+    here, far = input_files([there]), input_files([FOLDER.replace("s3:", "S3A:")])
+    assert len(far) == 6
+    for piece in (3000, 1 << 30):
+        quads, rejects = read(here, piece)
+        wanted = [each._replace(path=f"{FOLDER.replace('s3:', 'S3A:')}/a.nt") for each in rejects]
+        assert read(far, piece) == (quads, wanted)
+        assert [(each.line, each.text) for each in rejects] == [(701, "nonsense")]
+    assert len(cut(far, 3000)) > 20
+    assert not any(word in repr(far) for word in ("somebody", "something"))
+
+
+def test_an_object_store_that_answers_late_is_asked_again(
+    there: Path, remote: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_systems, "_REQUEST_SECONDS", 1)
+    inputs._objects.cache_clear()
+    released = threading.Event()
+    late = iter([True])
+
+    def wait(method: str, path: str) -> bool:
+        if method == "GET" and path.endswith("/a.nt") and next(late, False):
+            released.wait(60)
+        return False
+
+    remote.fails = wait
+    far = input_files([f"{FOLDER}/a.nt"])
+    remote.requests.clear()
+    quads, _ = read(far, 1 << 30)
+    released.set()
+    inputs._objects.cache_clear()
+    assert len(quads) == len(read(input_files([there / "a.nt"]), 1 << 30)[0])
+    assert len(remote.requests) >= 2
+
+
+def test_what_is_not_there_or_not_to_be_had_is_told_in_a_line(
+    there: Path,
+    remote: ObjectStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def said(given: str) -> str:
+        words = ["rdf", given, "-o", str(tmp_path / "store"), "--engine", "local", "--quiet"]
+        assert commands.run("tpf-load", words) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("tpf-load: ")
+        assert not (tmp_path / "store").exists()
+        return line.removeprefix("tpf-load: ")
+
+    assert said(f"{FOLDER}/absent.nt") == f"{FOLDER}/absent.nt: does not exist"
+    assert said("s3://absent/a.nt") == "s3://absent/a.nt: does not exist"
+    assert said("s3://") == "s3://: names no file and no folder"
+    assert said(f"{FOLDER}/*.trig") == f"{FOLDER}/*.trig: no file matches"
+    assert said("ftp://e/a.nt").startswith("ftp://e/a.nt: ftp:// is not read from (s3://, ")
+    assert said("hdfs://node:8020/a.nt").startswith("hdfs://node:8020/a.nt: HDFS needs libhdfs")
+    assert "no name and no password" in said("https://me:secret@e/a.nt")
+    # It fails now and then; while a file is read; and from the beginning.
+    some = iter([True, False, True])
+    remote.fails = lambda _method, _path: next(some, False)
+    words = ["rdf", FOLDER, "-o", str(tmp_path / "other"), "--engine", "local", "--quiet"]
+    assert commands.run("tpf-load", words) == 0
+    assert read_manifest(tmp_path / "other").source == FOLDER
+    monkeypatch.setattr(file_systems, "_ATTEMPTS", 2)
+    inputs._objects.cache_clear()
+    remote.fails = lambda method, path: method == "GET" and path.endswith("/a.nt")
+    assert said(FOLDER).startswith(f"{FOLDER}/a.nt: ")
+    remote.fails = lambda _method, _path: True
+    assert said(FOLDER).startswith(f"{FOLDER}: ")
+    inputs._objects.cache_clear()
+
+
+class _Files(http.server.SimpleHTTPRequestHandler):
+    """Files with parts, breaking off, failing and changing as told."""
+
+    parts = True
+    failures: Iterator[int] = iter(())
+    cut = 0
+    tag = '"1"'
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        status = next(self.failures, 0)
+        path = Path(self.translate_path(self.path))
+        if status or not path.exists():
+            self.send_error(status or 404)
+            return
+        content = path.read_bytes()
+        wanted = self.headers.get("Range", "").removeprefix("bytes=")
+        start, _, end = wanted.partition("-")
+        if wanted and self.parts:
+            part = content[int(start) : int(end) + 1 if end else None]
+            self.send_response(206 if part else 416)
+            last = int(start) + len(part) - 1
+            given = f"{start}-{last}" if part else "*"
+            self.send_header("Content-Range", f"bytes {given}/{len(content)}")
+        else:
+            part = content
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("ETag", self.tag)
+        self.end_headers()
+        self.wfile.write(part[: self.cut] if self.cut and len(part) > 1 else part)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@contextmanager
+def web(folder: Path) -> Iterator[tuple[str, type[_Files]]]:
+    class Files(_Files):
+        pass
+
+    handler = partial(Files, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", Files
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_files, "_PAUSE", 0.001)
+    with web(disk) as (url, files):
+        names = ["a.nt", "b.nq.gz", "c/d.ttl", "c/e/f g.nt.zst"]
+        far = input_files([f"{url}/{name.replace(' ', '%20')}?signature=x" for name in names])
+        quads, rejects = read(input_files([disk / name for name in names]), 3000)
+        for failures, cut_at in ([], 0), ([503, 0, 429, 500], 0), ([], 1500):
+            files.failures, files.cut = iter(failures), cut_at
+            found, others = read(far, 3000)
+            assert found == quads
+            assert [each.line for each in others] == [each.line for each in rejects]
+        files.cut = 0
+        assert len(cut(far, 3000)) > 20
+        files.failures = iter([500] * 5)
+        with pytest.raises(InputError, match=rf"^{url}/a\.nt\?signature=x: HTTP 500 "):
+            read(far, 3000)
+        files.failures = iter(())
+        files.tag = '"2"'
+        with pytest.raises(InputError, match="changed while it was read"):
+            read(far, 3000)
+        # Without parts, as one piece; and a break is the end, for nobody can go on behind it.
+        files.parts = False
+        (plain,) = cut(remote_files(f"{url}/a.nt"), 3000)
+        assert list(PieceReader(plain, rejects.append).quads()) == read([disk / "a.nt"], 3000)[0]
+        files.cut = 1500
+        with pytest.raises(InputError, match=r"a\.nt: an answer that is cut short"):
+            list(PieceReader(plain, rejects.append).quads())
+        files.cut = 0
+        (disk / "a.nt").write_bytes(b"")
+        files.parts = True
+        (empty,) = remote_files(f"{url}/a.nt")
+        assert (empty.size, read([empty], 3000)) == (0, ([], []))
+        for name, message in (("x.nt", "HTTP 404 "), ("note.txt", "no ending")):
+            with pytest.raises(InputError, match=rf"^{url}/{name}.*: .*{message}"):
+                input_files([f"{url}/{name}"])
+    with pytest.raises(InputError, match=rf"^{url}/a\.nt: connection refused"):
+        input_files([f"{url}/a.nt"])
+
+
+def test_what_is_a_url() -> None:
+    assert all(map(is_remote, ["s3://b/a", "HTTP://e/a", "ftp://e"]))
+    assert not any(map(is_remote, ["a.nt", "file:///a.nt", "a/://b", Path("s3:/a"), "c:a"]))
