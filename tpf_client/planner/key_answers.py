@@ -91,6 +91,7 @@ class KeyAnswers:
         self._unanswered: list[_Batch] = []
         self._index: dict[Solution, dict[Solution, None]] | None = None
         self._extract = extractor(pattern, evaluation.dictionary)
+        self._seen: dict[Solution, dict[Solution, None]] | None = None
         self._places = [
             (place, keys.index(Variable(term)))
             for place, term in enumerate(pattern)
@@ -124,10 +125,26 @@ class KeyAnswers:
         entry = self._entries[key] = _Key(deliver)
         if self._index is None:
             self._waiting[key] = entry
-            return
-        rows = self._index.get(key)
+            rows = entry.rows = self._on_first_page().pop(key, {})
+            self.report.rows += len(rows)
+        else:
+            rows = self._index.get(key, {})
         if rows:
             deliver([(row, 1) for row in rows])
+
+    def _on_first_page(self) -> dict[Solution, dict[Solution, None]]:
+        """What the first page, which told how much there is, has of each key.
+
+        It may do, where only a few solutions are wanted; and it lets the first come at once.
+        """
+        if self._seen is None:
+            self._seen = {}
+            if not self._evaluation.live:
+                for fact in self._estimate.first:
+                    row = self._extract(fact.quad)
+                    if row is not None:
+                        self._seen.setdefault(self._key_of(row), {})[row] = None
+        return self._seen
 
     def release(self, key: Solution) -> None:
         """Nobody looks up this key any more."""

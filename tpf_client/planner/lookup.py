@@ -209,7 +209,9 @@ class FragmentLookup(KeyAnswers):
         """
         loading = sum(b.fragment is not None and b.fragment.loading for b in self._batches)
         room = max(self._room(loading) - loading, 0)
-        keys = list(self._waiting)[: room * self._estimate.block]
+        # Those that had a match on the first page have led to something already.
+        keys = sorted(self._waiting, key=lambda key: bool(self._waiting[key].rows))
+        keys = keys[: room * self._estimate.block]
         self._tried += len(keys)
         self._ask(keys)
 

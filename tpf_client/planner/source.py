@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -46,12 +46,14 @@ class Estimate:
         pages: requests that reading it whole takes beyond the first page; ``None``: unknown.
         dynamic: how many matches are labelled facts; ``None``: nobody says.
         block: how many keys one request can be restricted to; 1: one by one.
+        first: the matches on the first page, where there are others.
     """
 
     count: int | None
     pages: int | None
     dynamic: int | None
     block: int = 1
+    first: Sequence[Fact] = field(default=(), compare=False, repr=False)
 
 
 class Source(Protocol):
@@ -276,11 +278,15 @@ class FragmentSource:
             return Estimate(None, None, None, form.block_size)
         block = form.block_size if form.graph is not None or not is_variable(pattern.graph) else 1
         past = None if self._past is None else self._past.now()
+        first: Sequence[Fact] = ()
         if self._all is not None and past is None and all(map(is_variable, pattern[:3])):
             # What there is in all graphs is as good a guess at what is in one of them.
             page = self._all
         else:
-            (page,) = yield [Request(form.url(pattern, form.as_of(past)), past or self._since)]
+            url = form.url(pattern, form.as_of(past))
+            (page,) = yield [Request(url, past or self._since)]
+            if self._once:
+                first = selector(pattern, form, url)(page.facts)
         about = page.metadata
         per_page = about.page_size or len(page.facts)
         if about.next_page is None:
@@ -294,7 +300,7 @@ class FragmentSource:
                 # The first page comes again then, within a larger one.
                 self._long.add(pattern)
                 pages = larger
-        return Estimate(count, pages, about.dynamic, block)
+        return Estimate(count, pages, about.dynamic, block, first)
 
     def _first(self, pattern: QuadPattern) -> Task[tuple[Sequence[Fact], datetime | None]]:
         form = yield from self.form()

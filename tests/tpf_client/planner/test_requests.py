@@ -83,7 +83,7 @@ MOST = {
     "optional": (30, 5),
     "union": (23, 6),
     "filter": (229, 21),
-    "distinct": (20, 6),
+    "distinct": (15, 6),
     "order+limit": (80, 7),
     "aggregate": (98, 13),
     "ask": (30, 5),
@@ -103,7 +103,7 @@ def test_shapes_of_queries(server: LiveServer, oracle: pyoxigraph.Store) -> None
         found = rows(found) if isinstance(found, list) else content(found)
         assert right(oracle, name, found), name
     assert {name: n for name, n in sent.items() if n > MOST[name][blocks]} == {}
-    assert sum(sent[name] for name in COMPARED) <= (91 if blocks else 927)
+    assert sum(sent[name] for name in COMPARED) <= (91 if blocks else 922)
 
 
 def test_blocks_hold_no_more_rows_than_the_server_takes(tmp_path: Path) -> None:

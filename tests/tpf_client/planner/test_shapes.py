@@ -56,7 +56,7 @@ def test_every_shape_is_compared() -> None:
 LATER = {
     # Comunica asks for more, one by one: of ours there are 61 and 29 in all, and a few keys go
     # before the others side by side.
-    "exists": 13, "not exists": 5, "distinct": 9,
+    "exists": 12, "not exists": 5,
     # A request per offer would be more than the whole fragments.
     "snowflake": 77,
     # A group is there when its last member is; then the whole fragment takes fewer requests.
