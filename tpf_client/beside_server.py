@@ -26,6 +26,7 @@ from requests.adapters import BaseAdapter
 from tpf_client.client import Client
 from tpf_client.endpoint import SparqlEndpoint, StartResponse
 from tpf_client.fragments.bounded import pooled_session
+from tpf_client.map_tiles import map_tiles
 from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance
 from tpf_client.protocol import Environment
@@ -53,6 +54,8 @@ class Orders(NamedTuple):
         streams: how many may follow answers at the same time.
         streams_per_reader: how many of these one address may have; 0: all.
         examples: files of queries that the page offers.
+        map_tiles: template of the URLs of tiles of the page's map; none where empty.
+        map_attribution: whose they are.
     """
 
     socket: str
@@ -66,6 +69,8 @@ class Orders(NamedTuple):
     streams: int
     streams_per_reader: int
     examples: list[str]
+    map_tiles: str
+    map_attribution: str
 
 
 class _Near(BaseAdapter):
@@ -110,6 +115,7 @@ class BesideServer:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
+        self._tiles = map_tiles(orders.map_tiles, orders.map_attribution)
         self._examples = [read_example(Path(file)) for file in orders.examples]
         self._lock = threading.Lock()
         self._session = near_session(orders)
@@ -153,6 +159,7 @@ class BesideServer:
                 streams_per_reader=orders.streams_per_reader,
                 examples=self._examples,
                 continuous=queries if orders.continuous else "",
+                tiles=self._tiles,
             )
             return found
 

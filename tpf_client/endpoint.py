@@ -26,6 +26,7 @@ from tpf_client.errors import (
 )
 from tpf_client.kept_words import KeptWords
 from tpf_client.live_answer import LiveAnswers, Wish, work_of
+from tpf_client.map_tiles import MapTiles
 from tpf_client.page_files import Example, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
 from tpf_client.protocol import (
@@ -83,6 +84,7 @@ class SparqlEndpoint:
         min_interval: seconds between two evaluations of an answer that is followed, at least.
         examples: queries that the page at ``/`` offers.
         continuous: path of the continuous queries of the same server; none where empty.
+        tiles: what the page's map has for its ground; none: outlines alone.
     """
 
     def __init__(
@@ -98,13 +100,14 @@ class SparqlEndpoint:
         min_interval: float = 1.0,
         examples: Sequence[Example] = (),
         continuous: str = "",
+        tiles: MapTiles | None = None,
     ) -> None:
         self._client = client
         self._allowance = allowance or Allowance()
         self._turns = threading.Semaphore(queries)
         self._slots = FollowerSlots(streams, streams_per_reader)
         self._min_interval = min_interval
-        self._page = PageFiles(client.urls, examples, continuous)
+        self._page = PageFiles(client.urls, examples, continuous, tiles)
         self._words = KeptWords(client, self._budget)
         self._live = LiveAnswers(self._stream, client.clock, self._allowance.rows, self._work)
         self.threads = queries + streams + _SPARE

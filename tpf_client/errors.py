@@ -15,6 +15,7 @@ ClientError
 │   ├── HistoryError          nobody tells what held at a past instant
 │   ├── SourceLimitError     an answer takes more pages, bytes or time of reading than it may
 │   └── UnstableError         facts expire faster than one evaluation can read them
+├── MapTilesError             tiles of a map that no browser could be sent for
 ├── LimitError                a query takes more time, rows or memory than it may
 └── ClosedError               the client or the stream was closed meanwhile
 """
@@ -130,6 +131,10 @@ class ServiceError(SourceError):
 
 class UnstableError(SourceError):
     """Facts expire faster than one evaluation can read them."""
+
+
+class MapTilesError(ClientError, ValueError):
+    """Tiles of a map that no browser could be sent for, or that are nobody's."""
 
 
 class LimitError(ClientError):

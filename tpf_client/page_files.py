@@ -11,15 +11,19 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
 
+from tpf_client.map_tiles import MapTiles
 from tpf_client.protocol import Environment, RefusedError
 
 Headers: TypeAlias = list[tuple[str, str]]
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
 )
-"""What the page may load: files of ours, and nothing that stands in its markup."""
+"""What the page may load: files of ours, and nothing that stands in its markup.
+
+Where a map has tiles, their origin follows, and nothing else does.
+"""
 
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -63,17 +67,28 @@ class PageFiles:
         urls: the datasets that the endpoint is over.
         examples: queries that the page offers.
         continuous: path of the continuous queries of the same server; none where empty.
+        tiles: of its map.
     """
 
     def __init__(
-        self, urls: Sequence[str], examples: Sequence[Example] = (), continuous: str = ""
+        self,
+        urls: Sequence[str],
+        examples: Sequence[Example] = (),
+        continuous: str = "",
+        tiles: MapTiles | None = None,
     ) -> None:
         told = {
             "datasets": list(urls),
             "examples": [{"title": each.title, "query": each.query} for each in examples],
             "continuous": continuous,
+            "tiles": tiles and {"url": tiles.template, "attribution": tiles.attribution},
         }
         self._settings = json.dumps(told, ensure_ascii=False).encode()
+        self._rules = [
+            ("Content-Security-Policy", f"{POLICY} {tiles.origin}" if tiles else POLICY),
+            # Who has tiles may want to know for whom, but not for which query.
+            ("Referrer-Policy", "strict-origin" if tiles else "no-referrer"),
+        ]
 
     def __contains__(self, path: str) -> bool:
         """Whether there is something at a path."""
@@ -96,8 +111,7 @@ class PageFiles:
         headers = [
             ("ETag", tag),
             ("Cache-Control", "no-cache"),
-            ("Content-Security-Policy", POLICY),
-            ("Referrer-Policy", "no-referrer"),
+            *self._rules,
         ]
         if tag in environ.get("HTTP_IF_NONE_MATCH", ""):
             return HTTPStatus.NOT_MODIFIED, headers, b""

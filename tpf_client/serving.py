@@ -17,6 +17,8 @@ from waitress.server import create_server
 
 from tpf_client.client import Client
 from tpf_client.endpoint import PATH, SparqlEndpoint, StartResponse
+from tpf_client.errors import MapTilesError
+from tpf_client.map_tiles import map_tiles as named_tiles
 from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance
 from tpf_client.protocol import MAX_BODY, Environment
@@ -216,6 +218,17 @@ def serve(
             "can be repeated",
         ),
     ] = None,
+    map_tiles: Annotated[
+        str,
+        typer.Option(
+            metavar="TEMPLATE",
+            help="URL with {z}, {x} and {y} of tiles that browsers get for the page's map from "
+            "there; unset: none",
+        ),
+    ] = "",
+    map_attribution: Annotated[
+        str, typer.Option(metavar="TEXT", help="whose tiles these are, to be named below the map")
+    ] = "",
     signal_: Annotated[
         bool,
         typer.Option(
@@ -239,6 +252,10 @@ def serve(
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(str(error), param_hint="--example") from error
     try:
+        tiles = named_tiles(map_tiles, map_attribution)
+    except MapTilesError as error:
+        raise typer.BadParameter(str(error), param_hint="--map-tiles") from error
+    try:
         listener = listen(host, port)
     except OSError as error:
         sys.stderr.write(f"tpf-query: {host}:{port}: {error.strerror}\n")
@@ -259,6 +276,7 @@ def serve(
             streams_per_reader=streams_per_reader,
             min_interval=min_interval,
             examples=examples,
+            tiles=tiles,
         )
         server = make_server(endpoint, listener)
         shown = f"[{host}]" if ":" in host else host

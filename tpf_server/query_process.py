@@ -148,4 +148,6 @@ def orders(configuration: Configuration, socket: str) -> dict[str, object]:
         "streams": settings.followers,
         "streams_per_reader": settings.followers_per_address,
         "examples": [str(file) for file in example_files(settings.query_examples)],
+        "map_tiles": settings.query_map_tiles,
+        "map_attribution": settings.query_map_attribution,
     }

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from annotations.methods import METHODS
 from annotations.namespaces import SINGLETON, TEMPORAL
+from tpf_client.errors import MapTilesError
+from tpf_client.map_tiles import map_tiles
 from tpf_server.errors import SettingsError
 from tpf_server.setting_table import (
     check_prefixes,
@@ -145,6 +147,12 @@ class Settings:
     query_examples: str = setting(
         "", "folder of queries, *.rq, that the page at /query/ offers by their first comments"
     )
+    query_map_tiles: str = setting(
+        "",
+        "URL with {z}, {x} and {y} of tiles that browsers get for the map of the page at /query/ "
+        "from there; unset: none, and nobody else is asked",
+    )
+    query_map_attribution: str = setting("", "whose these tiles are, to be named below the map")
     query_page: str = setting(
         "",
         "URL of a page of `tpf-query serve` over the datasets, which pages link to; "
@@ -274,6 +282,10 @@ class Settings:
             url = getattr(self, name)
             if url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
                 raise SettingsError(f"{name} is not an http(s) URL: {url!r}")
+        try:
+            map_tiles(self.query_map_tiles, self.query_map_attribution)
+        except MapTilesError as error:
+            raise SettingsError(f"query_map_tiles, query_map_attribution: {error}") from error
         if not 0 <= self.port <= 65535:
             raise SettingsError(f"port is not between 0 and 65535: {self.port}")
         for name in (

@@ -1,12 +1,17 @@
 """The page that the fragment server has itself: from a dataset to an answer, and over streams."""
 
+import json
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -21,7 +26,7 @@ from tests.support.running_server import TOKEN, RunningServer
 pytestmark = [pytest.mark.peers, CHROMIUM.skip]
 
 EX = "http://example.org/"
-CONFIG = 'query = true\ncontinuous = true\n[datasets.trains]\nsource = "trains.nt"\nlive = true\n'
+CONFIG = 'query = true\ncontinuous = true\n{}[datasets.trains]\nsource = "trains.nt"\nlive = true\n'
 CQELS = (
     f"SELECT ?train ?delay {{ STREAM <delays> [RANGE 60s] {{ ?train <{EX}delay> ?delay }}\n"
     f"STREAM <delays> [RANGE 60s] {{ ?train <{EX}at> ?station }} }}"
@@ -38,11 +43,54 @@ RSPQL = (
 INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
 
 
+class Tiles(ThreadingHTTPServer):
+    """Tiles of one colour, as long as there are any; a context manager that ends it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Tile)
+        self.origin = f"http://127.0.0.1:{self.server_port}"
+        self.asked: list[tuple[str, str | None]] = []
+        self.has_some = True
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def __exit__(self, *problem: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Tile(BaseHTTPRequestHandler):
+    server: Tiles
+
+    def do_GET(self) -> None:
+        self.server.asked.append((self.path, self.headers["Referer"]))
+        if not self.server.has_some:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "image/svg+xml")
+        self.end_headers()
+        ground = '<rect width="256" height="256" fill="#cde"/>'
+        self.wfile.write(f'<svg xmlns="http://www.w3.org/2000/svg">{ground}</svg>'.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def tiles() -> Iterator[Tiles]:
+    with Tiles() as tiles:
+        yield tiles
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, tiles: Tiles) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("served-page")
     (folder / "trains.nt").write_text(f'<{EX}a> <{EX}name> "<b>first</b>" .\n')
-    with RunningServer(folder, CONFIG) as server:
+    tiled = (
+        f'query_map_tiles = "{tiles.origin}/{{z}}/{{x}}/{{y}}.svg"\n'
+        'query_map_attribution = "\u00a9 <b>us</b>, see https://us.example/."\n'
+    )
+    with RunningServer(folder, CONFIG.format(tiled)) as server:
         yield server
 
 
@@ -96,6 +144,83 @@ def test_updates_are_drawn_in_the_list_of_datasets(browser: Browser, server: Run
     drawn = "document.querySelector('svg.updates path').getBoundingClientRect().height"
     assert browser.evaluate(drawn) > 10
     assert violations(browser) == []
+
+
+def tile_of(longitude: float, latitude: float, zoom: int) -> tuple[float, float]:
+    """Column and row of a place, with what is beyond them, as OpenStreetMap's wiki computes it."""
+    angle = math.radians(latitude)
+    row = (1 - math.log(math.tan(angle) + 1 / math.cos(angle)) / math.pi) / 2
+    return (longitude + 180) / 360 * 2**zoom, row * 2**zoom
+
+
+def test_tiles_are_behind_the_map_where_points_are(
+    browser: Browser, server: RunningServer, tiles: Tiles
+) -> None:
+    def show(*places: tuple[float, float], sparing: bool = False) -> None:
+        values = " ".join(f"({place[0]} {place[1]})" for place in places)
+        query = f"SELECT ?long ?lat {{ VALUES (?long ?lat) {{ {values} }} ?s <{EX}name> ?o }}"
+        browser.open("about:blank")
+        browser.open(f"{server.origin}trains/query/#query={quote(query)}")
+        until(lambda: state(browser) == "up to date", "no answer")
+        assert count("image") == 0
+        if sparing:
+            saves = "Object.defineProperty(navigator.connection, 'saveData', { value: true })"
+            browser.evaluate(saves + ".saveData")
+        browser.evaluate("document.getElementById('map').open = true")
+        until(lambda: count("circle") == len(places), "no points")
+
+    def count(kind: str) -> int:
+        return int(browser.evaluate(f"document.querySelectorAll('#map {kind}').length"))
+
+    def is_covered() -> bool:
+        return bool(browser.evaluate("!!document.querySelector('#map svg.tiled')"))
+
+    def outline() -> str:
+        return str(browser.evaluate("document.querySelector('#map .land').getAttribute('d')"))
+
+    places = [(4.35, 50.8), (4.4, 51.2), (5.57, 50.63)]
+    show(*places)
+    until(is_covered, "no tiles")
+    drawn = """JSON.stringify([
+      [...document.querySelectorAll('#map image')].map((e) =>
+        [e.getAttribute('href'), +e.getAttribute('x'), +e.getAttribute('y')]),
+      [...document.querySelectorAll('#map circle')].map((e) =>
+        [new DOMMatrix(e.style.transform).e, new DOMMatrix(e.style.transform).f])])"""
+    images, points = json.loads(browser.evaluate(drawn))
+    corners = {
+        tuple(int(part) for part in url.removesuffix(".svg").split("/")[-3:]): (left, top)
+        for url, left, top in images
+    }
+    (zoom, column, row), (left, top) = min(corners.items())
+    side = corners[zoom, column + 1, row][0] - left
+    for (longitude, latitude), (x, y) in zip(places, points, strict=True):
+        across, down = tile_of(longitude, latitude, zoom)
+        assert x == pytest.approx(left + (across - column) * side, abs=0.01)
+        assert y == pytest.approx(top + (down - row) * side, abs=0.01)
+        assert (zoom, int(across), int(down)) in corners
+    # Nobody but who has them is asked, and he learns who asks, and not what.
+    hosts = {url.split("/")[2] for url in browser.requested()}
+    assert hosts == {server.origin.split("/")[2], tiles.origin.split("/")[2]}
+    assert {told for _, told in tiles.asked} == {server.origin}
+    assert browser.problems() == []
+    named = "document.querySelector('#map .attribution')"
+    assert browser.evaluate(f"{named}.textContent") == "\u00a9 <b>us</b>, see https://us.example/."
+    assert browser.evaluate(f"{named}.querySelector('a').href") == "https://us.example/"
+    browser.resize(360, 740, phone=True, dark=True)
+    until(lambda: 0 < count("image") < len(images), "as many tiles on a phone")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360
+    assert violations(browser) == []
+    browser.resize(1200, 800)
+    # Who wants little sent gets none; where none come, the outlines are there.
+    asked = len(tiles.asked)
+    show((30, 10), sparing=True)
+    until(outline, "no outline")
+    assert (count("image"), len(tiles.asked)) == (0, asked)
+    tiles.has_some = False
+    show((23, 44), (24, 40))
+    until(lambda: len(tiles.asked) > asked and count("image") == 0, "broken tiles stay")
+    until(outline, "no outline")
+    assert not is_covered()
 
 
 def test_queries_over_streams_are_registered_and_followed(

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from http.client import HTTPConnection
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import pytest
 import requests
+from typer.testing import CliRunner
 
 from annotations.clock import ManualClock, SystemClock
 from annotations.terms import Quad, iri, literal
@@ -25,6 +26,7 @@ from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
 from tpf_client.errors import ClientError, ClosedError, LimitError
 from tpf_client.planner.budget import Allowance, Budget
+from tpf_client.serving import app as command
 
 EX = "http://example.org/"
 ROWS = 400
@@ -263,15 +265,29 @@ def test_the_command_ends_well(number: int) -> None:
         "http://127.0.0.1:9/d",
         "--port",
         "0",
+        "--map-tiles",
+        "https://tiles.example.org/{z}/{x}/{y}.png",
+        "--map-attribution",
+        "us",
     ]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         url = line.split()[-1]
         assert requests.get(url, {"query": "ASK {}"}, timeout=30).json()["boolean"] is True
+        policy = requests.get(urljoin(url, "/"), timeout=30).headers["Content-Security-Policy"]
+        assert policy.endswith("; img-src data: https://tiles.example.org")
         os.kill(process.pid, number)
         assert process.wait(30) == 0
         assert process.stderr.read() == ""
+
+
+def test_tiles_that_cannot_be_had_are_refused_at_start() -> None:
+    options = ["--map-tiles", "ftp://e.org/{z}", "--map-attribution", "us", "--port", "0"]
+    done = CliRunner().invoke(command, ["http://127.0.0.1:9/d", *options])
+    assert done.exit_code == 2
+    assert "--map-tiles" in done.output
+    assert "'ftp://e.org/{z}'" in done.output
 
 
 def test_a_port_in_use_is_named() -> None:

@@ -14,6 +14,7 @@ from tests.support.page_modules import PAGE, page_modules
 from tests.tpf_client.test_endpoint import call
 from tpf_client import Client
 from tpf_client.endpoint import SparqlEndpoint
+from tpf_client.map_tiles import MapTiles
 from tpf_client.page_files import POLICY, Example, read_example
 
 URL = "http://fragments.test/d"
@@ -51,6 +52,20 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere(app: SparqlEndpoint)
     assert call(app, "POST", PATH_INFO="/")[0] == 405
     assert call(app, PATH_INFO="/index.html")[0] == 404
     assert call(app, PATH_INFO="/", HTTP_HOST="attacker.example")[0] == 421
+
+
+def test_a_map_with_tiles_may_load_them_and_nothing_else(app: SparqlEndpoint) -> None:
+    assert re.findall(r"img-src ([^;]*)", POLICY) == ["data:"]
+    assert json.loads(call(app, PATH_INFO="/page.json")[2])["tiles"] is None
+    assert call(app, PATH_INFO="/")[1]["Referrer-Policy"] == "no-referrer"
+    template = "https://tiles.example.org:8443/{z}/{x}/{y}.png"
+    tiled = SparqlEndpoint(Client(URL), tiles=MapTiles(template, "\u00a9 <b>us</b>"))
+    for path in ("/", "/page.js", "/page.json"):
+        headers = call(tiled, PATH_INFO=path)[1]
+        assert headers["Content-Security-Policy"] == f"{POLICY} https://tiles.example.org:8443"
+        assert headers["Referrer-Policy"] == "strict-origin"
+    told = json.loads(call(tiled, PATH_INFO="/page.json")[2])["tiles"]
+    assert told == {"url": template, "attribution": "\u00a9 <b>us</b>"}
 
 
 def test_examples_are_files(tmp_path: Path) -> None:

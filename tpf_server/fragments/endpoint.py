@@ -23,6 +23,7 @@ _FORM: tuple[str, ...] = ("subject", "predicate", "object", "graph", "limit")
 _ELSEWHERE: Final[dict[str, Any]] = {
     "host": "", "port": 0, "workers": 1, "data_dir": "", "publish_token_file": "",
     "access_log": False, "query_examples": "",
+    "query_map_tiles": "", "query_map_attribution": "",
 }  # fmt: skip
 """Settings that say where a server runs and keeps things, the same for all."""
 

@@ -485,6 +485,7 @@ async function begin() {
   try {
     const settings = await (await fetch("page.json")).json();
     datasets = settings.datasets;
+    if (settings.tiles) map.tile(settings.tiles);
     if (settings.continuous) streams = new ContinuousQueries(settings.continuous, () => at("token").value);
     at("continuous").hidden = !streams;
     at("datasets").textContent = `over ${datasets.join(", ")}`;

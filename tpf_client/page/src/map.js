@@ -1,11 +1,14 @@
-// A map of rows that have coordinates: no tiles, nobody else is asked. Lines of latitude and longitude, and
-// the outlines of countries (Natural Earth), which come when a map is first shown.
+// A map of rows that have coordinates, in the projection of Mercator. Lines of latitude and longitude, and
+// the outlines of countries (Natural Earth), which come when a map is first shown; tiles where the endpoint has them.
 import { svg, ticks } from "./svg.js";
 import { isNumber, textOf } from "./terms.js";
+import { Tiles } from "./tiles.js";
 
 const MOST = 3000; // points that are drawn
 const WIDE = 1000;
 const HIGH = 460;
+const LARGEST = 2 ** 23; // how wide the world may be drawn
+const POLE = 89.9; // degrees; what is nearer is drawn here
 const POINT = /^\s*(?:<[^>]*>\s*)?POINT\s*Z?\s*\(\s*(-?[\d.]+)\s+(-?[\d.]+)/i;
 
 /** How the coordinates of a row are read: a function to [longitude, latitude], or null where there are none. */
@@ -30,6 +33,12 @@ function within(longitude, latitude) {
   return Math.abs(longitude) <= 180 && Math.abs(latitude) <= 90 ? [longitude, latitude] : null;
 }
 
+// Places in widths of the world, from its left and from its top.
+const across = (longitude) => (longitude + 180) / 360;
+const down = (latitude) => 0.5 - Math.asinh(Math.tan((Math.min(Math.max(latitude, -POLE), POLE) * Math.PI) / 180)) / (2 * Math.PI);
+const longitudeOf = (x) => x * 360 - 180;
+const latitudeOf = (y) => (Math.atan(Math.sinh((0.5 - y) * 2 * Math.PI)) * 180) / Math.PI;
+
 let outlines = null;
 
 /** The outlines: lists of places, once they are there. */
@@ -51,12 +60,20 @@ async function outlined() {
 export class PointMap {
   constructor(place) {
     this.root = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", class: "drawing" });
+    this.ground = this.root.appendChild(svg("g", { class: "tiles" }));
     this.land = this.root.appendChild(svg("path", { class: "land" }));
     this.lines = this.root.appendChild(svg("g", { class: "lines" }));
     this.points = this.root.appendChild(svg("g"));
     this.drawn = new Map();
     this.box = null;
+    this.tiles = null;
     place.append(this.root);
+  }
+
+  /** Has tiles of a source behind the outlines from now on. */
+  tile(source) {
+    this.tiles = new Tiles(source, this.root, this.ground);
+    new ResizeObserver(() => this.box && this.tiles.draw(this.box, WIDE, HIGH)).observe(this.root);
   }
 
   clear() {
@@ -106,22 +123,25 @@ export class PointMap {
 
   /** Chooses what part of the world is seen; as long as all points are in it, it stays. */
   fit(places) {
-    const inside = ([x, y]) => this.box && x >= this.box.west && x <= this.box.east && y >= this.box.south && y <= this.box.north;
-    if (places.every(inside)) return;
-    const span = (n) => {
+    const inside = ([x, y]) => x >= 0 && x <= WIDE && y >= 0 && y <= HIGH;
+    if (this.box && places.every((place) => inside(this.at(place)))) return;
+    const span = (n, project) => {
       let low = Infinity, high = -Infinity;
       for (const place of places) {
-        low = Math.min(low, place[n]);
-        high = Math.max(high, place[n]);
+        const here = project(place[n]);
+        low = Math.min(low, here);
+        high = Math.max(high, here);
       }
-      return [low, high];
+      return [(low + high) / 2, (high - low) * 1.25];
     };
-    const [[west, east], [south, north]] = [span(0), span(1)];
-    const middle = [(west + east) / 2, (south + north) / 2];
-    const squeeze = Math.max(Math.cos((middle[1] * Math.PI) / 180), 0.05); // of a degree of longitude
-    const degrees = Math.max((north - south) * 1.25, ((east - west) * 1.25 * squeeze * HIGH) / WIDE, 0.02); // from bottom to top
-    const across = (degrees * WIDE) / HIGH / squeeze;
-    this.box = { west: middle[0] - across / 2, east: middle[0] + across / 2, south: middle[1] - degrees / 2, north: middle[1] + degrees / 2 };
+    const [[x, width], [y, height]] = [span(0, across), span(1, down)];
+    const scale = Math.min(WIDE / width, HIGH / height, LARGEST);
+    const [left, top] = [x - WIDE / scale / 2, y - HIGH / scale / 2];
+    this.box = {
+      left, top, scale,
+      west: longitudeOf(left), east: longitudeOf(left + WIDE / scale), south: latitudeOf(top + HIGH / scale), north: latitudeOf(top),
+    };
+    this.tiles?.draw(this.box, WIDE, HIGH);
     this.graticule();
     this.outline();
   }
@@ -145,8 +165,8 @@ export class PointMap {
   }
 
   at([longitude, latitude]) {
-    const { west, east, south, north } = this.box;
-    return [((longitude - west) / (east - west)) * WIDE, ((north - latitude) / (north - south)) * HIGH];
+    const { left, top, scale } = this.box;
+    return [(across(longitude) - left) * scale, (down(latitude) - top) * scale];
   }
 
   graticule() {
@@ -166,5 +186,5 @@ export class PointMap {
 }
 
 function degrees(value, above, below) {
-  return `${Math.abs(value)}° ${value < 0 ? below : above}`;
+  return value ? `${Math.abs(value)}° ${value < 0 ? below : above}` : "0°";
 }
