@@ -1,10 +1,11 @@
-"""How the suite is spread over two cores, and which random examples it tries."""
+"""How the suite is spread over a machine, and which random examples it tries."""
 
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests.support.java_classes import use_class_archive
 from tests.support.object_store import BUCKET, ObjectStore, object_store
 from tests.support.spark_cluster import SparkCluster, standalone_cluster
 
@@ -14,12 +15,26 @@ settings.load_profile("ci")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests together that share something dear: one Spark session, one program of others."""
+    """Keep tests together that share something dear: one Spark session, one program of others.
+
+    Tests whose Spark is in processes of their own are a second group, so that two Sparks run beside
+    each other and not more. Groups go first, those of the most tests before others.
+    """
     for item in items:
+        if item.get_closest_marker("xdist_group"):
+            continue
         if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            shared = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if shared else "spark processes"))
         elif item.get_closest_marker("peers"):
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first Java of Spark: what makes its start cheaper."""
+    if item.get_closest_marker("spark"):
+        use_class_archive()
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from tpf_server.store.static.manifest import read_manifest
 from tpf_spark.errors import JavaNotFoundError
 from tpf_spark.java import find_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def free_port() -> int:

@@ -16,7 +16,7 @@ from tpf_spark.errors import JavaNotFoundError
 from tpf_spark.java import find_java
 
 PROJECT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_killed_load_leaves_the_old_store_and_is_done_again(tmp_path: Path) ->
     store = tmp_path / "store"
     old = index_files([source], store, created=created)
     with source.open("w") as file:
-        for n in range(1_000_000):
+        for n in range(700_000):  # two pieces
             file.write(f'<http://e/s{n % 70_001}> <http://e/p{n % 7}> "value {n % 300_007}" .\n')
     wanted = index_files([source], tmp_path / "reference", created=created)
     command = [

@@ -59,6 +59,7 @@ class LiveServer:
     def session(self) -> requests.Session:
         """A session whose requests this server answers."""
         session = requests.Session()
+        session.trust_env = False  # the whole environment is searched for proxies, each time
         session.mount(BASE, WsgiAdapter(self.app, self.log))
         return session
 

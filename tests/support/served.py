@@ -107,6 +107,7 @@ class Served:
         )
         self.app = create_app(self.settings, [self.dataset], self.clock)
         self.session = requests.Session()
+        self.session.trust_env = False  # the whole environment is searched for proxies, each time
         self.requests: list[tuple[str, str]] = []
         """Method and path of every request of the session."""
         self._server = Loopback(self.app)

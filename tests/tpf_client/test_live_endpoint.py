@@ -57,11 +57,15 @@ class Broken:
 
 
 @pytest.fixture
-def fragments(tmp_path: Path) -> Iterator[LiveServer]:
-    server = LiveServer(tmp_path, clock=SystemClock())
+def fragments(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LiveServer]:
+    server = LiveServer(tmp_path, clock=SystemClock(), max_age=getattr(request, "param", None))
     server.app = cast(Any, Broken(server.app))
     yield server
     server.close()
+
+
+# What is published is seen once the page that a client keeps is so many seconds old.
+seen_soon = pytest.mark.parametrize("fragments", [1.0], indirect=True)
 
 
 @pytest.fixture
@@ -151,6 +155,7 @@ def test_who_is_late_is_told_and_what_it_took(fragments: LiveServer, client: Cli
         assert 0 < told["bytes"] < told["endpoint"]["bytes"] <= client.statistics.bytes
 
 
+@seen_soon
 def test_the_plan_is_told_to_those_who_ask(fragments: LiveServer, client: Client) -> None:
     fragments.publish(delays(soon(3600), b=2))
     options = {"max-interval": "0.3", "explain": "true"}
@@ -195,6 +200,7 @@ def test_an_answer_is_kept_up_to_date(fragments: LiveServer, client: Client) -> 
         assert reader.next()[0] == "up-to-date"
 
 
+@seen_soon
 def test_a_boolean_and_triples_are_kept_up_to_date(fragments: LiveServer, client: Client) -> None:
     ask = f"ASK {{ ?train <{EX}delay> '002' }}"
     made = f"CONSTRUCT {{ ?train a <{EX}Late> }} WHERE {{ ?train <{EX}delay> ?delay }}"

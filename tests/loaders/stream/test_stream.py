@@ -24,7 +24,7 @@ from tests.loaders.stream.test_records import METADATA
 from tests.support.running_server import TOKEN, RunningServer, free_port
 from tpf_spark.errors import SparkError
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_killed_and_started_again(

@@ -35,8 +35,8 @@ from tpf_client.sparql.algebra import Query
 from tpf_client.sparql.parser import parse_query
 from tpf_client.streaming.tick import Tick
 
-CASES = int(os.environ.get("TPF_TIMELINES", "2000"))
-"""How many cases there are in all."""
+CASES = int(os.environ.get("TPF_TIMELINES", "1000"))
+"""How many cases there are in all; a long run tries more."""
 
 QUERIES = 10
 """How many queries follow a timeline."""
