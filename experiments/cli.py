@@ -1,11 +1,13 @@
 """``tpf-experiments``: list, run, report, publish, compare."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from annotations.clock import SystemClock
 from experiments.errors import ConfigurationError, ExperimentError
@@ -15,9 +17,9 @@ from experiments.harness.configuration import read_configuration
 from experiments.harness.experiment import Experiment
 from experiments.harness.machine import PROJECT
 from experiments.harness.publishing import publish as publish_report
-from experiments.harness.report import write_report
+from experiments.harness.report import duration, write_report
 from experiments.harness.runner import Runner, progress_bar
-from experiments.registry import EXPERIMENTS, names
+from experiments.registry import EXPERIMENTS, MINUTES, names
 
 ALL = "all"
 app = typer.Typer(
@@ -34,10 +36,12 @@ def list_() -> None:
     console = Console(highlight=False)
     for experiment in EXPERIMENTS:
         full, quick = experiment.settings(), experiment.settings.quick()
-        console.print(experiment.name, style="bold")
+        took = duration(60_000 * MINUTES[experiment.name])
+        console.print(f"[bold]{experiment.name}[/bold] (a full run: about {took})")
         console.print(f"  {experiment.question}")
         for name in experiment.settings.__dataclass_fields__:
             console.print(f"  {name} = {getattr(full, name)!r}, {getattr(quick, name)!r}")
+    console.print(f"All of it: about {sum(MINUTES.values()) / 60:.1f} hours on two quiet cores.")
 
 
 @app.command()
@@ -55,6 +59,8 @@ def run(
 ) -> None:
     """Measure, and write raw data, figures and a report. Status 1 where something is missing."""
     complete = True
+    # As an interrupt: what was started is ended, and the report says what there is.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         configuration = read_configuration(config, quick=quick, names=names())
         chosen = _chosen(name)
@@ -62,7 +68,7 @@ def run(
         with progress_bar() as progress:
             runner = Runner(output, configuration, SystemClock(), progress, resume=resume)
             for experiment in chosen:
-                complete &= runner.run(experiment).complete
+                complete &= _run(runner, experiment, progress)
         report = write_report(output, EXPERIMENTS)
     except ExperimentError as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
@@ -75,6 +81,18 @@ def run(
     if not complete:
         typer.echo("tpf-experiments: not everything was measured; the report says what", err=True)
         raise typer.Exit(1)
+
+
+def _run(runner: Runner, experiment: Experiment, progress: Progress) -> bool:
+    """Run one of several experiments; whether it is complete. What it raises ends no other."""
+    try:
+        return runner.run(experiment).complete
+    except ConfigurationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a run goes on, whatever it is
+        text = f"{experiment.name}: {type(error).__name__}: {error}"
+        progress.console.print(text, markup=False, highlight=False)
+        return False
 
 
 @app.command()

@@ -4,9 +4,11 @@
     ├── ConfigurationError     a configuration file or an argument without sense
     ├── UnavailableError       something that is needed is not on this machine
     └── MeasurementError       a measurement went wrong; the others go on
-        └── ProcessFailedError   a measured process did not start, or ended too early
+        ├── ProcessFailedError   a measured process did not start, or ended too early
+        └── LimitError           the machine is too small for it
+            └── UntriedError     it was for less already
 
-Of a library that is measured, its own root errors (and `OSError`) count as failed measurements.
+Whatever else a measurement raises counts as a failed one, too: a run goes on.
 """
 
 
@@ -28,3 +30,11 @@ class MeasurementError(ExperimentError):
 
 class ProcessFailedError(MeasurementError):
     """A measured process did not start, or ended too early."""
+
+
+class LimitError(MeasurementError):
+    """The machine is too small for a measurement; there is no use in trying it again."""
+
+
+class UntriedError(LimitError):
+    """A measurement was not tried, because the machine is too small for a smaller one."""

@@ -1,4 +1,6 @@
-"""The experiments, in the order in which they run and are reported."""
+"""The experiments, in the order in which they run and are reported: what matters most first."""
+
+from collections.abc import Mapping
 
 from experiments.harness.experiment import Experiment
 from experiments.studies.adaptivity import Adaptivity
@@ -20,20 +22,26 @@ from experiments.studies.ticks import ClientTicks
 EXPERIMENTS: tuple[Experiment, ...] = (
     ServerVsClient(),
     CostModel(),
-    CityBenchQueries(),
-    AnnotationMethods(),
     Fragments(),
+    AnnotationMethods(),
+    ConferenceQueries(),
+    TaxiQueries(),
+    PeriodicQueries(),
+    CityBenchQueries(),
     Clients(),
     Load(),
-    ConferenceQueries(),
-    PeriodicQueries(),
-    TaxiQueries(),
-    Sharing(),
     Adaptivity(),
+    Sharing(),
     SignalOrPolling(),
     ClientTicks(),
     PageReaders(),
 )
+MINUTES: Mapping[str, float] = {
+    "server-vs-client": 30, "cost-model": 0.1, "fragments": 14, "annotation-methods": 30,
+    "conference": 12, "taxi": 6, "csparql": 15, "citybench": 25, "client": 15, "load": 9,
+    "adaptivity": 4, "sharing": 4, "signal": 9, "ticks": 4, "page-readers": 3,
+}  # fmt: skip
+"""About what a full run of each takes, on two cores with nothing else to do."""
 
 
 def names() -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 from experiments.errors import ConfigurationError
 from experiments.harness.experiment import Experiment, ExperimentSettings
 
-_REPETITIONS = 5
+_REPETITIONS = 3
 _QUICK_REPETITIONS = 1
 
 

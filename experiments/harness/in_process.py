@@ -56,12 +56,10 @@ class InProcess(BaseAdapter):
 
     Args:
         app: the application.
-        latency: seconds that the network takes for a request and its answer.
         work: adds up what it did.
     """
 
     app: Any
-    latency: float = 0.0
     work: Work = field(default_factory=Work)
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
@@ -72,8 +70,6 @@ class InProcess(BaseAdapter):
             answered.append((status, fields))
 
         environ = _environ(request)
-        if self.latency:
-            time.sleep(self.latency)
         with self.work.measured():
             chunks = self.app(environ, start_response)
             body = b"".join(chunks)
@@ -145,7 +141,7 @@ class Application:
 
 @contextmanager
 def application(
-    folder: Path, static: Path, start: datetime, latency: float = 0.0, **dataset: Any
+    folder: Path, static: Path, start: datetime, **dataset: Any
 ) -> Iterator[Application]:
     """The application with a dataset of static and live facts.
 
@@ -153,7 +149,6 @@ def application(
         folder: a folder of its own.
         static: the store of the static facts.
         start: where its clock stands at first.
-        latency: seconds that the network takes for a request and its answer.
         dataset: further settings of the dataset.
     """
     folder.mkdir(parents=True)
@@ -163,7 +158,7 @@ def application(
         DatasetSettings(name=DATASET, **dataset), open_dataset(static, folder), live
     )
     try:
-        adapter = InProcess(create_app(Settings(base_url=BASE), [served], clock), latency)
+        adapter = InProcess(create_app(Settings(base_url=BASE), [served], clock))
         with requests.Session() as session:
             session.mount(BASE, adapter)
             yield Application(clock, live, session, adapter.work)

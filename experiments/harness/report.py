@@ -15,7 +15,7 @@ from experiments.harness.drawing import draw
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import Check, Figure, Finding, Item, Table, Target
 from experiments.harness.measurement import Value
-from experiments.harness.results import RawData, Results
+from experiments.harness.results import LIMIT, RawData, Results
 
 RAW = "raw.csv"
 """The raw data, in the folder of an experiment."""
@@ -161,7 +161,10 @@ def _add(
 def _problems(results: Results) -> list[str]:
     """Why the results are not complete; empty where they are."""
     problems = [f"Not measured: {name}. {reason}" for name, reason in results.left_out.items()]
-    problems += [f"Failed: {name}: {reason}" for name, reason in results.failures.items()]
+    problems += [
+        f"{'' if reason.startswith(LIMIT) else 'Failed: '}{name}: {reason}"
+        for name, reason in results.failures.items()
+    ]
     if results.missing is None:
         problems.append("The run did not end; what is shown is what it had measured until then.")
     elif results.missing:

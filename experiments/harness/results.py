@@ -20,6 +20,8 @@ from experiments.harness.items import Point
 from experiments.harness.measurement import Measurement, Row, Value
 
 Key: TypeAlias = tuple[str, ...]
+LIMIT = "the machine is the limit: "
+"""How the error of a measurement begins for which the machine is too small."""
 _BOOKKEEPING = ("repetition", "line", "lines", "error")
 
 
@@ -57,7 +59,7 @@ class RawData:
         self._keys = experiment.keys
         self._columns = (*experiment.keys, *_BOOKKEEPING, *experiment.values)
         self._measurements: dict[Key, list[dict[str, str]]] = {}
-        if path.is_file():
+        if path.is_file() and "\n" in path.read_text(encoding="utf-8"):
             self._read()
         else:
             path.write_text(",".join(self._columns) + "\n", encoding="utf-8")
@@ -96,9 +98,9 @@ class RawData:
         return (*(row[column] for column in self._keys), row["repetition"])
 
     def __contains__(self, measurement: tuple[Measurement, int]) -> bool:
-        """Whether a repetition of a measurement is there, and did not fail."""
+        """Whether a repetition of a measurement is there, and need not be tried again."""
         rows = self._measurements.get(self._key(*measurement))
-        return rows is not None and not rows[0]["error"]
+        return rows is not None and (not rows[0]["error"] or rows[0]["error"].startswith(LIMIT))
 
     def tried(self, measurement: Measurement, repetition: int) -> bool:
         """Whether a repetition of a measurement is there, although it may have failed."""
@@ -179,8 +181,9 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was planned was measured."""
-        return not self.left_out and not self.failures and self.missing == 0
+        """Whether everything that was planned was measured, as far as the machine can do it."""
+        failed = any(not reason.startswith(LIMIT) for reason in self.failures.values())
+        return not self.left_out and not failed and self.missing == 0
 
     def where(self, **wanted: Value) -> "Results":
         """Only the rows that have these values."""

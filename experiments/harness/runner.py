@@ -17,28 +17,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant
-from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
+from experiments.errors import ConfigurationError, ExperimentError, LimitError, UntriedError
 from experiments.harness.configuration import RunConfiguration
 from experiments.harness.experiment import Experiment
-from experiments.harness.machine import describe_machine, describe_versions, load_average
+from experiments.harness.machine import commit, describe_machine, describe_versions, load_average
 from experiments.harness.measurement import Measurement, MeasurementGroup, Run
 from experiments.harness.report import FACTS, RAW
-from experiments.harness.results import RawData, Results
+from experiments.harness.results import LIMIT, RawData, Results
 from experiments.harness.static_loading import StaticLoading
 from loaders.errors import LoaderError
 from tpf_client.errors import ClientError
 from tpf_server.errors import ServerError
 from tpf_spark.errors import SparkError
 
-_FAILURES = (
-    MeasurementError,
-    AnnotationError,
-    ClientError,
-    LoaderError,
-    ServerError,
-    SparkError,
-    OSError,
-)
+_LONGEST = 600
+"""Characters that are kept of what an error says."""
 
 
 class Runner:
@@ -76,16 +69,21 @@ class Runner:
         settings = self._configuration.settings(experiment)
         folder = self._output / experiment.name
         facts = self._facts(experiment, asdict(settings))
-        self._prepare(folder, facts)
+        earlier = self._prepare(folder, facts)
         raw = RawData(folder / RAW, experiment)
         left_out: dict[str, str] = {}
         begin, cpu = time.perf_counter(), _cpu_seconds()
         with tempfile.TemporaryDirectory(prefix=f"tpf-{experiment.name}-") as scratch:
-            static = StaticLoading(self._say)
+            static = StaticLoading(self._say, spark=not self._configuration.quick)
             run = Run(self._configuration.seed, Path(scratch), self._say, self._output, static)
             groups = list(experiment.groups(settings, run))
             planned = {id(group): self._planned(group, raw) for group in groups}
             total = sum(len(each) for each in planned.values())
+            if earlier.get("missing") == 0 and not total:
+                return raw.results(earlier["left_out"])
+            if earlier:
+                _begun_earlier(facts, earlier)
+            _write_json(folder / FACTS, {**facts, "left_out": {}, "missing": None})
             task = self._progress.add_task(experiment.name, total=total, what="")
             for group in groups:
                 self._measure(group, planned[id(group)], raw, left_out, task)
@@ -100,8 +98,10 @@ class Runner:
             )
         if static.by is not None:
             facts["static data loaded by"] = static.by
-        facts["seconds"] = round(time.perf_counter() - begin, 1)
-        facts["CPU seconds"] = round(_cpu_seconds() - cpu, 1)
+        for name, used in (
+            ("seconds", time.perf_counter() - begin), ("CPU seconds", _cpu_seconds() - cpu),
+        ):  # fmt: skip
+            facts[name] = round(earlier.get(name, 0.0) + used, 1)
         facts["load at the end"] = load_average()
         results = raw.results(left_out, missing)
         facts |= {"left_out": left_out, "missing": missing}
@@ -121,9 +121,14 @@ class Runner:
             "load at the start": load_average(),
         }
 
-    def _prepare(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        """Make the folder; what is resumed must have been measured with the same sizes."""
+    def _prepare(self, folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the folder; what is resumed must have been measured with the same sizes.
+
+        Returns:
+            The facts of the run that is resumed; none where it is new.
+        """
         kept = folder / FACTS
+        earlier: dict[str, Any] = {}
         if self._resume and kept.is_file():
             earlier = json.loads(kept.read_text(encoding="utf-8"))
             for name in ("seed", "settings", "quick"):
@@ -137,7 +142,9 @@ class Runner:
                 raise ConfigurationError(f"{folder} holds other files: choose another --output")
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        _write_json(kept, {**facts, "left_out": {}, "missing": None})
+        if not earlier:
+            _write_json(kept, {**facts, "left_out": {}, "missing": None})
+        return earlier
 
     def _repetitions(self, measurement: Measurement) -> int:
         return measurement.repetitions or self._configuration.repetitions
@@ -162,28 +169,47 @@ class Runner:
         left_out: dict[str, str],
         task: Any,
     ) -> None:
-        if not planned:
-            return
-        self._progress.update(task, what=f"{group.name}: setting up")
-        done = 0
+        """Measure; after a failure with everything set up anew, since it may have broken that."""
+        todo = list(planned)
+        while todo:
+            self._progress.update(task, what=f"{group.name}: setting up")
+            before = len(todo)
+            try:
+                with ExitStack() as stack:
+                    opened = stack.enter_context(group.open())
+                    group.warm_up(opened)
+                    while todo:
+                        good = self._attempt(*todo.pop(0), opened, raw)
+                        self._progress.advance(task)
+                        if not good:
+                            break
+            except ConfigurationError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a run goes on, whatever it is
+                if not todo:
+                    self._say(f"{group.name} did not end well: {_explain(error)}")
+                elif len(todo) == before:
+                    left_out[group.name] = _explain(error)
+                    self._say(f"{group.name} is left out: {_explain(error)}")
+                    self._progress.advance(task, before)
+                    return
+
+    def _attempt(
+        self, measurement: Measurement, repetition: int, opened: Any, raw: RawData
+    ) -> bool:
+        """Make a measurement; whether the next one can be made with what was opened."""
+        what = " ".join(str(value) for value in measurement.key.values())
+        self._progress.update(self._progress.task_ids[-1], what=what)
         try:
-            with ExitStack() as stack:
-                opened = stack.enter_context(group.open())
-                group.warm_up(opened)
-                for measurement, repetition in planned:
-                    what = " ".join(str(value) for value in measurement.key.values())
-                    self._progress.update(task, what=what)
-                    try:
-                        raw.add(measurement, repetition, list(measurement.measure(opened)))
-                    except _FAILURES as error:
-                        raw.add(measurement, repetition, [], _explain(error))
-                        self._say(f"{what}: {_explain(error)}")
-                    done += 1
-                    self._progress.advance(task)
-        except (UnavailableError, *_FAILURES) as error:
-            left_out[group.name] = _explain(error)
-            self._say(f"{group.name} is left out: {_explain(error)}")
-            self._progress.advance(task, len(planned) - done)
+            rows = list(measurement.measure(opened))
+        except ConfigurationError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a run goes on, whatever it is
+            raw.add(measurement, repetition, [], _explain(error))
+            self._say(f"{what}: {_explain(error)}")
+            return isinstance(error, UntriedError)
+        raw.add(measurement, repetition, rows)
+        return True
 
     def _say(self, text: str) -> None:
         self._progress.console.print(text, markup=False, highlight=False, style="dim")
@@ -203,10 +229,30 @@ def _cpu_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def _explain(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+_KNOWN = (
+    ExperimentError, AnnotationError, ClientError, LoaderError, ServerError, SparkError, OSError,
+)  # fmt: skip
+"""Errors that are made to be read."""
+
+
+def _explain(error: Exception) -> str:
+    text = " ".join(str(error).split())[:_LONGEST]
+    if isinstance(error, LimitError):
+        return f"{LIMIT}{text}"
+    return text if text and isinstance(error, _KNOWN) else f"{type(error).__name__}: {text}"
+
+
+def _begun_earlier(facts: dict[str, Any], earlier: Mapping[str, Any]) -> None:
+    """What a resumed run says of where and when it was measured."""
+    for name in ("started", "load at the start"):
+        facts[name] = earlier[name]
+    commits = dict.fromkeys((*earlier["versions"]["commit"].split(", "), commit()))
+    facts["versions"]["commit"] = ", ".join(commits)
 
 
 def _write_json(path: Path, value: Any) -> None:
+    """Write a file that is whole or not there."""
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-    path.write_text(text, encoding="utf-8")
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)

@@ -38,7 +38,7 @@ class StaticLoading:
     def __init__(self, say: Callable[[str], None] | None = None, *, spark: bool = True) -> None:
         self.by: str | None = None
         self._say = say
-        self._missing = None if spark else "not wanted"
+        self._missing = None if spark else "the data are small"
 
     def store(self, folder: Path, quads: Iterable[Quad], created: datetime) -> Path:
         """A store of these quads; see `stores`."""

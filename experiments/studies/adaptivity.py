@@ -108,7 +108,7 @@ class Sizes:
     @classmethod
     def quick(cls) -> Self:
         """Fewer elements."""
-        return cls(elements=12_000, phases=4)
+        return cls(elements=4_000, phases=4)
 
 
 class Adaptivity:

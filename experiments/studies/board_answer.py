@@ -7,11 +7,9 @@ from experiments.harness.items import Finding, Point
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
 from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER
+from experiments.studies.board_watch import BUSY, SIDES
 
 _ENGINES = (CQELS.name, CSPARQL.name)
-_SIDES = ("server_percent", "cache_percent", "clients_percent")
-_BUSY = 75.0
-"""Percent of each core."""
 
 
 def answers(
@@ -105,13 +103,13 @@ def sums_by_size(totals: Results, mode: str, columns: Sequence[str]) -> Mapping[
 
 def used(row: Mapping[str, str]) -> float:
     """What all processes used of the machine, in percent of a core."""
-    return sum(float(row.get(column) or 0) for column in _SIDES)
+    return sum(float(row.get(column) or 0) for column in SIDES)
 
 
 def is_busy(row: Mapping[str, str]) -> bool:
     """Whether all processes together kept the cores nearly busy: the machine was the limit."""
     cores = float(row["cores"] or 0)
-    return bool(cores) and used(row) > _BUSY * cores
+    return bool(cores) and used(row) > BUSY * cores
 
 
 def marked(

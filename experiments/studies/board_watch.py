@@ -2,11 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from experiments.errors import MeasurementError
+from experiments.errors import LimitError, MeasurementError, UntriedError
 from experiments.harness.estimates import percentile
 from experiments.harness.measurement import Row
 from experiments.harness.processes import Process, Usage
@@ -16,6 +17,10 @@ from experiments.workloads.board import Window
 _READY_SECONDS = 60.0
 _START_SECONDS = 180.0
 _STOP_SECONDS = 120.0
+SIDES = ("server_percent", "cache_percent", "clients_percent")
+"""The columns of what all processes use."""
+BUSY = 75.0
+"""Percent of each core from which on the machine is the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,28 @@ class Looks:
     first: float
     steady: float
     grace: float
+
+
+class Limits:
+    """What the machine was too small for, by what is varied beside the number of queries."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, int] = {}
+
+    @contextmanager
+    def of(self, what: Hashable, queries: int) -> Iterator[None]:
+        """A measurement with so many queries.
+
+        Raises:
+            UntriedError: the machine was too small for fewer.
+        """
+        if (least := self._found.get(what, queries)) < queries:
+            raise UntriedError(f"not tried, because {least} queries were too many for it")
+        try:
+            yield
+        except LimitError:
+            self._found[what] = queries
+            raise
 
 
 Arrivals: TypeAlias = Callable[
@@ -81,10 +108,11 @@ def watch(
         for number, (client, order) in enumerate(zip(clients, orders, strict=True)):
             if number not in starts and client.has_said():
                 if not client.answer(order, _READY_SECONDS).get("ready"):
-                    raise MeasurementError(_why(clients, number, "the clients do not start"))
+                    kind = _failure(watched.shares())
+                    raise kind(_why(clients, number, "the clients do not start"))
                 starts[number] = watched.elapsed()
         if watched.elapsed() > _START_SECONDS:
-            raise MeasurementError(f"{share - len(starts)} client processes do not start")
+            raise _failure(watched.shares())(f"{share - len(starts)} client processes do not start")
     look_until(max(looks.first, watched.elapsed()))
     begin, before = _marks(clients), watched.usages()
     began = time.time()
@@ -102,6 +130,10 @@ def watch(
     if "error" in published:
         raise MeasurementError(f"the feed failed: {published['error']}")
     steady = _shares(after, before)
+    try:
+        arrived = arrivals(reports, published["sent"], (began, ended))
+    except MeasurementError as error:
+        raise _failure(steady)(str(error)) from error
     first = [float(str(row["client_percent"])) for row in rows[: int(looks.first)]]
     rows.append(
         {
@@ -119,7 +151,7 @@ def watch(
             "bytes": _sum(end, "bytes") - _sum(begin, "bytes"),
             "server_memory_mib": memory / 2**20,
             "cores": len(os.sched_getaffinity(0)),
-            **arrivals(reports, published["sent"], (began, ended)),
+            **arrived,
             "updates": sum(report["updates"] for report in reports),
             "failed": sum(report["failed"] for report in reports),
             "why": "; ".join([why for report in reports for why in report["errors"]][:2]) or None,
@@ -171,6 +203,10 @@ class _Watched:
         """Seconds since the beginning."""
         return time.perf_counter() - self.first[0].wall
 
+    def shares(self) -> dict[str, float | None]:
+        """Percent of a core since the beginning."""
+        return _shares(self.usages(), self.first)
+
     def percents(self) -> Row:
         """Percent of a core since the last look."""
         now, before = self.usages(), self._last
@@ -188,6 +224,12 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
         "client_percent": sum(each) / len(each),
         "clients_percent": sum(each),
     }
+
+
+def _failure(shares: Mapping[str, float | None]) -> type[MeasurementError]:
+    """What it is where nothing comes: the machine is the limit if these processes fill it."""
+    used = sum(shares[side] or 0 for side in SIDES)
+    return LimitError if used > BUSY * len(os.sched_getaffinity(0)) else MeasurementError
 
 
 def renewals(

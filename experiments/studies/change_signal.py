@@ -48,21 +48,21 @@ class Sizes:
 
     clients: tuple[int, ...] = (1, 10, 50, 200)
     changes: int = 12
-    rates: tuple[int, ...] = (2, 60)
+    rates: tuple[int, ...] = (6, 60)
     rate_clients: int = 10
     processes: int = 4
     departures: int = 50
     max_age: float = 10.0
     jitter: float = 0.1
     first_seconds: float = 5.0
-    seconds: float = 60.0
+    seconds: float = 30.0
     grace: float = 2.0
 
     @classmethod
     def quick(cls) -> Self:
         """Few clients, pages that are fresh for two seconds, a change a second."""
         return cls(
-            clients=(1, 10), changes=60, rates=(), processes=1, max_age=2.0, first_seconds=1.0,
+            clients=(10,), changes=60, rates=(), processes=1, max_age=2.0, first_seconds=1.0,
             seconds=3.0, grace=0.5,
         )  # fmt: skip
 

@@ -50,13 +50,13 @@ class Sizes:
     """
 
     queries: tuple[str, ...] = QUERIES
-    rates: tuple[float, ...] = (1.0, 2.0, 5.0)
-    instances: tuple[int, ...] = (1, 10, 20, 50, 100)
+    rates: tuple[float, ...] = (1.0, 5.0)
+    instances: tuple[int, ...] = (1, 10, 100)
     varied: tuple[str, ...] = QUERIES
     lead: float = 0.1
     jitter: float = 0.05
     processes: int = 4
-    seconds: float = 8.0
+    seconds: float = 5.0
 
     @classmethod
     def quick(cls) -> Self:

@@ -57,6 +57,8 @@ def rules_report(rules: Results) -> Iterator[Item]:
         named = query.replace(" ", "-")
         for brokers in rules.distinct("static"):
             chosen = rules.where(query=query, static=brokers)
+            if len(chosen.distinct("window")) < 2:
+                continue
             yield Figure(
                 f"rules-{named}-{brokers}",
                 f"Rewriting rules by the size of the window: {query}, {brokers} brokers",

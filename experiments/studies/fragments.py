@@ -50,7 +50,7 @@ class Sizes:
     """
 
     triples: tuple[int, ...] = (1_000_000, 10_000_000)
-    seconds: float = 2.0
+    seconds: float = 1.0
     warm_up_seconds: float = 2.0
     connections: int = 2
     servers: tuple[str, ...] = (OURS, CONSTANT, REFERENCE)
@@ -59,8 +59,9 @@ class Sizes:
 
     @classmethod
     def quick(cls) -> Self:
-        """A tenth of a million triples, a fraction of a second."""
-        return cls(triples=(100_000,), seconds=0.25, warm_up_seconds=0.3)
+        """Few triples, two formats, a fraction of a second."""
+        formats = tuple(FORMATS)[:2]
+        return cls(triples=(50_000,), seconds=0.15, warm_up_seconds=0.2, formats=formats)
 
 
 class Fragments:

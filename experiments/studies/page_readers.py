@@ -58,13 +58,13 @@ class Sizes:
     facts: int = 200
     period: float = 10.0
     settle: float = 15.0
-    seconds: float = 60.0
+    seconds: float = 30.0
     pages_seconds: float = 5.0
 
     @classmethod
     def quick(cls) -> Self:
         """Few readers of few facts."""
-        return cls(readers=10, facts=20, period=1.0, settle=1.0, seconds=3.0, pages_seconds=0.5)
+        return cls(readers=10, facts=20, period=1.0, settle=1.0, seconds=2.0, pages_seconds=0.3)
 
 
 class PageReaders:

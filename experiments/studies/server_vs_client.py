@@ -31,7 +31,7 @@ from experiments.studies.board_modes import (
     side,
 )
 from experiments.studies.board_report import items
-from experiments.studies.board_watch import Looks, renewals, watch
+from experiments.studies.board_watch import Limits, Looks, renewals, watch
 from experiments.workloads.board import Board, board
 from tpf_spark.errors import SparkError
 from tpf_spark.java import find_java
@@ -66,14 +66,14 @@ class Sizes:
         modes: only these; all where empty.
     """
 
-    queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500, 1000)
+    queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
     cached_queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
-    shared_queries: tuple[int, ...] = (200, 500, 1000)
-    engine_queries: tuple[int, ...] = (10, 50, 100, 150, 200, 500, 1000)
-    spark_queries: tuple[int, ...] = (1, 5, 10)
+    shared_queries: tuple[int, ...] = (10, 200, 1000)
+    engine_queries: tuple[int, ...] = (10, 50, 100, 200, 500, 1000)
+    spark_queries: tuple[int, ...] = (1, 10, 50, 100, 200, 500, 1000)
     method_queries: tuple[int, ...] = (50,)
     methods: tuple[str, ...] = tuple(method.name for method in METHODS)
-    cached_methods: bool = True
+    cached_methods: bool = False
     processes: int = 10
     departures: int = 100
     period: float = 10.0
@@ -83,7 +83,7 @@ class Sizes:
     first_seconds: float = 10.0
     periods: int = 2
     grace: float = 3.0
-    spark_grace: float = 60.0
+    spark_grace: float = 30.0
     modes: tuple[str, ...] = ()
 
     @classmethod
@@ -92,8 +92,7 @@ class Sizes:
         return cls(
             queries=(10, 30), cached_queries=(10, 30), shared_queries=(),
             engine_queries=(10, 30), spark_queries=(1,), method_queries=(), methods=(),
-            cached_methods=False, processes=2, period=2.0, first_seconds=1.5, periods=1,
-            grace=2.0, spark_grace=30.0,
+            processes=2, period=2.0, first_seconds=1.0, periods=1, grace=1.5, spark_grace=10.0,
         )  # fmt: skip
 
     def planned(self) -> Iterator[tuple[Mode, int]]:
@@ -127,6 +126,7 @@ class OpenedBoard:
     feed: Process
     settings: Sizes
     seed: int
+    limits: Limits
 
 
 class ServerVsClient:
@@ -149,7 +149,7 @@ class ServerVsClient:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """The same client processes and the same feed for all modes; Spark's may be left out."""
-        departures = board(settings.departures)
+        departures, limits = board(settings.departures), Limits()
         for name, on_spark in (("board", False), ("board, on Spark", True)):
             measurements = [
                 Measurement(
@@ -160,7 +160,7 @@ class ServerVsClient:
                 for mode, queries in settings.planned()
                 if mode.spark == on_spark
             ]
-            opened = partial(_open, settings, run, departures, spark=on_spark)
+            opened = partial(_open, settings, run, departures, limits, spark=on_spark)
             yield MeasurementGroup(name, opened, measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
@@ -169,7 +169,9 @@ class ServerVsClient:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run, departures: Board, *, spark: bool) -> Iterator[OpenedBoard]:
+def _open(
+    settings: Sizes, run: Run, departures: Board, limits: Limits, *, spark: bool
+) -> Iterator[OpenedBoard]:
     if spark:
         try:
             find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
@@ -182,7 +184,7 @@ def _open(settings: Sizes, run: Run, departures: Board, *, spark: bool) -> Itera
             for n in range(settings.processes)
         ]
         feed = stack.enter_context(started("feed", python("experiments.studies.board_feed")))
-        yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed)
+        yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed, limits)
 
 
 def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[Row]:
@@ -195,7 +197,10 @@ def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[Row]:
         settings.spark_grace if mode.spark else settings.grace,
     )
     try:
-        with side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite:
+        with (
+            opened.limits.of(mode.name, queries),
+            side(mode, windows, opened.board, opened.store, opened.folder, times) as opposite,
+        ):
             arrivals = partial(renewals, windows)
             return watch(opposite, opened.clients, opened.feed, looks, arrivals)
     except UnavailableError as error:

@@ -86,9 +86,9 @@ class Sizes:
         events: elements that are measured.
     """
 
-    queries: tuple[int, ...] = (10, 100, 1000)
-    before: int = 10_000
-    events: int = 2000
+    queries: tuple[int, ...] = (100, 1000)
+    before: int = 2000
+    events: int = 500
 
     @classmethod
     def quick(cls) -> Self:
@@ -118,6 +118,7 @@ class Sharing:
                     Measurement(
                         {"differ_in": name, "registered": when, "queries": count},
                         partial(_alike, settings, name, when, count),
+                        repetitions=1,
                     )
                     for count in settings.queries
                     for when in ("first", "late", "between")
@@ -131,6 +132,7 @@ class Sharing:
                 Measurement(
                     {"differ_in": name, "registered": "unlike", "queries": count},
                     partial(_unlike, settings, name, count),
+                    repetitions=1,
                 )
                 for name in UNLIKE
             ],

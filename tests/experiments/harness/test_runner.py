@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,13 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from annotations.clock import ManualClock
-from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
+from experiments.errors import (
+    ConfigurationError,
+    LimitError,
+    MeasurementError,
+    UnavailableError,
+    UntriedError,
+)
 from experiments.harness.configuration import RunConfiguration, read_configuration
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import Figure, Finding, Item, Table, Target
@@ -198,6 +205,77 @@ def test_a_failure_is_reported_and_tried_again(tmp_path: Path) -> None:
     assert run(tmp_path, again, resume=True).complete
     assert again.calls == [("plain", 2), ("plain", 2)]
     assert "could not run completely" not in write_report(tmp_path, [again]).read_text()
+
+
+def test_whatever_is_raised_ends_one_measurement_and_what_it_may_have_broken_is_new(
+    tmp_path: Path,
+) -> None:
+    class Dying(Squares):
+        def _measurement(self, kind: str, size: int, settings: Sizes) -> Measurement:
+            whole = super()._measurement(kind, size, settings)
+
+            def measure(opened: str) -> Iterable[Row]:
+                if (kind, size) == ("plain", 1):
+                    raise Unforeseen("an answer from Java is empty")
+                return whole.measure(opened)
+
+            return dataclasses.replace(whole, measure=measure)
+
+    experiment = Dying()
+    results = run(tmp_path, experiment, repetitions=1)
+    assert results.failures == {
+        "kind plain, size 1 (repetition 0)": "Unforeseen: an answer from Java is empty"
+    }
+    assert experiment.calls == [("plain", 2), ("shifted", 1), ("shifted", 2)]
+    opened = ["open plain", "warm plain", "close plain"]
+    assert experiment.events[:6] == opened * 2
+    assert not results.complete
+
+
+def test_what_is_too_much_for_the_machine_is_marked_and_not_tried_again(tmp_path: Path) -> None:
+    class Limited(Squares):
+        def _measurement(self, kind: str, size: int, settings: Sizes) -> Measurement:
+            whole = super()._measurement(kind, size, settings)
+
+            def measure(opened: str) -> Iterable[Row]:
+                self.events.append(f"try {kind} {size}")
+                if kind == "shifted":
+                    raise LimitError("too many") if size == 1 else UntriedError("1 was too many")
+                return whole.measure(opened)
+
+            return dataclasses.replace(whole, measure=measure)
+
+    experiment = Limited()
+    results = run(tmp_path, experiment, repetitions=1)
+    assert results.complete
+    assert results.failures == {
+        "kind shifted, size 1 (repetition 0)": "the machine is the limit: too many",
+        "kind shifted, size 2 (repetition 0)": "the machine is the limit: 1 was too many",
+    }
+    text = write_report(tmp_path, [experiment]).read_text()
+    assert "kind shifted, size 2 (repetition 0): the machine is the limit: 1 was" in text
+    assert "Failed" not in text
+    again = Limited()
+    assert run(tmp_path, again, resume=True, repetitions=1).complete
+    assert again.events == []
+
+
+def test_a_resumed_run_says_of_which_commits_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, Squares(stop_after=5))
+    monkeypatch.setattr("experiments.harness.runner.commit", lambda: "another")
+    run(tmp_path, Squares(), resume=True)
+    facts = tmp_path / "squares/run.json"
+    first = json.loads(facts.read_text())
+    assert first["versions"]["commit"].endswith(", another")
+    run(tmp_path, Squares(), resume=True)
+    assert json.loads(facts.read_text()) == first
+
+
+class Unforeseen(Exception):  # noqa: N818
+    """What no package of ours raises."""
 
 
 def test_what_is_not_on_this_machine_is_left_out_and_said(tmp_path: Path) -> None:

@@ -1,20 +1,16 @@
 """``annotation-methods``: every combination on a few polls, answers compared."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from annotations.methods import METHODS
-from experiments.harness.in_process import InProcess
 from experiments.harness.items import Check, Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.annotation_methods import AnnotationMethods
+from experiments.studies.annotation_methods import AnnotationMethods, Stage, _delayed
 from experiments.studies.annotation_report import ON_PAGE, REWRITTEN
 from experiments.workloads.trains import RECORDING_VARIABLE, Answers, recording
 from tests.experiments.harness.test_runner import run
@@ -93,19 +89,13 @@ def test_every_combination_gives_right_answers(tmp_path: Path) -> None:
     assert f"{len(results.rows)} of {len(results.rows)} evaluations gave exactly" in text
 
 
-def test_the_network_takes_its_time_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-
-    def app(_environ: object, start: Callable[..., object]) -> list[bytes]:
-        start("200 OK", [])
-        return [b"x"]
-
-    for latency in (0.0, 0.02):
-        with requests.Session() as session:
-            session.mount("http://near.test/", InProcess(app, latency))
-            assert session.get("http://near.test/a").content == b"x"
-    assert slept == [0.02]
+def test_the_network_takes_its_time_for_each_request(tmp_path: Path) -> None:
+    way: Any = ("named-graph", "interval", ON_PAGE, True, 3)
+    stage: Any = Stage(None, None, tmp_path, tmp_path)  # type: ignore[arg-type]
+    stage.played = (way, [{"tick": 0, "seconds": 0.5, "requests": 12}])
+    for latency, seconds in ((0.0, 0.5), (0.02, 0.74)):
+        (row,) = _delayed(*way[:4], latency, 3, stage)
+        assert row == {"tick": 0, "seconds": pytest.approx(seconds), "requests": 12}
 
 
 def told(growth: float, graphs: float, far: float) -> list[Any]:

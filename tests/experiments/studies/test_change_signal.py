@@ -84,5 +84,5 @@ def test_the_sentences_follow_the_data() -> None:
 
 
 def test_what_is_planned() -> None:
-    assert list(Sizes().planned()) == [(1, 12), (10, 12), (50, 12), (200, 12), (10, 2), (10, 60)]
-    assert list(Sizes.quick().planned()) == [(1, 60), (10, 60)]
+    assert list(Sizes().planned()) == [(1, 12), (10, 12), (50, 12), (200, 12), (10, 6), (10, 60)]
+    assert list(Sizes.quick().planned()) == [(10, 60)]

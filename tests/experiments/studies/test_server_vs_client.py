@@ -1,13 +1,14 @@
 """``server-vs-client``: the board, and small runs with real servers, feeds and clients."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyoxigraph
 import pytest
 
-from experiments.errors import UnavailableError
+from experiments.errors import LimitError, MeasurementError, UnavailableError, UntriedError
 from experiments.harness import peers
 from experiments.harness.items import Check, Figure, Finding, Target
 from experiments.harness.report import write_report
@@ -22,6 +23,7 @@ from experiments.studies.board_modes import (
     STREAMER,
     Mode,
 )
+from experiments.studies.board_watch import Limits, _failure
 from experiments.studies.server_vs_client import ServerVsClient, Sizes
 from experiments.workloads.board import board, number_of, renewal
 from tests.experiments.harness.test_runner import run
@@ -118,12 +120,27 @@ def test_the_modes_of_a_full_run() -> None:
     planned = list(Sizes().planned())
     for mode in (STREAMER, CQELS, CSPARQL):
         sizes = [queries for each, queries in planned if each is mode]
-        assert sizes[:6] == [10, 50, 100, 150, 200, 500]
-        assert sizes[-1] == 1000
-    assert [queries for each, queries in planned if each is SPARK] == [1, 5, 10]
+        assert sizes == [10, 50, 100, 200, 500, 1000]
+    assert [queries for each, queries in planned if each is SPARK] == [1, *sizes]
     rewriting = [mode for mode, _ in planned if mode.method]
-    assert len(rewriting) == 10
-    assert sum(mode.cache for mode in rewriting) == 5
+    assert len(rewriting) == 5
+    everything = replace(Sizes(), cached_methods=True).planned()
+    assert sum(mode.cache for mode, _ in everything if mode.method) == 5
+
+
+def test_more_than_was_too_much_for_the_machine_is_not_tried() -> None:
+    limits = Limits()
+    with limits.of("a", 10):
+        pass
+    with pytest.raises(LimitError, match="busy"), limits.of("a", 50):
+        raise LimitError("busy")
+    with pytest.raises(UntriedError, match="50 queries were too many"), limits.of("a", 100):
+        raise AssertionError
+    with limits.of("b", 100), limits.of("a", 10):
+        pass
+    idle = {"server_percent": 20.0, "cache_percent": None, "clients_percent": 30.0}
+    assert _failure(idle) is MeasurementError
+    assert _failure({**idle, "clients_percent": 1e6}) is LimitError
 
 
 def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, str]:
