@@ -81,6 +81,7 @@ def rules_report(rules: Results) -> Iterator[Item]:
         yield from _effects(
             chosen.where(static=largest), "ms_mean", f"{query}, {largest} brokers, {widest} s"
         )
+    yield from _useless(rules, "ms_mean", "Natively")
 
 
 def _effects(chosen: Results, column: str, what: str) -> Iterator[Item]:
@@ -145,15 +146,22 @@ def rules_on_spark_report(rules: Results) -> Iterator[Item]:
         for window in chosen.distinct("window"):
             each = chosen.where(static=smallest, window=window)
             yield from _effects(each, "cpu_us_per_event", f"Spark, {query}, {window} s")
-    costly = [
-        label
+    yield from _useless(rules, "cpu_us_per_event", "On Spark")
+
+
+def _useless(rules: Results, column: str, where: str) -> Iterator[Finding]:
+    """Which rules never saved anything, and what the one that costs most took."""
+    ratios = {
+        label: found
         for label in rules.distinct("rules")
-        if label != "none"
-        and (ratios := list(_ratios(rules, label, "cpu_us_per_event")))
-        and min(ratios) > 1
-    ]
-    if costly:
-        yield Finding(f"On Spark {sentence_list(costly)} saved nothing in any case measured.")
+        if label != "none" and (found := list(_ratios(rules, label, column)))
+    }
+    if never := [label for label, found in ratios.items() if min(found) > 1]:
+        most = max(max(ratios[label]) for label in never)
+        yield Finding(
+            f"{where} {sentence_list(never)} saved nothing in any case measured, and cost at most "
+            f"{most:.2f} times as much as no rule."
+        )
 
 
 def claims_report(results: Results) -> Iterator[Item]:

@@ -12,7 +12,9 @@ from experiments.cli import app
 from experiments.harness import machine
 from experiments.harness.configuration import read_configuration
 from experiments.harness.experiment import Experiment
+from experiments.harness.items import Finding
 from experiments.harness.measurement import Run
+from experiments.harness.results import Results, _text
 from tests.experiments.studies.test_annotation_methods import liveboards
 
 __all__ = ["liveboards"]
@@ -43,6 +45,46 @@ def test_measurements_are_named_by_the_keys_once(experiment: Experiment, tmp_pat
         assert all(tuple(key) == experiment.keys for key in keys)
         assert len({tuple(key.values()) for key in keys}) == len(keys)
         assert len({group.name for group in groups}) == len(groups)
+
+
+_WORDS = {"kind": ("total", "total"), "why": ("", ""), "right": ("1", "0"), "error": ("", "")}
+"""Columns that hold no free number: their values, and the opposite ones."""
+
+
+def said(experiment: Experiment, folder: Path, *, opposite: bool) -> list[str]:
+    """The sentences of the report of a full run with data that are made up."""
+    rows = []
+    groups = experiment.groups(experiment.settings(), Run(1, folder, lambda _text: None))
+    keys = [measurement.key for group in groups for measurement in group.measurements]
+    for number, key in enumerate(keys):
+        row = {name: _text(value) for name, value in key.items()} | {"repetition": "0"}
+        for place, column in enumerate(experiment.values):
+            if column in _WORDS:
+                row[column] = _WORDS[column][opposite]
+            elif column in ("tick", "clients", "second"):
+                row[column] = str(1 + number + opposite)
+            elif column == "version":
+                row[column] = str(number * opposite)
+            else:
+                # What was much becomes little, in all columns and measurements.
+                value = 3.0 ** (place % 7) * (1 + number / len(keys))
+                row[column] = str(5000 / value if opposite else value)
+        rows.append(row)
+    items = experiment.report(Results(rows, {}, {}))
+    return [item.text for item in items if isinstance(item, Finding)]
+
+
+# What the cost model says it computes of another's data: `test_cost_model` turns those round.
+@pytest.mark.parametrize(
+    "experiment",
+    [each for each in registry.EXPERIMENTS if each.name != "cost-model"],
+    ids=lambda experiment: experiment.name,
+)
+def test_opposite_data_change_every_sentence(experiment: Experiment, tmp_path: Path) -> None:
+    one, other = (said(experiment, tmp_path, opposite=opposite) for opposite in (False, True))
+    assert one
+    assert other
+    assert not set(one) & set(other)
 
 
 def test_the_documented_configuration_is_one(tmp_path: Path) -> None:

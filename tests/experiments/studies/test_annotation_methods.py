@@ -90,11 +90,11 @@ def test_every_combination_gives_right_answers(tmp_path: Path) -> None:
 
 
 def test_the_network_takes_its_time_for_each_request(tmp_path: Path) -> None:
-    way: Any = ("named-graph", "interval", ON_PAGE, True, 3)
+    way = ("named-graph", "interval", ON_PAGE, True, 3)
     stage: Any = Stage(None, None, tmp_path, tmp_path)  # type: ignore[arg-type]
     stage.played = (way, [{"tick": 0, "seconds": 0.5, "requests": 12}])
     for latency, seconds in ((0.0, 0.5), (0.02, 0.74)):
-        (row,) = _delayed(*way[:4], latency, 3, stage)
+        (row,) = _delayed("named-graph", "interval", ON_PAGE, True, latency, 3, stage)
         assert row == {"tick": 0, "seconds": pytest.approx(seconds), "requests": 12}
 
 
