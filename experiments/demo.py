@@ -206,7 +206,8 @@ def _replay_command(chosen: RecordedHour, url: str) -> tuple[str, ...]:
     return (
         "tpf-replay", chosen.source, *chosen.inputs, url, "--from", format_instant(chosen.start),
         "--until", format_instant(chosen.until + _LATEST), "--speed", f"{chosen.speed:g}",
-        "--quiet",
+        # Intervals tell what held when, so that one can go back in the page.
+        "--label", "interval", "--quiet",
     )  # fmt: skip
 
 

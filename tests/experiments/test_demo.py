@@ -59,6 +59,11 @@ def test_the_board_lives_at_a_url_too() -> None:
                     lines = answer.iter_lines(1, decode_unicode=True)
                     data = next(line for line in lines if line.startswith("data: "))
                 assert json.loads(data.removeprefix("data: "))["added"], example["title"]
+                # What held is known of every instant: nothing, before it began.
+                for at in (shown["at"], "2020-01-01T00:00:00Z"):
+                    past = requests.get(f"{page}sparql", query | {"at": at}, timeout=60)
+                    assert past.status_code == 200, past.text
+                assert past.json()["results"]["bindings"] == []
                 if example is examples[0]:
                     assert json.loads(data.removeprefix("data: "))["vars"] == shown["vars"]
         finally:
