@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from loaders.errors import InputError
+from loaders.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -57,10 +57,11 @@ def done_in_thread(context: "SparkContext", work: Callable[[], Result]) -> Resul
 
 @contextlib.contextmanager
 def _worker_errors() -> Iterator[None]:
-    """Turns an `InputError` that a worker raised, somewhere inside Java's report, into itself.
+    """Turns an error that a worker raised, somewhere inside Java's report, into itself.
 
     Raises:
         InputError: a worker raised one.
+        OutputError: a worker raised one.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -69,8 +70,9 @@ def _worker_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         if match := _WORKER_ERROR.search(str(error)):
-            raise InputError(match.group(1)) from None
+            kind = InputError if match[1] == "InputError" else OutputError
+            raise kind(match[2]) from None
         raise
 
 
-_WORKER_ERROR = re.compile(r"loaders\.errors\.InputError: (.+)")
+_WORKER_ERROR = re.compile(r"loaders\.errors\.(InputError|OutputError): (.+)")

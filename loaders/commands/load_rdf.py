@@ -52,14 +52,16 @@ def rdf(
         )  # fmt: skip
 
         def told(summary: RdfSummary) -> list[str]:
-            place.put()
+            place.put(summary)
             return options.told(summary, output, aside)
 
         job.run(
             "rdf",
             size_of(files),
             lambda context, report: told(
-                load_rdf_spark(files, place.path, context, report=report, **given)
+                load_rdf_spark(
+                    files, place.path, context, report=report, parts=place.parts, **given
+                )
             ),
             lambda report: told(
                 load_rdf_local(files, place.path, report=report, entail=entail, **given)

@@ -175,8 +175,11 @@ def load_static(
         source = make_source()
 
         def load(context: "SparkContext | None", report: Report) -> list[str]:
-            summary = load_source(source, place.path, context, created=created, report=report)
-            place.put()
+            summary = load_source(
+                source, place.path, context, created=created, report=report,
+                parts=place.parts if context else None,
+            )  # fmt: skip
+            place.put(summary)
             return options.told(summary, output, output)
 
         job.run(source.name, source.size(), load, lambda report: load(None, report))

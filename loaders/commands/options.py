@@ -202,10 +202,10 @@ def told(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
     ]
     if summary.rejects:
         lines.append(f"{summary.rejects} malformed, left out; all of them in {aside}")
-    size = sum(entry.bytes for entry in manifest.files.values())
     graphs = f", {counted(manifest.graphs, 'named graph')}" if manifest.graphs else ""
+    size = f"{manifest.size / 1e6:.1f} MB"
     lines.append(
         f"{counted(manifest.quads, 'triple')}, {counted(manifest.terms - 1, 'term')}, "
-        f"{counted(summary.predicates, 'predicate')}{graphs}, {size / 1e6:.1f} MB in {output}"
+        f"{counted(summary.predicates, 'predicate')}{graphs}, {size} in {output}"
     )
     return lines

@@ -16,7 +16,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,7 @@ from loaders.rdf.orders import (
     columns_of,
     order_ranges,
 )
+from loaders.rdf.parting import PartsPlace, PutRows, PutTerms, manifest_of_parts
 from loaders.rdf.pieces import PIECE_BYTES, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
@@ -71,6 +72,8 @@ from loaders.sources.base import StaticSource
 from tpf_server.errors import StoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.manifest import Manifest
+from tpf_server.store.static.parts import PartsManifest
 from tpf_server.store.static.rdf_files import merge_prefixes
 from tpf_server.store.static.writing import Rows, write_store
 
@@ -114,6 +117,7 @@ def load_rdf_spark(
     sizes: Sizes = DEFAULT_SIZES,
     source: str = "",
     prefixes: Mapping[str, str] = _NO_PREFIXES,
+    parts: PartsPlace | None = None,
 ) -> RdfSummary:
     """Load RDF files into a store, or replace the store that is there when the load is complete.
 
@@ -128,12 +132,14 @@ def load_rdf_spark(
         sizes: how the work is cut.
         source: what the store is made from, kept in the manifest.
         prefixes: prefix to namespace, for display; those of the files come behind them.
+        parts: where the workers may write the store in parts, which counts when the manifest that
+            is returned is put there; ``None``, or where it is small: the directory is written.
 
     Raises:
         InputError: a file cannot be read, or is malformed and `strict`.
         OutputError: the store cannot be written, or another load is writing it.
     """
-    load = _Load(store, sizes, created, source, prefixes, strict, rejects)
+    load = _Load(store, sizes, created, source, prefixes, strict, rejects, parts)
     given = RdfInput(cut(files, sizes.piece_bytes))
     with staging(store), Flows(context, report or Silent()) as flows:
         return load.run(given, flows)
@@ -147,9 +153,10 @@ def load_source(
     created: datetime,
     report: Report | None = None,
     sizes: Sizes = DEFAULT_SIZES,
+    parts: PartsPlace | None = None,
 ) -> RdfSummary:
     """Load the static facts of a source into a store; see `load_rdf_spark`."""
-    load = _Load(store, sizes, created, source.name, source.prefixes)
+    load = _Load(store, sizes, created, source.name, source.prefixes, parts=parts)
     with staging(store), Flows(context, report or Silent()) as flows:
         return load.run(SourceInput(source, flows.cores), flows)
 
@@ -163,6 +170,7 @@ class _Load:
     prefixes: Mapping[str, str]
     strict: bool = False
     rejects: Path | None = None
+    parts: PartsPlace | None = None
 
     def run(self, given: QuadInput, flows: Flows) -> RdfSummary:
         scan = Scan(given, self.strict, self.sizes.chunk_quads)
@@ -188,20 +196,43 @@ class _Load:
         if any(chunk.graphs for chunk in chunks):
             names = layout.QUAD_ORDERS
         orders, ranges = self._orders(staged, merged, chunks, numbering, names, cores)
-        flows.report.stage("writing")
-        rows = ranges.each()
+        made = _Made(
+            merged, numbering.terms, orders, ranges,
+            merge_prefixes([self.prefixes, *(piece.prefixes for piece in pieces)]),
+        )  # fmt: skip
+        if self.parts is not None and total > self.sizes.small:
+            manifest, predicates = self._in_parts(made, self.parts)
+            return RdfSummary(manifest, predicates, rejected, first)
+        return summary_of(self.store, self._here(made, flows.report), rejected, first)
+
+    def _here(self, made: "_Made", report: Report) -> Manifest:
+        kept = made.ranges.kept()
+        kept.map(_nothing).collect("sorting rows")
+        report.stage("writing")
+        ranges = kept.each()
         try:
-            manifest = write_store(
+            return write_store(
                 self.store,
-                _dictionary_pieces(merged),
-                {name: _rows_of(of, rows) for name, of in zip(names, orders, strict=True)},
+                _dictionary_pieces(made.merged),
+                {name: _rows_of(of, ranges) for name, of in made.orders.items()},
                 created=self.created,
-                prefixes=merge_prefixes([self.prefixes, *(piece.prefixes for piece in pieces)]),
+                prefixes=made.prefixes,
                 source=self.source,
             )
         except StoreError as error:
             raise OutputError(str(error)) from error
-        return summary_of(self.store, manifest, rejected, first)
+
+    def _in_parts(self, made: "_Made", place: PartsPlace) -> tuple[PartsManifest, int]:
+        return manifest_of_parts(
+            place,
+            made.merged.map(PutTerms(place)).collect("writing terms"),
+            made.ranges.map(PutRows(place, made.orders)).collect("writing rows"),
+            made.orders,
+            made.terms,
+            created=self.created,
+            prefixes=made.prefixes,
+            source=self.source,
+        )
 
     def _dictionary(
         self, staged: Flow[Staged], chunks: Sequence[ChunkSummary], cores: int
@@ -219,7 +250,7 @@ class _Load:
         numbering: Numbering,
         names: Sequence[str],
         cores: int,
-    ) -> tuple[list[OrderRanges], Flow[SortedRange]]:
+    ) -> tuple[dict[str, OrderRanges], Flow[SortedRange]]:
         total = sum(chunk.quads for chunk in chunks)
         codes, sample = _codes(names, chunks, numbering, self.sizes.key_bits)
         orders = order_ranges(codes, sample, self._ranges(total, cores))
@@ -229,13 +260,22 @@ class _Load:
         )
         runs = sent.exchanged(max(groups.values(), default=0) + 1).map(SortRows(orders))
         count = sum(len(order) for order in orders)
-        ranges = runs.exchanged(count).map(MergeKeys(orders)).kept()
-        ranges.map(_nothing).collect("sorting rows")
-        return orders, ranges
+        ranges = runs.exchanged(count).map(MergeKeys(orders))
+        return dict(zip(names, orders, strict=True)), ranges
 
     def _ranges(self, rows: int, cores: int) -> int:
         """Into how many ranges so many rows or terms are cut."""
         return max(cores, -(-rows // self.sizes.range_rows))
+
+
+class _Made(NamedTuple):
+    """What the tasks made: the dictionary by ranges, how many terms it has, and the orders."""
+
+    merged: Flow[MergedRange]
+    terms: int
+    orders: Mapping[str, OrderRanges]
+    ranges: Flow[SortedRange]
+    prefixes: Mapping[str, str]
 
 
 def _summary(staged: Staged) -> Iterator[ChunkSummary | PieceSummary]:

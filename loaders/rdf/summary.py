@@ -15,6 +15,7 @@ from loaders.outputs import written
 from loaders.rdf.pieces import Reject
 from tpf_server.store.static import layout
 from tpf_server.store.static.manifest import Manifest
+from tpf_server.store.static.parts import PartsManifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class RdfSummary:
         first_rejects: the first of them.
     """
 
-    manifest: Manifest
+    manifest: Manifest | PartsManifest
     predicates: int
     rejects: int
     first_rejects: list[Reject]

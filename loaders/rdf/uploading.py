@@ -1,24 +1,28 @@
 """Stores at URLs: made in a folder of this machine, and put into an object store as a whole.
 
-The files of the new generation go to a folder of their own, and the manifest, which alone says that
-they count, is written last. So whoever reads sees the old content or the new one, of two loads at a
+Or written there in parts by the workers of a cluster (`loaders.rdf.parting`). The files or parts of
+the new generation go to a folder of their own, and the manifest, which alone says that they count,
+is written last. So whoever reads sees the old content or the new one, of two loads at a
 time the one that ends last counts, and what a killed load left is in nobody's way.
 """
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final, Self
 
 from loaders.errors import OutputError
+from loaders.rdf.parting import PartsPlace
+from loaders.rdf.summary import RdfSummary
 from tpf_server.errors import NoStoreError, ServerError, StoreFormatError
 from tpf_server.store.static import layout
 from tpf_server.store.static.fetching import remote_manifest
 from tpf_server.store.static.file_systems import RemoteFolder, is_url
-from tpf_server.store.static.manifest import read_manifest
+from tpf_server.store.static.manifest import Manifest
+from tpf_server.store.static.writing import new_generation
 
 _BLOCK: Final = 4 << 20
 _LITTER: Final = timedelta(days=1)
@@ -46,12 +50,15 @@ class StoreOutput:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._now = now
+        self.parts: PartsPlace | None = None
+        self._put = False
         self._folder: RemoteFolder | None = None
         self._aside: TemporaryDirectory[str] | None = None
         if is_url(output):
             with _output_errors():
                 self._folder = RemoteFolder(output, environment)
                 there = _generation(self._folder) is not None
+            self.parts = PartsPlace(self._folder, new_generation())
             self._aside = TemporaryDirectory(prefix="tpf-load-")
             self.path = Path(self._aside.name) / "store"
             self.beside = Path(self._folder.url).name
@@ -68,36 +75,49 @@ class StoreOutput:
     beside: str
     """What names of other files begin with: beside the store, or in the working directory."""
 
-    def put(self) -> None:
-        """The store is written: see to it that it is where it is wanted.
+    parts: PartsPlace | None
+    """Where workers may write it in parts; ``None``: it is to be a directory."""
+
+    def put(self, summary: RdfSummary) -> None:
+        """The store is written, here or in parts: see to it that it counts where it is wanted.
 
         Raises:
             OutputError: the object store refuses, or does not answer.
         """
-        if self._folder is not None:
-            with _output_errors():
-                _put(self.path, self._folder, self._now)
+        if self._folder is None:
+            return
+        manifest = summary.manifest
+        with _output_errors():
+            if isinstance(manifest, Manifest):
+                text = self._files_of(self._folder, manifest)
+            else:
+                text = manifest.text()
+            before = _generation(self._folder)
+            self._folder.write(layout.MANIFEST, [text])
+            self._put = True
+            for name, newest in self._folder.folders().items():
+                # That of another load that runs now is left alone.
+                old = newest < self._now - _LITTER
+                litter = name.startswith(layout.GENERATION_PREFIX) and old
+                if name != manifest.generation and (name == before or litter):
+                    self._folder.remove(name)
+
+    def _files_of(self, folder: RemoteFolder, manifest: Manifest) -> bytes:
+        for name in manifest.files:
+            with (self.path / manifest.generation / name).open("rb") as file:
+                folder.write(f"{manifest.generation}/{name}", _blocks(file))
+        return (self.path / layout.MANIFEST).read_bytes()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self.parts is not None and not self._put:
+            # What was not completed is removed, where it can be; else a later load does it.
+            with suppress(ServerError):
+                self.parts.folder.remove(self.parts.generation)
         if self._aside is not None:
             self._aside.cleanup()
-
-
-def _put(store: Path, folder: RemoteFolder, now: datetime) -> None:
-    before = _generation(folder)
-    manifest = read_manifest(store)
-    for name in manifest.files:
-        with (store / manifest.generation / name).open("rb") as file:
-            folder.write(f"{manifest.generation}/{name}", _blocks(file))
-    folder.write(layout.MANIFEST, [(store / layout.MANIFEST).read_bytes()])
-    for name, newest in folder.folders().items():
-        # That of another load that runs now is left alone.
-        litter = name.startswith(layout.GENERATION_PREFIX) and newest < now - _LITTER
-        if name != manifest.generation and (name == before or litter):
-            folder.remove(name)
 
 
 def _generation(folder: RemoteFolder) -> str | None:

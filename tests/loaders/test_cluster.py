@@ -1,105 +1,122 @@
-"""The same load on a standalone cluster: a master and two workers on the loopback interface."""
+"""A load on a cluster whose machines share nothing but an object store, and lose an executor."""
 
+import gzip
+import json
 import os
-import re
-import socket
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.support.object_store import BUCKET, KEYS
+from tests.support.spark_cluster import PROJECT, SparkCluster
+from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
-from tpf_spark.errors import JavaNotFoundError
-from tpf_spark.java import find_java
 
-pytestmark = pytest.mark.spark
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(log: Path, text: str, count: int = 1) -> None:
-    for _ in range(600):
-        if log.exists() and log.read_text().count(text) >= count:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{text!r} did not come: {log.read_text()[-2000:]}")
+LOADS = int(os.environ.get("TPF_TEST_KILLED_LOADS", "1"))
+"""How many loads lose an executor, each at another moment."""
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900 * LOADS)]
+URL = f"s3://{BUCKET}/city.store"
+_FETCH = """
+import os, sys
+from pathlib import Path
+from tpf_server.store.static.fetching import fetch_store, remote_manifest
+from tpf_server.store.static.file_systems import RemoteFolder
+import json
+manifest = remote_manifest(RemoteFolder(sys.argv[1], os.environ))
+parts = {name: len(parts) for name, parts in manifest.parts.items()}
+print(json.dumps([str(fetch_store(sys.argv[1], Path(sys.argv[2]), os.environ)), parts]))
+"""
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    pyspark = pytest.importorskip("pyspark")
-    try:
-        java = find_java(None, os.environ)
-    except JavaNotFoundError as error:
-        pytest.skip(str(error))
-    home = Path(pyspark.__file__).parent
-    port = free_port()
-    url = f"spark://127.0.0.1:{port}"
-    environment = os.environ | {
-        "JAVA_HOME": str(java),
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
-    deploy = "org.apache.spark.deploy"
-    address = ["--host", "127.0.0.1", "--webui-port", str(free_port())]
-    commands = {"master": [f"{deploy}.master.Master", *address, "--port", str(port)]}
-    for name in ("one", "two"):
-        commands[name] = [
-            f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", str(free_port()),
-            "--cores", "1", "--memory", "600m", "--work-dir", str(tmp_path / name), url,
-        ]  # fmt: skip
-    with ExitStack() as stack:
-        for name, command in commands.items():
-            log = stack.enter_context((tmp_path / f"{name}.log").open("wb"))
-            process = stack.enter_context(
-                subprocess.Popen(
-                    [home / "bin" / "spark-class", *command],
-                    env=environment,
-                    stdout=log,
-                    stderr=log,
-                )
-            )
-            # Ended before Popen's own exit waits for it.
-            stack.callback(process.terminate)
-            if name == "master":
-                wait_for(tmp_path / "master.log", "I have been elected leader")
-        wait_for(tmp_path / "master.log", "Registering worker", 2)
-        yield url
-
-
-def test_a_cluster_writes_the_same_store(master: str, tmp_path: Path) -> None:
-    source = tmp_path / "data.nt"
-    source.write_text(
-        "".join(
-            f'<http://e/s{n % 700}> <http://e/p{n % 7}> "value {n % 900}"@en .\n'
-            for n in range(20_000)
-        )
+def files(tmp_path: Path) -> list[Path]:
+    """More than is loaded in one task: two pieces of a file, and a compressed one."""
+    folder = tmp_path / "objects" / "in"
+    folder.mkdir(parents=True)
+    about = (
+        "a text that makes a file longer than a piece of it, so that " + "two tasks read it " * 2
     )
-    environment = os.environ | {"TPF_SPARK_EXECUTOR_MEMORY": "512m", "TPF_SPARK_MEMORY": "512m"}
-    program = [sys.executable, "-m", "commands", "tpf-load", "rdf", str(source)]
-    loads = {
-        "cluster": ["--engine", "spark", "--master", master],
-        "local": ["--engine", "local"],
-    }
-    for name, arguments in loads.items():
-        done = subprocess.run(
-            [*program, "-o", str(tmp_path / name), *arguments], env=environment,
-            capture_output=True, text=True, timeout=200, check=False,
-            cwd=Path(__file__).parents[2],
+    with (folder / "a.nt").open("w") as out:
+        out.writelines(
+            f'<http://e/s{n % 7_001}> <http://e/p{n % 7}> "value {n % 90_001} {about}"@en .\n'
+            for n in range(215_000)
+        )
+    (folder / "b.nq.gz").write_bytes(gzip.compress(b'_:a <http://e/p> "b" <http://e/g> .\n'))
+    return [folder / "a.nt", folder / "b.nq.gz"]
+
+
+@pytest.fixture
+def environment(
+    spark_cluster: SparkCluster, files: list[Path], tmp_path: Path
+) -> Iterator[dict[str, str]]:
+    """That of a driver, with an object store that all nodes reach and that has the files."""
+    pytest.importorskip("moto.server")
+    command = [sys.executable, "-m", "tests.support.object_store", spark_cluster.host]
+    store = subprocess.Popen(
+        spark_cluster.command([*command, tmp_path / "objects"]),
+        cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    )  # fmt: skip
+    with store:
+        try:
+            assert store.stdout is not None
+            yield (
+                spark_cluster.environment
+                | KEYS
+                | {"AWS_ENDPOINT_URL": store.stdout.readline().strip()}
+            )
+        finally:
+            store.kill()
+
+
+def test_a_cluster_writes_the_same_store_and_loses_an_executor(
+    spark_cluster: SparkCluster, files: list[Path], environment: dict[str, str], tmp_path: Path
+) -> None:
+    wanted = index_files(files, tmp_path / "reference", created=datetime(2026, 1, 1, tzinfo=UTC))
+    reference = tmp_path / "reference" / wanted.generation
+    pick = random.Random(20)
+    killed = 0
+    for number in range(LOADS):
+        load = subprocess.Popen(
+            spark_cluster.command(
+                [
+                    *(sys.executable, "-m", "commands", "tpf-load", "rdf", f"s3://{BUCKET}/in"),
+                    *("-o", URL, "--replace", "--engine", "spark", "--quiet"),
+                ]
+            ),
+            env=environment, cwd=PROJECT, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert re.search(r"^6300 triples, 1607 terms, 7 predicates", done.stderr, re.MULTILINE)
-    cluster, local = (read_manifest(tmp_path / name) for name in loads)
-    assert (cluster.version, cluster.files.keys()) == (local.version, local.files.keys())
-    # Both workers ran an executor of it.
-    for name in ("one", "two"):
-        assert list((tmp_path / name).glob("app-*/*/stderr"))
+        try:
+            executor = spark_cluster.working_executor(load)
+            if number:
+                # At any moment of the load, which may have ended then.
+                time.sleep(pick.uniform(0, 12))
+            try:
+                executor.kill()
+                killed += 1
+            except psutil.NoSuchProcess:
+                pass
+            _, said = load.communicate(timeout=600)
+        finally:
+            load.kill()
+            load.wait()
+        assert (load.returncode, said) == (0, "")
+        fetched = subprocess.run(
+            spark_cluster.command([sys.executable, "-c", _FETCH, URL, tmp_path / "cache"]),
+            env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=300, check=True,
+        )  # fmt: skip
+        store, parts = json.loads(fetched.stdout)
+        assert all(count > 1 for count in parts.values()), parts
+        found = read_manifest(Path(store))
+        assert found.version == wanted.version
+        for name in wanted.files:
+            content = (Path(store) / found.generation / name).read_bytes()
+            assert content == (reference / name).read_bytes(), name
+    assert killed > LOADS // 2

@@ -1,8 +1,14 @@
-"""An object store on this machine (moto's, in this process) that can be told to fail."""
+"""An object store on this machine (moto's, in this process) that can be told to fail.
+
+As a program, ``object_store.py ADDRESS FOLDER``, it has the files of a folder, says its URL in a
+line, and ends with its standard input.
+"""
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,7 +54,7 @@ class ObjectStore:
 
 
 @contextlib.contextmanager
-def object_store() -> Iterator[ObjectStore]:
+def object_store(address: str = "127.0.0.1") -> Iterator[ObjectStore]:
     """An object store with one empty bucket, while the block runs."""
     server = pytest.importorskip("moto.server")
     from moto import settings
@@ -57,8 +63,8 @@ def object_store() -> Iterator[ObjectStore]:
     # It keeps what it holds in memory, and asks nobody else.
     assert settings.TEST_SERVER_MODE is False
     store = ObjectStore(server.DomainDispatcherApplication(server.create_backend_app))
-    running = make_server("127.0.0.1", 0, store, threaded=True)
-    store.url = f"http://127.0.0.1:{running.server_port}"
+    running = make_server(address, 0, store, threaded=True)
+    store.url = f"http://{address}:{running.server_port}"
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
     try:
@@ -74,3 +80,23 @@ def object_store() -> Iterator[ObjectStore]:
         running.shutdown()
         thread.join()
         running.server_close()
+
+
+def main(address: str, folder: Path) -> None:
+    """Be one until nobody wants it any more."""
+    from tpf_server.store.static.file_systems import s3_system
+
+    with object_store(address) as store:
+        system = s3_system(store.environment)
+        for file in folder.rglob("*"):
+            if file.is_file():
+                name = f"{BUCKET}/{file.relative_to(folder)}"
+                with system.open_output_stream(name, compression=None) as out:
+                    out.write(file.read_bytes())
+        sys.stdout.write(f"{store.url}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

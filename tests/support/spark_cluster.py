@@ -98,6 +98,18 @@ class SparkCluster:
                         found.append(process)
         return found
 
+    def working_executor(self, job: "subprocess.Popen[str]") -> psutil.Process:
+        """The first executor that has started a Python worker, which it does for a task."""
+        end = time.monotonic() + 240
+        while True:
+            assert job.poll() is None, "the job ended"
+            assert time.monotonic() < end, "no executor works"
+            for executor in self.executors():
+                with contextlib.suppress(psutil.Error):
+                    if executor.children():
+                        return executor
+            time.sleep(0.02)
+
 
 @contextlib.contextmanager
 def standalone_cluster(

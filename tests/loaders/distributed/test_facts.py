@@ -4,7 +4,6 @@ import operator
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
-import psutil
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -274,7 +272,7 @@ def test_an_executor_that_is_killed_on_a_cluster(
         env=spark_cluster.environment, cwd=PROJECT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        killed = working_executor(spark_cluster, load)
+        killed = spark_cluster.working_executor(load)
         killed.kill()
         _, said = load.communicate(timeout=600)
     finally:
@@ -289,18 +287,3 @@ def test_an_executor_that_is_killed_on_a_cluster(
 
 
 EXAMPLE_URL = "http://example.org/irail"
-
-
-def working_executor(cluster: SparkCluster, job: "subprocess.Popen[str]") -> psutil.Process:
-    """The first executor that has started a Python worker, which it does for a task."""
-    end = time.monotonic() + 240
-    while True:
-        assert job.poll() is None, "the job ended"
-        assert time.monotonic() < end, "no executor works"
-        for executor in cluster.executors():
-            try:
-                if executor.children():
-                    return executor
-            except psutil.Error:
-                continue
-        time.sleep(0.02)

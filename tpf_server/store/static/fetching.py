@@ -1,15 +1,16 @@
 """Stores in an object store, fetched into a folder of this machine, and again when they change.
 
-There a store lies as on a disk: a manifest, and the folder of the generation that it names. The
-manifest is written last, so what it does not name is not looked at. Here, a generation is complete
-and checked before it takes the place of the one before.
+There a store lies as on a disk: a manifest, and the folder of the generation that it names, with
+its files or with parts of them (`tpf_server.store.static.parts`). The manifest is written last, so
+what it does not name is not looked at. Here, a generation is complete and checked before it takes
+the place of the one before.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tpf_server.errors import CorruptStoreError, NoStoreError
 from tpf_server.store.static import layout
@@ -23,7 +24,12 @@ from tpf_server.store.static.manifest import (
     read_manifest,
 )
 
+if TYPE_CHECKING:
+    from tpf_server.store.static.parts import PartsManifest
+
 _ATTEMPTS: Final = 5
+_HEAD: Final = 100
+"""Bytes at the beginning of a manifest that tell its format."""
 _GENERATION: Final = re.compile(rf"{layout.GENERATION_PREFIX}[0-9a-f]+")
 
 
@@ -52,6 +58,7 @@ def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
         OSError: this disk is full or not writable.
     """
     # Who fetches nothing loads no numpy.
+    from tpf_server.store.static.parts import PartsManifest, store_of_parts
     from tpf_server.store.static.writing import switch_to, writing_folder
 
     folder = RemoteFolder(url, environment)
@@ -63,6 +70,9 @@ def fetch_store(url: str, cache: Path, environment: Mapping[str, str]) -> Path:
             if is_store(store) and checked_manifest(store).generation == manifest.generation:
                 return store
             try:
+                if isinstance(manifest, PartsManifest):
+                    store_of_parts(folder, manifest, store)
+                    return store
                 with writing_folder(store) as writing:
                     for name, entry in manifest.files.items():
                         _fetch(folder, f"{manifest.generation}/{name}", writing / name, entry)
@@ -86,8 +96,8 @@ def has_changed(url: str, cache: Path, environment: Mapping[str, str]) -> bool:
     return read_manifest(fetched_store(url, cache)).generation != there.generation
 
 
-def remote_manifest(folder: RemoteFolder) -> Manifest:
-    """The manifest of the store in a folder.
+def remote_manifest(folder: RemoteFolder) -> "Manifest | PartsManifest":
+    """The manifest of the store in a folder: of its files, or of its parts.
 
     Raises:
         NoStoreError: there is none.
@@ -98,9 +108,17 @@ def remote_manifest(folder: RemoteFolder) -> Manifest:
         text = folder.read(layout.MANIFEST)
     except FileNotFoundError:
         raise NoStoreError(f"{folder.url} is not a store: it has no {layout.MANIFEST}") from None
-    manifest = manifest_of(text, folder.url)
+    manifest: Manifest | PartsManifest
+    if layout.PARTS_FORMAT.encode() in text[:_HEAD]:
+        from tpf_server.store.static.parts import parts_manifest
+
+        manifest = parts_manifest(text, folder.url)
+        listed = manifest.orders in (layout.TRIPLE_ORDERS, layout.QUAD_ORDERS)
+    else:
+        manifest = manifest_of(text, folder.url)
+        listed = lists_its_files(manifest)
     # What is written there becomes names of files here.
-    if not _GENERATION.fullmatch(manifest.generation) or not lists_its_files(manifest):
+    if not _GENERATION.fullmatch(manifest.generation) or not listed:
         raise CorruptStoreError(f"{folder.url}: the manifest does not list the files of its orders")
     return manifest
 

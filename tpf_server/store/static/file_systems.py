@@ -7,7 +7,7 @@ them. A request that fails, or is not answered in time, is tried again, five tim
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -63,7 +63,7 @@ def s3_system(environment: Mapping[str, str]) -> "FileSystem":
 
 
 class RemoteFolder:
-    """A folder in an object store.
+    """A folder in an object store; it can be pickled, with what opens it.
 
     Args:
         url: ``s3://BUCKET/FOLDER``; ``s3a://`` is the same.
@@ -80,7 +80,11 @@ class RemoteFolder:
             raise SettingsError(f"{url} is no folder in a bucket: s3://BUCKET/FOLDER")
         self.url = url.rstrip("/")
         self._path = f"{parts.netloc}/{folder}"
-        self._system = s3_system(environment)
+        self._environment = {k: v for k, v in environment.items() if k.startswith("AWS_")}
+        self._system = s3_system(self._environment)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteFolder, (self.url, self._environment)
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """What a file holds, block by block.
@@ -125,12 +129,12 @@ class RemoteFolder:
         return newest
 
     def remove(self, folder: str) -> None:
-        """Remove a folder with all that is in it.
+        """Remove a folder with all that is in it; it may be gone already.
 
         Raises:
             StoreUnreachableError: the object store does not.
         """
-        with self._telling(folder):
+        with self._telling(folder), suppress(FileNotFoundError):
             self._system.delete_dir(f"{self._path}/{folder}")
 
     @contextmanager

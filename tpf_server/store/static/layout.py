@@ -36,6 +36,8 @@ positions agree; real data have few of them.
 from typing import Final
 
 FORMAT: Final = "tpf-columns"
+PARTS_FORMAT: Final = "tpf-parts"
+"""Of a store in an object store whose files are made of parts by who fetches it."""
 FORMAT_VERSION: Final = 1
 
 POSITIONS: Final = "spog"

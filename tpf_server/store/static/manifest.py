@@ -48,6 +48,11 @@ class Manifest:
     source: str = field(default="")
     """What the store was made from, in the words of its writer."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(entry.bytes for entry in self.files.values())
+
 
 def content_version(files: Mapping[str, FileEntry], prefixes: Mapping[str, str]) -> str:
     """The version of a store with these files and prefixes: 16 hexadecimal digits."""
@@ -55,19 +60,43 @@ def content_version(files: Mapping[str, FileEntry], prefixes: Mapping[str, str])
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def sealed(form: str, content: Mapping[str, Any]) -> str:
+    """The text of a manifest: its format, its content and a checksum of both."""
+    body = {"format": form, "format_version": layout.FORMAT_VERSION, **content}
+    body["checksum"] = _checksum(body)
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+
+
+def unsealed(text: bytes, store: Path | str, form: str) -> dict[str, Any]:
+    """The content of a manifest of this format.
+
+    Raises:
+        StoreVersionError: it is of another format or format version.
+        CorruptStoreError: it is not what was written.
+    """
+    path = f"{store}/{layout.MANIFEST}"
+    try:
+        body = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CorruptStoreError(f"{path} is corrupt: {error}") from None
+    if not isinstance(body, dict) or body.get("format") != form:
+        raise StoreVersionError(f"{path} is not the manifest of a store ({form})")
+    if body.get("format_version") != layout.FORMAT_VERSION:
+        raise StoreVersionError(
+            f"{store} is written in version {body.get('format_version')!r} of the format; "
+            f"this program reads version {layout.FORMAT_VERSION}: write the store again"
+        )
+    if body.pop("checksum", None) != _checksum(body):
+        raise CorruptStoreError(f"{path} is corrupt: its checksum does not fit its content")
+    return body
+
+
 def write_manifest(store: Path, manifest: Manifest) -> None:
     """Make this the manifest of the store: atomically, and durable on return."""
-    body: dict[str, Any] = {
-        "format": layout.FORMAT,
-        "format_version": layout.FORMAT_VERSION,
-        **asdict(manifest),
-        "created": format_instant(manifest.created),
-    }
-    body["checksum"] = _checksum(body)
+    text = sealed(layout.FORMAT, {**asdict(manifest), "created": format_instant(manifest.created)})
     temporary = store / f"{layout.MANIFEST}.new"
     with temporary.open("w", encoding="utf-8") as file:
-        json.dump(body, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(store / layout.MANIFEST)
@@ -96,20 +125,7 @@ def manifest_of(text: bytes, store: Path | str) -> Manifest:
         StoreVersionError: the manifest is of another format or format version.
         CorruptStoreError: the manifest is not what was written.
     """
-    path = f"{store}/{layout.MANIFEST}"
-    try:
-        body = json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CorruptStoreError(f"{path} is corrupt: {error}") from None
-    if not isinstance(body, dict) or body.get("format") != layout.FORMAT:
-        raise StoreVersionError(f"{path} is not the manifest of a store ({layout.FORMAT})")
-    if body.get("format_version") != layout.FORMAT_VERSION:
-        raise StoreVersionError(
-            f"{store} is written in version {body.get('format_version')!r} of the format; "
-            f"this program reads version {layout.FORMAT_VERSION}: write the store again"
-        )
-    if body.pop("checksum", None) != _checksum(body):
-        raise CorruptStoreError(f"{path} is corrupt: its checksum does not fit its content")
+    body = unsealed(text, store, layout.FORMAT)
     try:
         return Manifest(
             version=body["version"],
@@ -124,7 +140,7 @@ def manifest_of(text: bytes, store: Path | str) -> Manifest:
             source=body["source"],
         )
     except (KeyError, TypeError, AttributeError, InstantError) as error:
-        raise CorruptStoreError(f"{path} is corrupt: {error!r}") from None
+        raise CorruptStoreError(f"{store}/{layout.MANIFEST} is corrupt: {error!r}") from None
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

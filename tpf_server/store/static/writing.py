@@ -50,6 +50,7 @@ def write_store(
     created: datetime,
     prefixes: Mapping[str, str] = _NO_PREFIXES,
     source: str = "",
+    generation: str | None = None,
 ) -> Manifest:
     """Write a store, or replace the one that is there by an atomic switch.
 
@@ -63,6 +64,7 @@ def write_store(
         created: the instant of the content, shown as ``Last-Modified``.
         prefixes: prefix to namespace.
         source: what the store is made from, kept in the manifest.
+        generation: the name of the folder of its files; ``None``: a new one.
 
     Returns:
         The manifest of the new store.
@@ -90,7 +92,7 @@ def write_store(
         manifest = Manifest(
             version=content_version(files, prefixes),
             created=created,
-            generation=f"{layout.GENERATION_PREFIX}{secrets.token_hex(8)}",
+            generation=generation or new_generation(),
             quads=first.rows,
             terms=count,
             graphs=totals["gspo"].firsts if "gspo" in totals else 0,
@@ -101,6 +103,11 @@ def write_store(
         )
         switch_to(store, folder, manifest)
     return manifest
+
+
+def new_generation() -> str:
+    """A name that no other generation of a store has."""
+    return f"{layout.GENERATION_PREFIX}{secrets.token_hex(8)}"
 
 
 def switch_to(store: Path, folder: Path, manifest: Manifest) -> None:

@@ -1,0 +1,178 @@
+"""Stores in an object store as parts: sorted pieces, of which who fetches them makes a store.
+
+So several machines write one store, each some pieces of the dictionary and of the rows of every
+order, as streams of Arrow. The manifest lists the parts and is written last. Fetching hands them,
+in sequence, to the step that all writers of stores share: the files are, byte for byte, those of a
+store that one machine wrote.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from annotations.errors import InstantError
+from annotations.instants import format_instant, parse_instant
+from tpf_server.errors import CorruptStoreError
+from tpf_server.store.static import layout
+from tpf_server.store.static.columns import Ids
+from tpf_server.store.static.file_systems import RemoteFolder
+from tpf_server.store.static.manifest import Manifest, sealed, unsealed
+from tpf_server.store.static.writing import Rows, write_store
+
+TERMS: Final = "terms"
+"""The list of the parts of the dictionary; those of rows are called after their order."""
+_COMPRESSION: Final = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class StorePart:
+    """A part: the name of its file, its size and its SHA-256 (hexadecimal)."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartsManifest:
+    """What a store holds that lies in parts; see `Manifest`.
+
+    Args:
+        created: when the content was written.
+        generation: the folder that holds the parts.
+        quads: how many.
+        terms: how many, with that of the default graph.
+        graphs: how many named graphs.
+        orders: the orders.
+        prefixes: prefix to namespace.
+        parts: the parts of the dictionary, without the default graph, and of each order, ascending.
+        source: what the store was made from.
+    """
+
+    created: datetime
+    generation: str
+    quads: int
+    terms: int
+    graphs: int
+    orders: tuple[str, ...]
+    prefixes: Mapping[str, str]
+    parts: Mapping[str, Sequence[StorePart]]
+    source: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.bytes for parts in self.parts.values() for part in parts)
+
+    def text(self) -> bytes:
+        """The content of the file."""
+        body = asdict(self) | {"created": format_instant(self.created)}
+        return sealed(layout.PARTS_FORMAT, body).encode()
+
+
+def parts_manifest(text: bytes, store: str) -> PartsManifest:
+    """The manifest that a file of a store in parts holds.
+
+    Raises:
+        StoreVersionError: it is of another format or format version.
+        CorruptStoreError: it is not what was written.
+    """
+    body = unsealed(text, store, layout.PARTS_FORMAT)
+    try:
+        manifest = PartsManifest(
+            created=parse_instant(body["created"]),
+            generation=body["generation"],
+            quads=body["quads"],
+            terms=body["terms"],
+            graphs=body["graphs"],
+            orders=tuple(body["orders"]),
+            prefixes=body["prefixes"],
+            parts={
+                name: [StorePart(**part) for part in parts] for name, parts in body["parts"].items()
+            },
+            source=body["source"],
+        )
+    except (KeyError, TypeError, AttributeError, InstantError) as error:
+        raise CorruptStoreError(f"{store}/{layout.MANIFEST} is corrupt: {error!r}") from None
+    if set(manifest.parts) != {TERMS, *manifest.orders}:
+        raise CorruptStoreError(f"{store}: the manifest does not list the parts of its orders")
+    return manifest
+
+
+def packed(columns: Sequence[pa.Array | Ids]) -> bytes:
+    """Columns of equal length as the bytes of a part."""
+    arrays = [
+        # `pa.array` of such a column would import pandas.
+        pa.Array.from_buffers(pa.uint32(), len(column), [None, pa.py_buffer(column)])
+        if isinstance(column, np.ndarray)
+        else column
+        for column in columns
+    ]
+    batch = pa.record_batch(arrays, names=[str(k) for k, _ in enumerate(arrays, 1)])
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=_COMPRESSION)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def put_part(folder: RemoteFolder, generation: str, name: str, content: bytes) -> StorePart:
+    """Write a part, which counts when a manifest lists it.
+
+    Its name tells its content: whoever writes it again, later, or something else, is in nobody's
+    way.
+
+    Raises:
+        StoreUnreachableError: the object store does not take it.
+    """
+    digest = hashlib.sha256(content).hexdigest()
+    part = StorePart(f"{name}-{digest[:16]}.arrow", len(content), digest)
+    folder.write(f"{generation}/{part.name}", [content])
+    return part
+
+
+def store_of_parts(folder: RemoteFolder, manifest: PartsManifest, store: Path) -> Manifest:
+    """Make the store of these parts, or replace the one that is there by an atomic switch.
+
+    Raises:
+        CorruptStoreError: a part is missing, or is not what the manifest says.
+        StoreUnreachableError: the object store does not give them.
+        OSError: this disk is full or not writable.
+    """
+
+    def columns(name: str) -> Iterator[pa.RecordBatch]:
+        for part in manifest.parts[name]:
+            place = f"{manifest.generation}/{part.name}"
+            try:
+                content = folder.read(place)
+            except FileNotFoundError:
+                raise CorruptStoreError(f"{folder.url}/{place} is missing") from None
+            if (len(content), hashlib.sha256(content).hexdigest()) != (part.bytes, part.sha256):
+                raise CorruptStoreError(f"{folder.url}/{place} is corrupt: its checksum differs")
+            with pa.ipc.open_stream(content) as reader:
+                yield reader.read_next_batch()
+
+    def terms() -> Iterator[pa.Array]:
+        yield pa.array([""], pa.large_string())
+        for batch in columns(TERMS):
+            yield batch.column(0)
+
+    def rows(order: str) -> Iterator[Rows]:
+        for batch in columns(order):
+            yield tuple(np.asarray(column, dtype=np.uint32) for column in batch.columns)
+
+    return write_store(
+        store,
+        terms(),
+        {order: rows(order) for order in manifest.orders},
+        created=manifest.created,
+        prefixes=manifest.prefixes,
+        source=manifest.source,
+        generation=manifest.generation,
+    )
