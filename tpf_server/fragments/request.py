@@ -5,6 +5,7 @@ under the URL that they asked for. The fragment is that URL without what selects
 """
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,7 +26,7 @@ _NOT_IN_URL = re.compile(r"[^A-Za-z0-9._~:/?@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})"
 _SNAPSHOT = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _MAX_PAGE = 10**9
 _OFTEN = 512
-"""Characters of what is remembered: predicates and the like come again and again."""
+"""Characters of what is remembered: pages, predicates and the like come again and again."""
 
 
 class FragmentRequest(NamedTuple):
@@ -47,7 +48,7 @@ class FragmentRequest(NamedTuple):
 
     pattern: QuadPattern
     patterns: tuple[QuadPattern, ...]
-    parameters: dict[str, str]
+    parameters: Mapping[str, str]
     page: int
     limit: int
     snapshot: Snapshot | None
@@ -101,6 +102,18 @@ def read_request(
         RequestError: a malformed term, page, limit, snapshot or instant, or a parameter given
             twice.
     """
+    read = _read_often if len(url) + len(query) <= _OFTEN else _read
+    return read(url, query, reader, page_size, max_page_size, max_values)
+
+
+def _read(
+    url: str,
+    query: str,
+    reader: PatternReader,
+    page_size: int,
+    max_page_size: int,
+    max_values: int,
+) -> FragmentRequest:
     parameters: dict[str, str] = {}
     kept: list[str] = []
     for pair in query.split("&") if query else ():
@@ -132,6 +145,10 @@ def read_request(
         fragment_url=f"{url}?{remaining}" if remaining else url,
         query=remaining,
     )
+
+
+_read_often = lru_cache(maxsize=512)(_read)
+"""Whoever follows an answer asks for the same pages again and again."""
 
 
 def _decode(raw: str) -> str:

@@ -128,6 +128,18 @@ def test_the_page_echoes_the_query_and_the_fragment_drops_only_paging() -> None:
     )
 
 
+def test_a_request_that_is_read_again_depends_on_who_reads_it_and_where() -> None:
+    other = PatternReader({"": "http://other.example/"}, SKOLEM)
+    for _ in range(2):
+        for url in ("http://a.test/trains", "http://b.test/trains"):
+            for reader, namespace in ((READER, None), (other, "http://other.example/")):
+                for size in (10, 20):
+                    found = read_request(url, "subject=%3Ax", reader, size, 500)
+                    assert found.page_url == f"{url}?subject=%3Ax"
+                    assert found.limit == size
+                    assert (found.pattern.subject == f"<{namespace}x>") == (namespace is not None)
+
+
 def test_without_parameters_links_start_a_query() -> None:
     assert read("").page_link(2, None) == "http://server.test/trains?page=2"
 

@@ -38,6 +38,8 @@ def test_any_term(held: set[str], other: str, fence: tuple[int, int]) -> None:
         backwards = np.arange(len(terms), dtype=np.uint32)[::-1].copy()
         assert dictionary.terms(backwards) == terms[::-1]
         assert dictionary.terms(backwards[:0]) == []
+        many = np.resize(backwards, 200)
+        assert dictionary.terms(many) == [terms[number] for number in many.tolist()]
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
