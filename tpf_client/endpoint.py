@@ -25,7 +25,8 @@ from tpf_client.errors import (
     QuerySyntaxError,
 )
 from tpf_client.kept_words import KeptWords
-from tpf_client.live_answer import LiveAnswers, Wish, work_of
+from tpf_client.live_answer import work_of
+from tpf_client.live_answers import LiveAnswers, Wish
 from tpf_client.map_tiles import MapTiles
 from tpf_client.page_files import Example, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
