@@ -1,6 +1,5 @@
 """Dynamic data into files: labelled facts that any server takes, and streams for engines."""
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,6 +11,7 @@ from annotations.labels import Fact, Interval, key_of
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
 from annotations.terms import Quad
+from annotations.whole_files import replaced_file
 from loaders.errors import OutputError
 from loaders.progress import Report, Silent
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
@@ -249,13 +249,9 @@ def file_aside(target: Path) -> Iterator[IO[str]]:
     Raises:
         OutputError: it cannot be written.
     """
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("w", encoding="utf-8", newline="\n") as file:
+        with replaced_file(target, durable=False) as file:
             yield file
-        aside.replace(target)
     except OSError as error:
         raise OutputError(f"{target}: {error.strerror or error}") from error
-    finally:
-        aside.unlink(missing_ok=True)

@@ -1,15 +1,13 @@
 """What a replay remembers on disk, so that it goes on after a stop: the last acknowledged batch."""
 
-import contextlib
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 from annotations.errors import InstantError
 from annotations.instants import format_instant, parse_instant
+from annotations.whole_files import replaced_file
 from loaders.errors import StateError
 
 
@@ -38,17 +36,8 @@ class ReplayState:
         if self.acknowledged is not None:
             values["acknowledged"] = format_instant(self.acknowledged)
         try:
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(values, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(name, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
-                raise
+            with replaced_file(path) as file:
+                json.dump(values, file)
         except OSError as error:
             raise StateError(f"{path}: {error.strerror or error}") from error
 

@@ -200,9 +200,16 @@ class QueryParser(ModifiersParser):
     def _dataset(self) -> DatasetClause:
         default: list[Term] = []
         named: list[Term] = []
-        while self.take_word("FROM"):
-            (named if self.take_word("NAMED") else default).append(self.iri())
+        while self.at_word("FROM"):
+            start = self.advance().position
+            is_named = self.take_word("NAMED")
+            if not self._from_stream(start, is_named):
+                (named if is_named else default).append(self.iri())
         return DatasetClause(tuple(default), tuple(named))
+
+    def _from_stream(self, start: int, is_named: bool) -> bool:  # noqa: ARG002 - SPARQL has none
+        """Read what a language for streams has after FROM; whether it was that."""
+        return False
 
     def _where(self) -> Pattern:
         self.take_word("WHERE")

@@ -2,14 +2,13 @@
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from annotations.whole_files import replaced_file, sync_directory
 from tpf_server.continuous.engine.errors import RegistrationsError
-from tpf_server.store.static.manifest import sync_directory
 
 _log = logging.getLogger(__name__)
 _FORMAT: Final = "tpf-server results 1"
@@ -97,13 +96,8 @@ class KeptResults:
                 for each in batches
             ],
         }
-        new = self._path.with_name(f"{self._path.name}.new")
         try:
-            with new.open("w", encoding="utf-8") as file:
+            with replaced_file(self._path) as file:
                 json.dump(body, file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
-            sync_directory(self._path.parent)
         except OSError as error:
             _log.warning("results are not kept: %s: %s", self._path, error)

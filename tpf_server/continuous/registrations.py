@@ -1,16 +1,15 @@
 """What was registered, kept in a file, so that a server that starts again has it again."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from annotations.terms import Term
+from annotations.whole_files import replaced_file
 from tpf_server.continuous.engine.errors import RegistrationsError
 from tpf_server.continuous.kept_results import KeptResults
-from tpf_server.store.static.manifest import sync_directory
 
 _FORMAT: Final = "tpf-server registrations 1"
 
@@ -84,14 +83,9 @@ class Registrations:
             "declared": {name: list(each) for name, each in streams.items() if each is not None},
             "queries": [asdict(each) for each in queries],
         }
-        new = self._path.with_name(f"{self._path.name}.new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with new.open("w", encoding="utf-8") as file:
+            with replaced_file(self._path) as file:
                 json.dump(body, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
-            sync_directory(self._path.parent)
         except OSError as error:
             raise RegistrationsError(f"{self._path}: {error}") from error

@@ -1,6 +1,7 @@
 """What was registered is there again, or somebody hears that it is not."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,7 @@ def test_a_server_stops_although_results_cannot_be_kept(
 ) -> None:
     found = service(tmp_path / "kept.json")
     found.register(SELECT)
-    (tmp_path / "kept-results.json.new").mkdir()
+    (tmp_path / f".kept-results.json.{os.getpid()}").mkdir()
     found.close()
     assert "results are not kept: " in caplog.text
 
@@ -169,7 +170,7 @@ def test_what_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
     found = service(path)
     found.register(SELECT, name="kept")
     # A folder stands where the next version is to be written.
-    (tmp_path / "kept.json.new").mkdir()
+    (tmp_path / f".kept.json.{os.getpid()}").mkdir()
     with pytest.raises(RegistrationsError):
         found.register(SELECT, name="lost")
     with pytest.raises(UnknownQueryError):

@@ -308,7 +308,7 @@ class Builder(Construction):
         while (found := first_exists(expression)) is not None:
             variable = self.fresh()
             node = attach_exists(self, node, found, variable)
-            expression = replaced(expression, found, VariableRef(variable))
+            expression = replaced(expression, {found: VariableRef(variable)})
         return node, expression
 
     def _extend(self, pattern: algebra.Extend, seed: Node | None) -> Node:

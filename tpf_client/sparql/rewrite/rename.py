@@ -1,5 +1,6 @@
 """Other names for variables, and other expressions in the place of some."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from annotations.terms import Variable
@@ -19,17 +20,15 @@ def renamed(value: T, old: Variable, new: Variable) -> T:
     return result  # type: ignore[no-any-return]
 
 
-def replaced(expression: Expression, old: Expression, new: Expression) -> Expression:
-    """An expression with another one in place of a part of it, not inside EXISTS."""
-    if expression == old:
-        return new
+def replaced(expression: Expression, new: Mapping[Expression, Expression]) -> Expression:
+    """An expression with others in place of parts of it, but of none inside EXISTS."""
+    if expression in new:
+        return new[expression]
     if isinstance(expression, Call):
         return with_parts(
             expression,
             lambda part: (
-                tuple([replaced(each, old, new) for each in part])
-                if isinstance(part, tuple)
-                else part
+                tuple([replaced(each, new) for each in part]) if isinstance(part, tuple) else part
             ),
         )
     return expression

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import NoReturn
 
 from annotations.terms import Term, TermOrVariable, Variable, is_variable
-from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.algebra import (
     BGP,
     Call,
@@ -42,8 +42,8 @@ from tpf_client.sparql.rewrite.visitor import everything, transformed
 from tpf_client.sparql.tokens import Token
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import (
-    ContinuousSyntaxError,
     UnsupportedContinuousQueryError,
+    as_continuous_errors,
 )
 from tpf_server.continuous.engine.select_names import SelectNames
 from tpf_server.continuous.engine.spoken_time import says_now
@@ -72,15 +72,9 @@ def parse(text: str, base: str = BASE) -> ContinuousQuery:
         ContinuousSyntaxError: the text is no query; it knows line and column.
         UnsupportedContinuousQueryError: a query that the algebra cannot say.
     """
-    try:
+    with as_continuous_errors():
         parser = CqelsParser(text, base)
         query, services = with_graphs(parser.query())
-    except QuerySyntaxError as error:
-        raise ContinuousSyntaxError(error) from error
-    except UnsupportedQueryError as error:
-        raise UnsupportedContinuousQueryError(str(error)) from error
-    except RecursionError:
-        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
     if says_now(query):
         raise UnsupportedContinuousQueryError(
             "NOW() cannot be said in CQELS-QL: it changes where no element comes; "

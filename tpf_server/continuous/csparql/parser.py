@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final, NoReturn
 
 from annotations.terms import Term, Variable, iri
-from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
+from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.algebra import (
     Aggregate,
     Aggregated,
@@ -43,8 +43,7 @@ from tpf_server.continuous.csparql.windows import (
     Window,
 )
 from tpf_server.continuous.engine.errors import (
-    ContinuousSyntaxError,
-    UnsupportedContinuousQueryError,
+    as_continuous_errors,
 )
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 
@@ -69,16 +68,8 @@ def parse(text: str, base: str = BASE) -> CsparqlQuery:
             line and column.
         UnsupportedContinuousQueryError: the algebra cannot say it.
     """
-    try:
-        parser = CsparqlParser(text, base)
-        query = parser.registered_query()
-    except QuerySyntaxError as error:
-        raise ContinuousSyntaxError(error) from error
-    except UnsupportedQueryError as error:
-        raise UnsupportedContinuousQueryError(str(error)) from error
-    except RecursionError:
-        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
-    return query
+    with as_continuous_errors():
+        return CsparqlParser(text, base).registered_query()
 
 
 class CsparqlParser(QueryParser):
@@ -156,19 +147,9 @@ class CsparqlParser(QueryParser):
 
     # ---------------------------------------------------------------------------- dataset
 
-    def _dataset(self) -> DatasetClause:
-        default: list[Term] = []
-        named: list[Term] = []
-        while self.at_word("FROM"):
-            start = self.advance().position
-            is_named = self.take_word("NAMED")
-            if self.take_word("STREAM"):
-                self._streams.append(self._stream_clause(start, is_named))
-            else:
-                (named if is_named else default).append(self.iri())
-        return DatasetClause(tuple(default), tuple(named))
-
-    def _stream_clause(self, start: int, named: bool) -> StreamClause:
+    def _from_stream(self, start: int, is_named: bool) -> bool:
+        if not self.take_word("STREAM"):
+            return False
         place = self.token.position
         if self.token.kind == "variable":
             self.fail("FROM STREAM names a stream by an IRI, not by a variable")
@@ -181,7 +162,8 @@ class CsparqlParser(QueryParser):
         self.expect_word("RANGE")
         window = self._physical() if self.take_word("TRIPLES") else self._logical()
         self.expect("]")
-        return StreamClause(stream, window, named, start)
+        self._streams.append(StreamClause(stream, window, is_named, start))
+        return True
 
     def _logical(self) -> Window:
         place = self.token.position

@@ -22,9 +22,10 @@ ServerError
     └── EngineClosedError            503  the engine was closed
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from tpf_client.errors import QuerySyntaxError
+from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_server.errors import ServerError
 
 
@@ -69,6 +70,19 @@ class UnsupportedContinuousQueryError(ContinuousQueryError):
 
     status = 422
     title = "Query not supported"
+
+
+@contextmanager
+def as_continuous_errors() -> Iterator[None]:
+    """What a parser finds in this block, as errors of continuous queries."""
+    try:
+        yield
+    except QuerySyntaxError as error:
+        raise ContinuousSyntaxError(error) from error
+    except UnsupportedQueryError as error:
+        raise UnsupportedContinuousQueryError(str(error)) from error
+    except RecursionError:
+        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
 
 
 class UnknownStreamError(ContinuousError):

@@ -4,11 +4,11 @@
 HAVING may use the aggregates that are named there. Source: paper 001, section 2.
 """
 
-from dataclasses import replace
-
 from annotations.terms import Variable
-from tpf_client.sparql.algebra import Aggregate, Call, Expression, Pattern, VariableRef
+from tpf_client.sparql.algebra import Aggregate, Exists, Expression, Pattern, VariableRef
 from tpf_client.sparql.parser import QueryParser
+from tpf_client.sparql.rewrite.rename import replaced
+from tpf_client.sparql.rewrite.visitor import everything
 
 
 class SelectNames(QueryParser):
@@ -47,31 +47,13 @@ class SelectNames(QueryParser):
         return keys
 
     def _having(self) -> list[Expression]:
-        named = {
-            name: expression
+        named: dict[Expression, Expression] = {
+            VariableRef(name): expression
             for name, expression in self._selected
             if expression is not None and _aggregated(expression)
         }
-        return [_replaced(condition, named) for condition in super()._having()]
+        return [replaced(condition, named) for condition in super()._having()]
 
 
 def _aggregated(expression: Expression) -> bool:
-    match expression:
-        case Aggregate():
-            return True
-        case Call(_, arguments):
-            return any(_aggregated(each) for each in arguments)
-        case _:
-            return False
-
-
-def _replaced(expression: Expression, named: dict[Variable, Expression]) -> Expression:
-    match expression:
-        case VariableRef(variable):
-            return named.get(variable, expression)
-        case Call(_, arguments):
-            return replace(
-                expression, arguments=tuple(_replaced(each, named) for each in arguments)
-            )
-        case _:
-            return expression
+    return any(isinstance(each, Aggregate) for each in everything(expression, Exists))

@@ -30,13 +30,11 @@ from annotations.terms import (
     Variable,
     is_variable,
 )
-from tpf_client.errors import QuerySyntaxError, UnsupportedQueryError
 from tpf_client.sparql.algebra import (
     BGP,
     EMPTY_GROUP,
     NOTHING,
     Call,
-    DatasetClause,
     Extend,
     Join,
     Pattern,
@@ -51,8 +49,7 @@ from tpf_server.continuous.csparql.csparql_query import RegisterClause
 from tpf_server.continuous.csparql.parser import BASE, TIMESTAMP
 from tpf_server.continuous.csparql.windows import StreamClause, graph_variable
 from tpf_server.continuous.engine.errors import (
-    ContinuousSyntaxError,
-    UnsupportedContinuousQueryError,
+    as_continuous_errors,
 )
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 from tpf_server.continuous.rspql.clauses import ClauseParser
@@ -91,14 +88,8 @@ def parse(
             line and column.
         UnsupportedContinuousQueryError: the algebra cannot say it.
     """
-    try:
+    with as_continuous_errors():
         return RspqlParser(text, base, report, tick).registered_query()
-    except QuerySyntaxError as error:
-        raise ContinuousSyntaxError(error) from error
-    except UnsupportedQueryError as error:
-        raise UnsupportedContinuousQueryError(str(error)) from error
-    except RecursionError:
-        raise UnsupportedContinuousQueryError("this query is nested too deeply") from None
 
 
 def parse_report(text: str) -> ReportPolicy:
@@ -107,13 +98,11 @@ def parse_report(text: str) -> ReportPolicy:
     Raises:
         ContinuousSyntaxError: they are none.
     """
-    try:
+    with as_continuous_errors():
         parser = ClauseParser(text)
         found = parser.report()
         if parser.token.kind != "end":
             parser.expected("a comma, or the end of the strategies")
-    except QuerySyntaxError as error:
-        raise ContinuousSyntaxError(error) from error
     return found
 
 
@@ -226,23 +215,12 @@ class RspqlParser(ClauseParser):
 
     # ---------------------------------------------------------------------------- dataset
 
-    def _dataset(self) -> DatasetClause:
-        default: list[Term] = []
-        named: list[Term] = []
-        while self.at_word("FROM"):
-            start = self.advance().position
-            is_named = self.take_word("NAMED")
-            if self.take_word("WINDOW"):
-                if not is_named:
-                    self.fail("a window is NAMED: FROM NAMED WINDOW", start)
-                self._window_clause(start)
-            else:
-                if self.at_word("GRAPH"):
-                    self.advance()
-                (named if is_named else default).append(self.iri())
-        return DatasetClause(tuple(default), tuple(named))
-
-    def _window_clause(self, start: int) -> None:
+    def _from_stream(self, start: int, is_named: bool) -> bool:
+        if not self.take_word("WINDOW"):
+            self.take_word("GRAPH")
+            return False
+        if not is_named:
+            self.fail("a window is NAMED: FROM NAMED WINDOW", start)
         place = self.token.position
         called = self._graph_of(self.iri())
         if any(called == each.name for each in self._windows):
@@ -256,6 +234,7 @@ class RspqlParser(ClauseParser):
         if window is None:
             window = self.window()
         self._windows.append(StreamClause(stream, window, True, start, called))
+        return True
 
     def _graph_of(self, window: Term) -> Term:
         return Term(f"<{_MARK}{window[1:]}")

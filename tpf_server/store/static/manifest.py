@@ -15,6 +15,7 @@ from typing import Any
 
 from annotations.errors import InstantError
 from annotations.instants import format_instant, parse_instant
+from annotations.whole_files import replaced_file
 from tpf_server.errors import CorruptStoreError, NoStoreError, StoreVersionError
 from tpf_server.store.static import layout
 
@@ -94,13 +95,8 @@ def unsealed(text: bytes, store: Path | str, form: str) -> dict[str, Any]:
 def write_manifest(store: Path, manifest: Manifest) -> None:
     """Make this the manifest of the store: atomically, and durable on return."""
     text = sealed(layout.FORMAT, {**asdict(manifest), "created": format_instant(manifest.created)})
-    temporary = store / f"{layout.MANIFEST}.new"
-    with temporary.open("w", encoding="utf-8") as file:
+    with replaced_file(store / layout.MANIFEST) as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(store / layout.MANIFEST)
-    sync_directory(store)
 
 
 def read_manifest(store: Path) -> Manifest:
@@ -222,20 +218,6 @@ def _read_stamp(folder: Path) -> object:
 
 
 def _write_stamp(folder: Path, fingerprint: Mapping[str, list[int]]) -> None:
-    temporary = folder / f"{layout.VERIFIED}.{os.getpid()}"
-    try:
-        temporary.write_text(json.dumps(fingerprint))
-        temporary.replace(folder / layout.VERIFIED)
-    except OSError:
-        # A read-only medium: the next opening checks again.
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the entries of a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    # On a read-only medium the next opening checks again.
+    with suppress(OSError), replaced_file(folder / layout.VERIFIED, durable=False) as file:
+        json.dump(fingerprint, file)

@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from annotations.whole_files import sync_directory
 from tpf_server.errors import StoreBusyError, StoreError
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import ColumnWriter, Ids
@@ -32,7 +33,6 @@ from tpf_server.store.static.manifest import (
     content_version,
     file_entry,
     stamp_verified,
-    sync_directory,
     write_manifest,
 )
 

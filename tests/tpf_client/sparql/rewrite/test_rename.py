@@ -24,7 +24,7 @@ def test_an_expression_takes_the_place_of_a_part() -> None:
     pattern = parse_query("SELECT * { ?x ?p ?o FILTER(IF(?x, ?x + 1, ?o)) }").pattern
     found = next(each for each in everything(pattern) if isinstance(each, Filter))
     one = next(each for each in everything(found.condition) if isinstance(each, Constant))
-    after = replaced(found.condition, VariableRef(X), one)
+    after = replaced(found.condition, {VariableRef(X): one})
     assert isinstance(after, Call)
     assert after.arguments[0] == one
     assert X not in set(everything(after))

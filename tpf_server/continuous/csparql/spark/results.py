@@ -9,11 +9,11 @@ read it as its stream.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from annotations.terms import Term, Variable
+from annotations.whole_files import replaced_file
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 
 
@@ -42,8 +42,10 @@ class ResultFiles:
                 for row in answer.rows
             ]
             lines += [f"{answer.at}\n" for answer in written[-1:]]
-            _replace(self._elements / f"{batch:09d}.tsv", lines)
-        _replace(self._results / f"{batch:09d}.ndjson", map(_line, written))
+            with replaced_file(self._elements / f"{batch:09d}.tsv") as file:
+                file.writelines(lines)
+        with replaced_file(self._results / f"{batch:09d}.ndjson") as file:
+            file.writelines(map(_line, written))
 
     def last_before(self, batch: int) -> int | None:
         """The last instant that earlier micro-batches answered."""
@@ -82,14 +84,3 @@ def _line(answer: PeriodicAnswer) -> str:
         "rows": answer.rows,
     }
     return json.dumps(value, ensure_ascii=False) + "\n"
-
-
-def _replace(path: Path, lines: Iterable[str]) -> None:
-    """Write a file so that a reader sees the whole of it or the one before."""
-    # Sources of Spark take no notice of names that begin with a dot.
-    new = path.with_name(f".{path.name}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
