@@ -28,7 +28,7 @@ from tpf_client.kept_words import KeptWords
 from tpf_client.live_answer import work_of
 from tpf_client.live_answers import LiveAnswers, Wish
 from tpf_client.map_tiles import MapTiles
-from tpf_client.page_files import Example, PageFiles
+from tpf_client.page_files import Example, Headers, PageFiles
 from tpf_client.planner.budget import Allowance, Budget, Watch
 from tpf_client.protocol import (
     METHODS,
@@ -44,7 +44,6 @@ from tpf_client.solutions import graph_text
 from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES, ResultError
 from tpf_client.stream import Stream
 
-Headers: TypeAlias = list[tuple[str, str]]
 StartResponse: TypeAlias = Callable[[str, Headers], object]
 
 PATH = "/sparql"

@@ -13,7 +13,8 @@ from annotations.printable import printable
 from annotations.terms import is_iri, is_literal, literal_parts
 from annotations.wording import counted
 from tpf_client.fragments.fetcher import Statistics
-from tpf_client.solutions import Row, Solution
+from tpf_client.solutions import Solution
+from tpf_client.sparql.algebra import Row
 from tpf_client.stream import Update
 
 _MAX_COMPARISONS = 250_000

@@ -2,18 +2,17 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from annotations.terms import Term, Variable
 from tpf_client.sparql import results
+from tpf_client.sparql.algebra import Row
 from tpf_client.sparql.results import rdflib_term
 
 if TYPE_CHECKING:
     import pandas
     import rdflib
     from rdflib.term import Identifier
-
-Row: TypeAlias = tuple[Term | None, ...]
 
 
 class Solution(Mapping[str, "Identifier"]):

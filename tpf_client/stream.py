@@ -11,10 +11,10 @@ from annotations.instants import format_instant
 from annotations.terms import Variable
 from tpf_client.errors import SourceError
 from tpf_client.fragments.fetcher import Statistics
-from tpf_client.solutions import Row, Solution, graph_of, table
-from tpf_client.sparql.algebra import Form
+from tpf_client.solutions import Solution, graph_of, table
+from tpf_client.sparql.algebra import Form, Row
 from tpf_client.streaming.explain import explain_stream, stream_json
-from tpf_client.streaming.scheduler import Deliver, Job, Scheduler
+from tpf_client.streaming.scheduler import Job, Scheduler, TakeTick
 from tpf_client.streaming.streamer import Streamer
 from tpf_client.streaming.tick import Tick
 from tpf_client.streaming.validity import Span
@@ -335,7 +335,7 @@ class Stream:
             tick,
         )
 
-    def _started(self, deliver: Deliver) -> Job:
+    def _started(self, deliver: TakeTick) -> Job:
         if self._job is not None or self._updates is not None:
             raise RuntimeError("a stream has one consumer")
         self._job = self._scheduler().add(self.streamer, deliver)

@@ -20,7 +20,8 @@ from tests.support.irail import Day, needs_recording, play
 from tests.support.oracle import SolutionBag, bag, select, store_of
 from tests.support.served import Served
 from tests.support.streams import ticks
-from tpf_client.streaming.tick import Row, Tick
+from tpf_client.sparql.algebra import Row
+from tpf_client.streaming.tick import Tick
 
 pytestmark = [
     needs_recording,

@@ -8,13 +8,11 @@ Source: SPARQL 1.1 Query Language, section 16.2.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from annotations.terms import Term, Triple, TriplePattern, Variable, is_blank_node, is_iri
 from tpf_client.dataflow.codegen import compiled
-
-Row: TypeAlias = tuple[Term | None, ...]
-"""Terms, one for each variable; ``None`` where it has no value."""
+from tpf_client.sparql.algebra import Row
 
 
 def construct_lines(

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from annotations.terms import Term, Variable
+from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.dataflow.operators.slice import Slice
 from tpf_client.errors import ClosedError
 from tpf_client.planner.evaluation import Evaluation
+from tpf_client.sparql.algebra import Row
 
-Row: TypeAlias = tuple[Term | None, ...]
 Plan: TypeAlias = Callable[[Callable[[Solution, int], None]], tuple[Evaluation, Output]]
 Progress: TypeAlias = Callable[[int, int], None]
 """Takes the number of pages that a query wanted so far, and of the solutions that it has."""

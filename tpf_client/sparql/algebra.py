@@ -79,6 +79,8 @@ class Aggregate:
 
 
 Expression: TypeAlias = Constant | VariableRef | Call | Exists | Aggregate
+Row: TypeAlias = tuple[Term | None, ...]
+"""What a solution binds the variables of a query to, in their order; ``None``: nothing."""
 
 # ------------------------------------------------------------------------------- patterns
 

@@ -25,13 +25,11 @@ from annotations.terms import (
     triple_of_term,
 )
 from tpf_client.errors import ClientError
+from tpf_client.sparql.algebra import Row
 
 if TYPE_CHECKING:
     from rdflib import Literal, URIRef
     from rdflib.term import Identifier
-
-Row: TypeAlias = Sequence[Term | None]
-"""The terms of a solution in the order of the variables, ``None`` where unbound."""
 
 
 class ResultError(ClientError, ValueError):

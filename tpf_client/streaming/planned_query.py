@@ -9,8 +9,8 @@ from tpf_client.dataflow.changes import UNBOUND, Change, Solution
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves
+from tpf_client.sparql.algebra import Row
 from tpf_client.streaming.detection import Detected
-from tpf_client.streaming.tick import Row
 from tpf_client.streaming.validity import Span, Validity
 
 LEAST_TERMS = 10_000

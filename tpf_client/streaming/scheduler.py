@@ -18,7 +18,7 @@ from annotations.clock import Clock
 from tpf_client.streaming.streamer import Streamer
 from tpf_client.streaming.tick import Tick
 
-Deliver: TypeAlias = Callable[[Tick], Literal["go on", "pause"]]
+TakeTick: TypeAlias = Callable[[Tick], Literal["go on", "pause"]]
 """Takes a tick; ``pause``: the query is not evaluated before `Job.resume`."""
 
 _IDLE = timedelta(hours=1)
@@ -37,7 +37,7 @@ class Job:
         error: why it ended, where it did not end as it should.
     """
 
-    def __init__(self, scheduler: "Scheduler", streamer: Streamer, deliver: Deliver) -> None:
+    def __init__(self, scheduler: "Scheduler", streamer: Streamer, deliver: TakeTick) -> None:
         self.streamer = streamer
         self.error: BaseException | None = None
         self._scheduler = scheduler
@@ -124,7 +124,7 @@ class Scheduler:
         self._pool: ThreadPoolExecutor | None = None
         self._thread: threading.Thread | None = None
 
-    def add(self, streamer: Streamer, deliver: Deliver) -> Job:
+    def add(self, streamer: Streamer, deliver: TakeTick) -> Job:
         """Take a query; it is evaluated for the first time at once."""
         job = Job(self, streamer, deliver)
         with self._lock:

@@ -20,12 +20,13 @@ from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
 from tpf_client.planner.live_fragment import Freshness
 from tpf_client.planner.service import Services
+from tpf_client.sparql.algebra import Row
 from tpf_client.streaming.change_signal import ChangeSignals
 from tpf_client.streaming.detection import Detected, detect_all
 from tpf_client.streaming.ear import Ear
 from tpf_client.streaming.planned_query import PlannedQuery
 from tpf_client.streaming.schedule import Schedule
-from tpf_client.streaming.tick import Row, Tick
+from tpf_client.streaming.tick import Tick
 from tpf_client.streaming.validity import Span, Validity
 
 SERVICE_RETRY = timedelta(seconds=60)

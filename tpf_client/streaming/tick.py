@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
 
-from annotations.terms import Term, Variable
+from annotations.terms import Variable
 from tpf_client.errors import SourceError
+from tpf_client.sparql.algebra import Row
 from tpf_client.streaming.validity import Span
-
-Row: TypeAlias = tuple[Term | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

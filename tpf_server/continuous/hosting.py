@@ -9,9 +9,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from annotations.terms import Term
+from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.executor import Executor

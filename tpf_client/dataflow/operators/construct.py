@@ -10,9 +10,10 @@ from functools import partial
 
 from annotations.terms import Triple, TriplePattern, Variable
 from tpf_client.dataflow.changes import Solution
-from tpf_client.dataflow.construct import Row, constructor
+from tpf_client.dataflow.construct import constructor
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
+from tpf_client.sparql.algebra import Row
 
 TRIPLE = (Variable("?subject"), Variable("?predicate"), Variable("?object"))
 """The variables of solutions that are triples."""

@@ -12,7 +12,7 @@ from tpf_client.sparql.algebra import BGP, Aggregate, Aggregated, Filter, Variab
 from tpf_client.sparql.rewrite.conditions import conjuncts
 from tpf_client.sparql.scopes import variables_in
 from tpf_server.continuous.csparql.drawing import escaped, expression_text, quoted
-from tpf_server.continuous.csparql.operator_graph import OperatorGraph, Part
+from tpf_server.continuous.csparql.operator_graph import OperatorGraph, PatternKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class DenotationalGraph:
     notes: dict[str, list[str]] = field(default_factory=dict)
     aggregates: list[AggregateVertex] = field(default_factory=list)
     selected: tuple[Variable, ...] = ()
-    parts: dict[Part, list[QuadPattern]] = field(default_factory=dict)
+    parts: dict[PatternKind, list[QuadPattern]] = field(default_factory=dict)
 
     def as_text(self) -> str:
         """The partition and what crosses it, in lines."""

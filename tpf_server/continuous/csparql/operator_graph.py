@@ -16,7 +16,7 @@ from tpf_server.continuous.csparql.sources import MergedSource, Sources, with_co
 from tpf_server.continuous.csparql.timestamps import Stamp, with_timestamps
 from tpf_server.continuous.csparql.windows import Instants, StreamClause, place_of
 
-Part: TypeAlias = Literal["static", "streaming", "mixed"]
+PatternKind: TypeAlias = Literal["static", "streaming", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class OperatorGraph:
         assert source is not None, "other graphs were resolved before"
         return source
 
-    def part_of(self, quad: QuadPattern) -> Part:
+    def part_of(self, quad: QuadPattern) -> PatternKind:
         """Whether a triple pattern can match static triples, streaming ones, or both.
 
         A stream of which nothing is known may carry everything.

@@ -39,8 +39,8 @@ from tpf_server.continuous.csparql.paper_words import words_of_the_paper
 from tpf_server.continuous.csparql.windows import (
     LogicalWindow,
     PhysicalWindow,
+    SteppedWindow,
     StreamClause,
-    Window,
 )
 from tpf_server.continuous.engine.errors import (
     as_continuous_errors,
@@ -165,7 +165,7 @@ class CsparqlParser(QueryParser):
         self._streams.append(StreamClause(stream, window, is_named, start))
         return True
 
-    def _logical(self) -> Window:
+    def _logical(self) -> SteppedWindow:
         place = self.token.position
         width = self._duration()
         if not width:
@@ -183,7 +183,7 @@ class CsparqlParser(QueryParser):
             self.fail(f"STEP {step}ms is longer than RANGE {width}ms", place)
         return LogicalWindow(width, step)
 
-    def _physical(self) -> Window:
+    def _physical(self) -> SteppedWindow:
         count = self._positive("a number of triples")
         if self.take_word("TUMBLING"):
             return PhysicalWindow(count, count)

@@ -70,7 +70,7 @@ class PhysicalWindow:
         return f"RANGE TRIPLES {self.count}" + (f" STEP {self.step}" if self.step != 1 else "")
 
 
-Window: TypeAlias = LogicalWindow | PhysicalWindow
+SteppedWindow: TypeAlias = LogicalWindow | PhysicalWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class StreamClause:
     """
 
     stream: Term
-    window: Window
+    window: SteppedWindow
     named: bool = False
     position: int = 0
     name: Term | None = None
@@ -141,7 +141,7 @@ class Instants:
     periods: tuple[int, ...]
 
     @classmethod
-    def of(cls, every: int | None, windows: Sequence[Window]) -> "Instants":
+    def of(cls, every: int | None, windows: Sequence[SteppedWindow]) -> "Instants":
         """COMPUTED EVERY where it is given, otherwise whenever a logical window moves."""
         if every is not None:
             return cls((every,))

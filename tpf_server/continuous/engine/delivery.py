@@ -4,12 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from annotations.terms import Term, Variable
+from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
-from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.engine.semantics import Semantics
-
-Row = tuple[Term | None, ...]
 
 
 class Emission(NamedTuple):

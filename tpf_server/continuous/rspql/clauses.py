@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from tpf_server.continuous.csparql.windows import Window
+from tpf_server.continuous.csparql.windows import SteppedWindow
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import TimestampError
 from tpf_server.continuous.engine.select_names import SelectNames
@@ -29,14 +29,14 @@ class ClauseParser(SelectNames):
 
     # ----------------------------------------------------------------------------- windows
 
-    def window(self) -> Window:
+    def window(self) -> SteppedWindow:
         """``[RANGE … STEP …]``, ``[FROM NOW-… TO NOW-… STEP …]`` or ``[ELEMENTS … STEP …]``."""
         if not self.at("["):
             self.expected("a window in square brackets")
         self.advance()
         place = self.token.position
         if self.take_word("ELEMENTS"):
-            result: Window = self._counted()
+            result: SteppedWindow = self._counted()
         else:
             if self.take_word("RANGE"):
                 width, past = self._positive("RANGE"), 0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 
-from tpf_server.continuous.csparql.windows import Instants, Window
+from tpf_server.continuous.csparql.windows import Instants, SteppedWindow
 from tpf_server.continuous.rspql.reports import ReportPolicy
 from tpf_server.continuous.rspql.windows import SlidingWindow
 
@@ -56,7 +56,7 @@ class ReportInstants(Instants):
         return max((each for each in found if each is not None), default=None)
 
 
-def report_instants(report: ReportPolicy, windows: Sequence[Window]) -> ReportInstants:
+def report_instants(report: ReportPolicy, windows: Sequence[SteppedWindow]) -> ReportInstants:
     """What window close and periodic say together.
 
     There are none where no window closes at a multiple of the period.

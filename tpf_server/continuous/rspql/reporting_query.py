@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from annotations.terms import Term, Variable
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
+from tpf_client.sparql.algebra import Row
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.rspql.instants import ReportInstants, report_instants

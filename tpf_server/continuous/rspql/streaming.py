@@ -11,7 +11,8 @@ from annotations.terms import (
     is_blank_node,
     is_variable,
 )
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row
+from tpf_client.sparql.algebra import Row
+from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.engine.elements.elements import may_begin
 from tpf_server.continuous.rspql.reports import StreamOperator
 

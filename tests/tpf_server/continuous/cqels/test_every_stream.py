@@ -16,8 +16,8 @@ from tests.tpf_server.continuous.cqels.test_random_queries import (
     give,
     loaded,
 )
+from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.cqels.engine import Engine
-from tpf_server.continuous.engine.delivery import Row
 from tpf_server.continuous.engine.errors import (
     ContinuousSyntaxError,
     UnknownStreamError,

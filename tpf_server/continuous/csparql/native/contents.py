@@ -18,7 +18,7 @@ from tpf_server.continuous.csparql.windows import (
     LogicalWindow,
     Occurrence,
     PhysicalWindow,
-    Window,
+    SteppedWindow,
 )
 from tpf_server.continuous.engine.windows.by_constants import ByConstants
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple, Mask
@@ -38,7 +38,7 @@ class WindowContents:
         newest: the latest timestamp of all elements that came.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: SteppedWindow) -> None:
         self.window = window
         self.views: list[WindowView] = []
         self.newest: int | None = None
@@ -182,7 +182,7 @@ class WindowView:
 
     contents: WindowContents
 
-    def __init__(self, window: Window, since: int) -> None:
+    def __init__(self, window: SteppedWindow, since: int) -> None:
         self.window = window
         self.hidden = 0
         self.listeners: list[tuple[Mask, _Listener]] = []

@@ -7,8 +7,9 @@ from annotations.terms import Term, Variable
 from tpf_client.dataflow.changes import TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow
+from tpf_client.sparql.algebra import Row
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.native.builder import build
 from tpf_server.continuous.csparql.native.contents import WindowView
 from tpf_server.continuous.csparql.native.leaves import CsparqlLeaves, TooManyStaticError

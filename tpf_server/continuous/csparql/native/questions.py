@@ -8,10 +8,9 @@ from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Dataflow, Input, Leaves
 from tpf_client.dataflow.operators.output import Output
-from tpf_client.sparql.algebra import Query
+from tpf_client.sparql.algebra import Query, Row
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.scopes import always_bound
-from tpf_server.continuous.csparql.answers import Row
 from tpf_server.continuous.csparql.native.builder import build_above
 from tpf_server.continuous.csparql.native.parted_query import PartedQuery
 from tpf_server.continuous.engine.plans.comparisons import comparison

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from annotations.terms import Term
 from tpf_client.dataflow.changes import TermId
 from tpf_server.continuous.csparql.native.contents import WindowContents, WindowView
-from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow, Window
+from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow, SteppedWindow
 
 Predicates = frozenset[TermId] | None
-_Key = tuple[Term, Window | WindowView, Predicates]
+_Key = tuple[Term, SteppedWindow | WindowView, Predicates]
 
 
 class SharedWindows:

@@ -17,7 +17,7 @@ from tpf_server.continuous.engine.static.dataset import Dataset, agrees
 from tpf_server.continuous.engine.static.static_data import Change, StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
-RowOf: TypeAlias = Callable[[EncodedTriple], Solution | None]
+RowOfTriple: TypeAlias = Callable[[EncodedTriple], Solution | None]
 Index: TypeAlias = Mapping[Any, Mapping[Solution, int]]
 _Places: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -47,7 +47,7 @@ class StaticTable:
 
     def __init__(
         self,
-        row_of: RowOf,
+        row_of: RowOfTriple,
         read: Callable[[], Iterable[EncodedTriple]],
         idle: Callable[[], object],
     ) -> None:
@@ -155,7 +155,9 @@ class StaticTables:
         self._dictionary = dictionary
         self._tables: dict[tuple[QuadPattern, tuple[Term, ...]], StaticTable] = {}
 
-    def table(self, pattern: QuadPattern, graphs: tuple[Term, ...], row_of: RowOf) -> StaticTable:
+    def table(
+        self, pattern: QuadPattern, graphs: tuple[Term, ...], row_of: RowOfTriple
+    ) -> StaticTable:
         """The triples that match a pattern in the merge of these graphs.
 
         Args:

@@ -23,13 +23,13 @@ from pyspark.sql import functions as sql
 from annotations.terms import QuadPattern, Term, Variable
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.errors import UnsupportedQueryError
-from tpf_client.sparql.algebra import Pattern, Project
+from tpf_client.sparql.algebra import Pattern, Project, Row
 from tpf_client.sparql.expressions.dates import DateTime
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.expressions.values import value_of
 from tpf_client.sparql.scopes import in_scope
-from tpf_server.continuous.csparql.answers import PeriodicAnswer, Row, answer_of
+from tpf_server.continuous.csparql.answers import PeriodicAnswer, answer_of
 from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.leaves import has_static
 from tpf_server.continuous.csparql.native.static_tables import StaticTables

@@ -12,11 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from annotations.terms import QuadPattern, Variable, is_variable
-from tpf_client.sparql.algebra import BGP, Pattern, variables_of_bgp, variables_of_quad
+from tpf_client.sparql.algebra import BGP, Pattern, Row, variables_of_bgp, variables_of_quad
 from tpf_client.sparql.rewrite.components import components
 from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_client.sparql.scopes import in_scope
-from tpf_server.continuous.csparql.answers import Row
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.spark import terms
 from tpf_server.continuous.csparql.spark.frames import (

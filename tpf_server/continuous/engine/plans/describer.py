@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_blank_node, is_literal
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.sparql.algebra import Query
-from tpf_server.continuous.engine.delivery import Row
+from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.engine.plans.row_maker import Triples
 from tpf_server.continuous.engine.static.dataset import Dataset
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from annotations.terms import Term
 from tpf_client.dataflow.changes import Solution
-from tpf_server.continuous.engine.delivery import Callback, Emission, Row
+from tpf_client.sparql.algebra import Row
+from tpf_server.continuous.engine.delivery import Callback, Emission
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.row_maker import Make, Triples
 from tpf_server.continuous.engine.plans.templates import Template

@@ -13,8 +13,8 @@ from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.construct import construct_lines, repeated
 from tpf_client.dataflow.dictionary import TermDictionary
-from tpf_client.sparql.algebra import Query
-from tpf_server.continuous.engine.delivery import Row, wanted_variables
+from tpf_client.sparql.algebra import Query, Row
+from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 Triples: TypeAlias = list[EncodedTriple] | None

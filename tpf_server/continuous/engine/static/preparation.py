@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from annotations.terms import QuadPattern, Variable
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_bgp import Row, evaluate
+from tpf_server.continuous.engine.static.static_bgp import BoundRow, evaluate
 from tpf_server.continuous.engine.static.static_data import StaticData
 
-Part: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]
+StaticPart: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]
 
 
 class Preparation:
@@ -26,8 +26,10 @@ class Preparation:
     def __init__(self, before: StaticData, after: StaticData) -> None:
         self._before = before
         self._after = after
-        self._wanted: dict[Hashable, Part] = {}
-        self._found: dict[Hashable, tuple[tuple[Variable, ...], Counter[Row], Counter[Row]]] = {}
+        self._wanted: dict[Hashable, StaticPart] = {}
+        self._found: dict[
+            Hashable, tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]]
+        ] = {}
 
     def ask(self, dataset: Dataset, patterns: Sequence[QuadPattern]) -> None:
         """Somebody will want to know it of these patterns."""
@@ -52,6 +54,6 @@ class Preparation:
 
     def difference(
         self, dataset: Dataset, patterns: Sequence[QuadPattern]
-    ) -> tuple[tuple[Variable, ...], Counter[Row], Counter[Row]] | None:
+    ) -> tuple[tuple[Variable, ...], Counter[BoundRow], Counter[BoundRow]] | None:
         """Variables, and the solutions that come and go; ``None``: nobody asked in time."""
         return self._found.get((dataset.key, tuple(patterns)))

@@ -13,27 +13,27 @@ from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_data import Change
 
-Row = tuple[Term, ...]
+BoundRow = tuple[Term, ...]
 # A lookup costs about as much as reading this many triples in one go.
 _LOOKUP_COST = 4
 
 
 def evaluate(
     dataset: Dataset, patterns: Sequence[QuadPattern]
-) -> tuple[tuple[Variable, ...], list[Row]]:
+) -> tuple[tuple[Variable, ...], list[BoundRow]]:
     """The solutions of a basic graph pattern, as a bag, and the variables of their columns."""
     return _evaluate(dataset, patterns, (), [()])
 
 
 def touched(
     dataset: Dataset, patterns: Sequence[QuadPattern], change: Change
-) -> tuple[tuple[Variable, ...], set[Row]]:
+) -> tuple[tuple[Variable, ...], set[BoundRow]]:
     """Those of the solutions that are there because of a quad that a change is about.
 
     What they are before and after the change differs exactly as all solutions do.
     """
     schema = tuple(dict.fromkeys(name for each in patterns for name in variables_of_quad(each)))
-    found: set[Row] = set()
+    found: set[BoundRow] = set()
     for place, pattern in enumerate(patterns):
         quads = list(dataset.seen(pattern, change))
         if quads:
@@ -51,8 +51,8 @@ def _evaluate(
     dataset: Dataset,
     patterns: Sequence[QuadPattern],
     schema: tuple[Variable, ...],
-    rows: list[Row],
-) -> tuple[tuple[Variable, ...], list[Row]]:
+    rows: list[BoundRow],
+) -> tuple[tuple[Variable, ...], list[BoundRow]]:
     """Rows joined with patterns."""
     counts = {pattern: dataset.count(pattern) for pattern in patterns}
     order = greedy_order(patterns, variables_of_quad, lambda each, _: counts[each], known=schema)
@@ -67,16 +67,16 @@ def _evaluate(
 def _join(
     dataset: Dataset,
     schema: tuple[Variable, ...],
-    rows: list[Row],
+    rows: list[BoundRow],
     pattern: QuadPattern,
     count: int,
-) -> tuple[tuple[Variable, ...], list[Row]]:
+) -> tuple[tuple[Variable, ...], list[BoundRow]]:
     names = variables_of_quad(pattern)
     shared = tuple(name for name in names if name in schema)
     new = tuple(name for name in names if name not in schema)
     at = [schema.index(name) for name in shared]
     keys = {tuple(row[place] for place in at) for row in rows}
-    partners: dict[Row, list[Row]] = {}
+    partners: dict[BoundRow, list[BoundRow]] = {}
     # Counts are estimates: where there is more than was thought, reading is given up.
     worthwhile = len(keys) * _LOOKUP_COST if shared else None
     read = None
@@ -99,12 +99,12 @@ def _join(
 
 def _values(
     dataset: Dataset, pattern: QuadPattern, filled: QuadPattern, names: Iterable[Variable]
-) -> Iterator[Row]:
+) -> Iterator[BoundRow]:
     places = [pattern.index(name) for name in names]
     return (tuple([quad[place] for place in places]) for quad in dataset.match(filled))
 
 
-def _read(values: Iterator[Row], most: int | None) -> list[Row] | None:
+def _read(values: Iterator[BoundRow], most: int | None) -> list[BoundRow] | None:
     """All values; ``None`` where there are more than `most`."""
     if most is None:
         return list(values)

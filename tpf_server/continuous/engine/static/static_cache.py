@@ -15,7 +15,7 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_bgp import Row, evaluate, touched
+from tpf_server.continuous.engine.static.static_bgp import BoundRow, evaluate, touched
 from tpf_server.continuous.engine.static.static_data import Change
 
 # How many rows are shown to those who estimate.
@@ -239,7 +239,9 @@ class StaticCache:
             for pattern in self.patterns
         ]
 
-    def _encoded(self, schema: Schema, rows: Iterable[Row], number: TermId) -> Counter[Solution]:
+    def _encoded(
+        self, schema: Schema, rows: Iterable[BoundRow], number: TermId
+    ) -> Counter[Solution]:
         """The rows of those solutions that meet the conditions, and how often each is there."""
         encode = self._dictionary.encode
         tests: list[tuple[list[int], Callable[[Solution], bool]]] = [
