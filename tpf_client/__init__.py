@@ -30,4 +30,5 @@ __all__ = ["Client", "Solution", "Solutions", "Stream", "Update"]
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+    value = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    return value
