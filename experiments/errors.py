@@ -5,7 +5,7 @@
     ├── UnavailableError       something that is needed is not on this machine
     └── MeasurementError       a measurement went wrong; the others go on
         ├── ProcessFailedError   a measured process did not start, or ended too early
-        └── LimitError           the machine is too small for it
+        └── MachineLimitError    the machine is too small for it
             └── UntriedError     it was for less already
 
 Whatever else a measurement raises counts as a failed one, too: a run goes on.
@@ -32,9 +32,9 @@ class ProcessFailedError(MeasurementError):
     """A measured process did not start, or ended too early."""
 
 
-class LimitError(MeasurementError):
+class MachineLimitError(MeasurementError):
     """The machine is too small for a measurement; there is no use in trying it again."""
 
 
-class UntriedError(LimitError):
+class UntriedError(MachineLimitError):
     """A measurement was not tried, because the machine is too small for a smaller one."""

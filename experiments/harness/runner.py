@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from annotations.clock import Clock
 from annotations.errors import AnnotationError
 from annotations.instants import format_instant
-from experiments.errors import ConfigurationError, ExperimentError, LimitError, UntriedError
+from experiments.errors import ConfigurationError, ExperimentError, MachineLimitError, UntriedError
 from experiments.harness.configuration import RunConfiguration
 from experiments.harness.experiment import Experiment
 from experiments.harness.machine import commit, describe_machine, describe_versions, load_average
@@ -237,7 +237,7 @@ _KNOWN = (
 
 def _explain(error: Exception) -> str:
     text = " ".join(str(error).split())[:_LONGEST]
-    if isinstance(error, LimitError):
+    if isinstance(error, MachineLimitError):
         return f"{LIMIT}{text}"
     return text if text and isinstance(error, _KNOWN) else f"{type(error).__name__}: {text}"
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from experiments.errors import LimitError, MeasurementError, UntriedError
+from experiments.errors import MachineLimitError, MeasurementError, UntriedError
 from experiments.harness.estimates import percentile
 from experiments.harness.measurement import Row
 from experiments.harness.processes import Process, Usage
@@ -38,7 +38,7 @@ class Looks:
     grace: float
 
 
-class Limits:
+class MachineLimits:
     """What the machine was too small for, by what is varied beside the number of queries."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Limits:
             raise UntriedError(f"not tried, because {least} queries were too many for it")
         try:
             yield
-        except LimitError:
+        except MachineLimitError:
             self._found[what] = queries
             raise
 
@@ -229,7 +229,7 @@ def _shares(now: _Usages, before: _Usages) -> dict[str, float | None]:
 def _failure(shares: Mapping[str, float | None]) -> type[MeasurementError]:
     """What it is where nothing comes: the machine is the limit if these processes fill it."""
     used = sum(shares[side] or 0 for side in SIDES)
-    return LimitError if used > BUSY * len(os.sched_getaffinity(0)) else MeasurementError
+    return MachineLimitError if used > BUSY * len(os.sched_getaffinity(0)) else MeasurementError
 
 
 def renewals(

@@ -31,7 +31,7 @@ from experiments.studies.board_modes import (
     side,
 )
 from experiments.studies.board_report import items
-from experiments.studies.board_watch import Limits, Looks, renewals, watch
+from experiments.studies.board_watch import Looks, MachineLimits, renewals, watch
 from experiments.workloads.board import Board, board
 from tpf_spark.errors import SparkError
 from tpf_spark.java import find_java
@@ -126,7 +126,7 @@ class OpenedBoard:
     feed: Process
     settings: Sizes
     seed: int
-    limits: Limits
+    limits: MachineLimits
 
 
 class ServerVsClient:
@@ -149,7 +149,7 @@ class ServerVsClient:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """The same client processes and the same feed for all modes; Spark's may be left out."""
-        departures, limits = board(settings.departures), Limits()
+        departures, limits = board(settings.departures), MachineLimits()
         for name, on_spark in (("board", False), ("board, on Spark", True)):
             measurements = [
                 Measurement(
@@ -170,7 +170,7 @@ class ServerVsClient:
 
 @contextmanager
 def _open(
-    settings: Sizes, run: Run, departures: Board, limits: Limits, *, spark: bool
+    settings: Sizes, run: Run, departures: Board, limits: MachineLimits, *, spark: bool
 ) -> Iterator[OpenedBoard]:
     if spark:
         try:

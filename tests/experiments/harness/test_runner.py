@@ -18,7 +18,7 @@ from rich.progress import Progress, TextColumn
 from annotations.clock import ManualClock
 from experiments.errors import (
     ConfigurationError,
-    LimitError,
+    MachineLimitError,
     MeasurementError,
     UnavailableError,
     UntriedError,
@@ -240,7 +240,11 @@ def test_what_is_too_much_for_the_machine_is_marked_and_not_tried_again(tmp_path
             def measure(opened: str) -> Iterable[Row]:
                 self.events.append(f"try {kind} {size}")
                 if kind == "shifted":
-                    raise LimitError("too many") if size == 1 else UntriedError("1 was too many")
+                    raise (
+                        MachineLimitError("too many")
+                        if size == 1
+                        else UntriedError("1 was too many")
+                    )
                 return whole.measure(opened)
 
             return dataclasses.replace(whole, measure=measure)

@@ -8,7 +8,7 @@ from typing import Any
 import pyoxigraph
 import pytest
 
-from experiments.errors import LimitError, MeasurementError, UnavailableError, UntriedError
+from experiments.errors import MachineLimitError, MeasurementError, UnavailableError, UntriedError
 from experiments.harness import peers
 from experiments.harness.items import Check, Figure, Finding, Target
 from experiments.harness.report import write_report
@@ -23,7 +23,7 @@ from experiments.studies.board_modes import (
     STREAMER,
     Mode,
 )
-from experiments.studies.board_watch import Limits, _failure
+from experiments.studies.board_watch import MachineLimits, _failure
 from experiments.studies.server_vs_client import ServerVsClient, Sizes
 from experiments.workloads.board import board, number_of, renewal
 from tests.experiments.harness.test_runner import run
@@ -129,18 +129,18 @@ def test_the_modes_of_a_full_run() -> None:
 
 
 def test_more_than_was_too_much_for_the_machine_is_not_tried() -> None:
-    limits = Limits()
+    limits = MachineLimits()
     with limits.of("a", 10):
         pass
-    with pytest.raises(LimitError, match="busy"), limits.of("a", 50):
-        raise LimitError("busy")
+    with pytest.raises(MachineLimitError, match="busy"), limits.of("a", 50):
+        raise MachineLimitError("busy")
     with pytest.raises(UntriedError, match="50 queries were too many"), limits.of("a", 100):
         raise AssertionError
     with limits.of("b", 100), limits.of("a", 10):
         pass
     idle = {"server_percent": 20.0, "cache_percent": None, "clients_percent": 30.0}
     assert _failure(idle) is MeasurementError
-    assert _failure({**idle, "clients_percent": 1e6}) is LimitError
+    assert _failure({**idle, "clients_percent": 1e6}) is MachineLimitError
 
 
 def total(mode: Mode, queries: int, server: float, **values: Any) -> dict[str, str]:
