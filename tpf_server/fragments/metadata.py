@@ -67,6 +67,18 @@ _MAPPINGS: Final = {
 }
 
 
+class Controls(NamedTuple):
+    """The dataset and its search form: triples that are written once and used on every page.
+
+    Args:
+        triples: what they say.
+        lines: the same in N-Triples.
+    """
+
+    triples: list[Triple]
+    lines: str
+
+
 class Metadata(NamedTuple):
     """The metadata graph of a page, in the order in which clients need it.
 
@@ -80,7 +92,7 @@ class Metadata(NamedTuple):
 
     graph: Term
     before: list[Triple]
-    controls: "Controls"
+    controls: Controls
     after: list[Triple]
     labels: list[Triple]
 
@@ -99,18 +111,6 @@ class Mapping(NamedTuple):
     property: Term
     via: Term
     maximum: int | None
-
-
-class Controls(NamedTuple):
-    """The dataset and its search form: triples that are written once and used on every page.
-
-    Args:
-        triples: what they say.
-        lines: the same in N-Triples.
-    """
-
-    triples: list[Triple]
-    lines: str
 
 
 def metadata(page: Fragment) -> Metadata:
