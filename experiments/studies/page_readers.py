@@ -141,6 +141,7 @@ class _Readers:
         self._waiting: set[socket.socket] = set()
         self._selector = selectors.DefaultSelector()
         self._sockets: list[socket.socket] = []
+        self._last: dict[socket.socket, bytes] = {}
         begin = time.perf_counter()
         for query in queries:
             connection = socket.create_connection((LOOPBACK, port), timeout=_PATIENCE)
@@ -176,7 +177,9 @@ class _Readers:
             if b"event: initial" in received:
                 self._waiting.discard(connection)
             if not received:
-                raise MeasurementError("an answer ended")
+                end = self._last.get(connection, b"")[-200:].decode(errors="replace")
+                raise MeasurementError(f"an answer ended with {end!r}")
+            self._last[connection] = received
 
     def _read(self) -> None:
         while not self._over:

@@ -95,6 +95,9 @@ export class Table {
     for (const [row, line] of this.drawn) {
       if (!keep.has(line)) this.drawn.delete(row);
     }
+    // The head of numbers stands above them.
+    const heads = this.head.rows[0].cells;
+    if (wanted.length) this.vars.forEach((_, n) => heads[n].classList.toggle("number", wanted[0].cells[n].classList.contains("number")));
     size(this.above, first * height);
     size(this.below, (this.rows.length - last) * height);
     place(this.body, [this.above, ...wanted, this.below]);
