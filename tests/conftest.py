@@ -1,5 +1,6 @@
 """How the suite is spread over a machine, and which random examples it tries."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark" if shared else "spark processes"))
         elif item.get_closest_marker("peers"):
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: looking through thousands of tests for garbage would be in vain."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
