@@ -9,15 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import click
 
 from tpf_server.configuration import Configuration
 from tpf_server.errors import ServerError
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 LOOK_SECONDS: Final = 0.2
 """How often somebody looks whether something has been asked for."""
@@ -31,7 +29,7 @@ class MadeApplication(NamedTuple):
         close: closes what it needs; called once no request is under way any more.
     """
 
-    app: "WSGIApplication"
+    app: WSGIApplication
     close: Callable[[], None]
 
 
@@ -64,9 +62,7 @@ class Reloading:
         self._seen = self._stamp()
         self._generation = _Generation(self._made())
 
-    def __call__(
-        self, environ: "WSGIEnvironment", start_response: "StartResponse"
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request by the application of now."""
         with self._lock:
             generation = self._generation

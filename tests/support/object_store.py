@@ -9,12 +9,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 BUCKET = "stores"
 KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "something"}
@@ -40,9 +38,7 @@ class ObjectStore:
         """How programs find it."""
         return KEYS | {"AWS_ENDPOINT_URL": self.url}
 
-    def __call__(
-        self, environ: "WSGIEnvironment", start_response: "StartResponse"
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
         asked = (environ["REQUEST_METHOD"], environ["PATH_INFO"])
         self.requests.append(asked)

@@ -8,7 +8,8 @@ resources, other methods, and pages that cannot be given, with the error that sa
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from tpf_server.errors import ServerError
 from tpf_server.fragments.negotiation import Negotiator
@@ -17,9 +18,6 @@ from tpf_server.web.addresses import base_of
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.read import find_endpoint, read_fragment
 from tpf_server.web.site import Site
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 FAILURE: Final = "tpf_server.failure"
 """Where the environment of a request holds the error that kept it from being answered here."""
@@ -36,7 +34,7 @@ class PageMiddleware:
     """
 
     def __init__(
-        self, rest: "WSGIApplication", site: Site, negotiator: Negotiator, metrics: Metrics
+        self, rest: WSGIApplication, site: Site, negotiator: Negotiator, metrics: Metrics
     ) -> None:
         self._rest = rest
         self._site = site
@@ -44,9 +42,7 @@ class PageMiddleware:
         self._metrics = metrics
         self._failures: tuple[type[Exception], ...] = (ServerError, *store_failures())
 
-    def __call__(
-        self, environ: "WSGIEnvironment", start_response: "StartResponse"
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
         method = environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD"):

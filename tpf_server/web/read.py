@@ -4,7 +4,8 @@ The route of a page calls this, and so does what stands before Flask.
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+from wsgiref.types import WSGIEnvironment
 
 from tpf_server.errors import RequestError
 from tpf_server.fragments.endpoint import Endpoint
@@ -24,9 +25,6 @@ from tpf_server.web.memento import at_accepted_datetime, memento_fields
 from tpf_server.web.page_bodies import SentPage
 from tpf_server.web.responses import COMMON, documentation_link, http_date, http_instant
 from tpf_server.web.site import Site
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
 
 _VARY_STATIC = ("Vary", "Accept, Accept-Encoding")
 _VARY_LIVE = ("Vary", "Accept, Accept-Encoding, Accept-Datetime")
@@ -72,7 +70,7 @@ def read_fragment(
     negotiator: Negotiator,
     endpoint: Endpoint,
     chosen: Chosen | None,
-    environ: "WSGIEnvironment",
+    environ: WSGIEnvironment,
     url: str,
 ) -> Reply:
     """Answer with a page, or with ``304`` where the client has it.
@@ -169,7 +167,7 @@ def _made(query: PinnedRequest, chosen: Chosen, encoding: str | None, tag: str) 
     return SentPage(tag, instant, encoding, packed)
 
 
-def _query_string(environ: "WSGIEnvironment") -> str:
+def _query_string(environ: WSGIEnvironment) -> str:
     raw: str = environ.get("QUERY_STRING", "")
     if raw.isascii():
         return raw
@@ -179,7 +177,7 @@ def _query_string(environ: "WSGIEnvironment") -> str:
         raise RequestError("the query string is not UTF-8") from None
 
 
-def _unchanged(environ: "WSGIEnvironment", query: PinnedRequest, tag: str) -> str | None:
+def _unchanged(environ: WSGIEnvironment, query: PinnedRequest, tag: str) -> str | None:
     """The tag of the client's copy, if that is still right (RFC 9110, section 13.2.2)."""
     if "HTTP_IF_NONE_MATCH" in environ:
         return matching_tag(environ["HTTP_IF_NONE_MATCH"], tag)

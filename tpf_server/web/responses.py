@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from email.utils import formatdate
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from flask import Response, request
 from werkzeug.datastructures import Headers
@@ -13,9 +13,6 @@ from werkzeug.http import parse_date
 
 from tpf_server.errors import MethodNotAllowedError
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 JSON = "application/json"
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -35,9 +32,7 @@ COMMON = (*PUBLIC, NO_SNIFFING)
 class Whole(Response):
     """A response whose body is there: handed over as a list, which servers send in one go."""
 
-    def __call__(
-        self, environ: "WSGIEnvironment", start_response: "StartResponse"
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer as a WSGI application."""
         body, status, headers = self.get_wsgi_response(environ)
         start_response(status, headers)
@@ -59,7 +54,7 @@ class AsGiven(Whole):
         super().__init__([body], status)
         self.headers = Headers(headers)
 
-    def get_wsgi_headers(self, _: "WSGIEnvironment") -> Headers:
+    def get_wsgi_headers(self, _: WSGIEnvironment) -> Headers:
         """The fields as they are: nothing is claimed or left out because of the status."""
         return self.headers
 
@@ -79,7 +74,7 @@ class Relayed(Response):
         super().__init__(pieces, status)
         self.headers = Headers(headers)
 
-    def get_wsgi_headers(self, _: "WSGIEnvironment") -> Headers:
+    def get_wsgi_headers(self, _: WSGIEnvironment) -> Headers:
         """The fields as they are."""
         return self.headers
 
