@@ -120,6 +120,11 @@ class Node:
         return False
 
     @property
+    def below(self) -> "Node | None":
+        """The node from whose rows its own are made, one by one, when it is asked."""
+        return self._below
+
+    @property
     def askable(self) -> bool:
         """Whether somebody may ask for its rows: nobody else asks for them, or listens."""
         return self.keyed and not self._claimed and not self._sinks

@@ -10,9 +10,10 @@ from tpf_client.dataflow.kernels import (
     kernel_in_use,
     ranked_groups,
 )
-from tpf_client.dataflow.state.ranked_groups import RankedGroups, Ranking
+from tpf_client.dataflow.state.ranked_groups import RankedGroups
+from tpf_client.dataflow.state.ranking import NONE, Branch, By, Ranking
 
-RANKING = Ranking(1, ((1, True),), (0, 1), 0, 2, 5, apart=False)
+RANKING = Ranking(1, (Branch(5),), (By(1, NONE, descending=True),), (0,), 0, 2, apart=False)
 
 
 def test_who_asks_decides_then_the_environment(monkeypatch):

@@ -300,7 +300,7 @@ class Builder(Construction):
                 node = self.extended(node, verdict, compute, volatile=True)
                 plain = VariableRef(verdict)
             test = self.compiler(node).condition(plain)
-            node = self.project(self.passing(node, test), schema)
+            node = self.project(self.passing(node, test, plain), schema)
         return node
 
     def without_exists(self, node: Node, expression: Expression) -> tuple[Node, Expression]:
@@ -331,6 +331,7 @@ class Builder(Construction):
             compute,
             volatile=is_volatile(expression),
             always=is_never_an_error(expression),
+            expression=expression,
         )
         return self.project(extended, (*schema, pattern.variable))
 

@@ -130,9 +130,14 @@ class Construction(ABC):
     # These make the nodes that follow one another in a chain, of which nobody else uses one: so
     # rows are asked for where they can be.
 
-    def passing(self, node: Node, condition: Callable[[Solution], bool]) -> Node:
-        """The solutions for which a condition is true."""
-        return self.flow.add(Filter(node, condition, asks=node.askable))
+    def passing(
+        self,
+        node: Node,
+        condition: Callable[[Solution], bool],
+        expression: Expression | None = None,
+    ) -> Node:
+        """The solutions for which a condition is true (see `Filter`)."""
+        return self.flow.add(Filter(node, condition, asks=node.askable, expression=expression))
 
     def extended(
         self,
@@ -142,11 +147,20 @@ class Construction(ABC):
         *,
         volatile: bool = False,
         always: bool = False,
+        expression: Expression | None = None,
     ) -> Node:
         """The solutions with one more variable (see `Extend`)."""
         asks = node.askable and not volatile
         return self.flow.add(
-            Extend(node, variable, compute, volatile=volatile, always=always, asks=asks)
+            Extend(
+                node,
+                variable,
+                compute,
+                volatile=volatile,
+                always=always,
+                asks=asks,
+                expression=expression,
+            )
         )
 
     def copied(self, node: Node, variable: Variable, source: Variable) -> Node:

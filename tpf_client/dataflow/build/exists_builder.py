@@ -105,7 +105,10 @@ def _attach_conditional(
         return all(test(solution) for test in tests)
 
     test = tests[0] if len(tests) == 1 else condition
-    return add(SemiJoin(node, reduced, negated=negated, condition=test, mark=mark), node)
+    joined = SemiJoin(
+        node, reduced, negated=negated, condition=test, mark=mark, expressions=conditions
+    )
+    return add(joined, node)
 
 
 def _sees_outside(pattern: Pattern, outside: frozenset[Variable]) -> bool:

@@ -57,6 +57,7 @@ def build_group(
         certain=frozenset(certain),
         remembers=builder.remembers or any(is_volatile(each) for each in expressions if each),
         expressions=expressions,
+        written=tuple([each for _, each in pattern.aggregates]),
     )
     if conditions:
         # One condition is one function.

@@ -5,12 +5,24 @@ from tpf_client.dataflow.node import Node
 
 
 class Distinct(Node):
-    """Every solution once."""
+    """Every solution once.
+
+    Args:
+        upstream: where solutions come from.
+
+    Attributes:
+        upstream: see above.
+    """
 
     def __init__(self, upstream: Node) -> None:
         super().__init__(upstream.schema, upstream.certain, monotone=upstream.monotone)
         self._counts: dict[Solution, int] = {}
+        self.upstream = upstream
         upstream.connect(self._push)
+
+    def clear(self) -> None:
+        """Forget all solutions."""
+        self._counts.clear()
 
     def _push(self, solution: Solution, count: int) -> None:
         counts = self._counts

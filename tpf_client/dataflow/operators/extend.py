@@ -5,6 +5,7 @@ from collections.abc import Callable
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Key, Node
+from tpf_client.sparql.algebra import Expression
 
 Compute = Callable[[Solution], TermId]
 
@@ -22,6 +23,11 @@ class Extend(Node):
         always: whether `compute` never gives `UNBOUND`.
         asks: whether to ask for the solutions instead of listening (see `Node`); not where the
             value is volatile.
+        expression: the value as it was written; ``None``: it was not.
+
+    Attributes:
+        compute: see above.
+        expression: see above.
     """
 
     def __init__(
@@ -33,12 +39,14 @@ class Extend(Node):
         volatile: bool = False,
         always: bool = False,
         asks: bool = False,
+        expression: Expression | None = None,
     ) -> None:
         if variable in upstream.schema:
             raise ValueError(f"{variable} has a value already")
         certain = upstream.certain | {variable} if always else upstream.certain
         super().__init__((*upstream.schema, variable), certain, monotone=upstream.monotone)
-        self._compute = compute
+        self.compute = compute
+        self.expression = expression
         self._given: dict[Solution, list[TermId]] = {}
         self._owed: dict[Solution, int] = {}
         if asks:
@@ -56,14 +64,14 @@ class Extend(Node):
             upstream.connect(self._push)
 
     def _push(self, solution: Solution, count: int) -> None:
-        self.emit((*solution, self._compute(solution)), count)
+        self.emit((*solution, self.compute(solution)), count)
 
     def _push_volatile(self, solution: Solution, count: int) -> None:
         given = self._given.setdefault(solution, [])
         # A copy may be taken back before it comes, within a tick; then the two cancel out here.
         balance = len(given) - self._owed.pop(solution, 0) + count
         while len(given) < balance:
-            given.append(self._compute(solution))
+            given.append(self.compute(solution))
             self.emit((*solution, given[-1]), 1)
         while given and len(given) > balance:
             self.emit((*solution, given.pop()), -1)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Key, Node
+from tpf_client.sparql.algebra import Expression
 
 Condition = Callable[[Solution], bool]
 
@@ -20,6 +21,10 @@ class Filter(Node):
         condition: says which ones to let through.
         certain: variables that are bound in all of these; ``None``: as upstream.
         asks: whether to ask for the solutions instead of listening (see `Node`).
+        expression: the condition as it was written; ``None``: it was not.
+
+    Attributes:
+        expression: see above.
     """
 
     def __init__(
@@ -29,12 +34,14 @@ class Filter(Node):
         certain: frozenset[Variable] | None = None,
         *,
         asks: bool = False,
+        expression: Expression | None = None,
     ) -> None:
         super().__init__(
             upstream.schema,
             upstream.certain if certain is None else certain,
             monotone=upstream.monotone,
         )
+        self.expression = expression
 
         def push(solution: Solution, count: int) -> None:
             if condition(solution):

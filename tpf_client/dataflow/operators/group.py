@@ -13,10 +13,15 @@ class Group(Node):
     Args:
         upstream: where the solutions come from.
         how: what is grouped how.
+
+    Attributes:
+        upstream: see above.
+        groups: what it keeps.
     """
 
     def __init__(self, upstream: Node, how: Grouping) -> None:
         super().__init__(how.schema, how.certain, monotone=False, keyed=True, key=how.keys)
+        self.upstream = upstream
         self.groups = groups = Groups(how)
         by_key, make, keyed = groups.by_key, groups.row, groups.keyed
 

@@ -19,6 +19,11 @@ class KeyedJoin(Node):
 
     A key that lacks a value may meet several others. Rows of such a key, and those that it meets,
     have both keys, one after the other, as their key.
+
+    Attributes:
+        left: whose rows come first.
+        right: whose other values follow.
+        rest: these, of a row.
     """
 
     def __init__(self, left: Node, right: Node) -> None:
@@ -33,6 +38,7 @@ class KeyedJoin(Node):
         self._to_right = selection(places_of(left.key, right.key), self._width)
         self._from_right = selection(places_of(right.key, left.key), self._width)
         self._merge = how.merge
+        self.left, self.right, self.rest = left, right, how.rest
         # The keys, of either side, that lack a value.
         self._loose_left: set[Key] = set()
         self._loose_right: set[Key] = set()

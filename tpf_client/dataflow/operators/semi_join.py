@@ -1,6 +1,6 @@
 """Semi join: EXISTS and NOT EXISTS, as a filter or as a value."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from annotations.terms import Variable
@@ -8,6 +8,7 @@ from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.layout import layout
 from tpf_client.dataflow.operators.matching import LeftState, Matching
+from tpf_client.sparql.algebra import Expression
 
 Condition = Callable[[Solution], bool]
 
@@ -30,6 +31,13 @@ class SemiJoin(Matching):
         condition: sees the merged solution (schema: all of the left, then what only the right has);
             a partner is one for which it is true.
         mark: keep all, with this variable added (`negated` turns its value around).
+        expressions: the condition as it was written: all of these hold. ``None``: it was not.
+
+    Attributes:
+        left: see above.
+        right: see above.
+        negated: see above.
+        expressions: see above.
     """
 
     def __init__(
@@ -40,12 +48,14 @@ class SemiJoin(Matching):
         negated: bool = False,
         condition: Condition | None = None,
         mark: Mark | None = None,
+        expressions: Sequence[Expression] | None = None,
     ) -> None:
         how = layout(left.schema, left.certain, right.schema, right.certain)
         schema, certain = left.schema, left.certain
         if mark is not None:
             schema, certain = (*schema, mark.variable), certain | {mark.variable}
-        self._negated = negated
+        self.left, self.right, self.negated = left, right, negated
+        self.expressions = () if condition is None else expressions
         self._mark = mark
 
         rest, exact = how.rest, not how.loose
@@ -58,17 +68,22 @@ class SemiJoin(Matching):
         if not negated and mark is None:
             self.monotone = left.monotone and right.monotone
 
+    @property
+    def filters(self) -> bool:
+        """Whether it lets solutions through or not, instead of marking them."""
+        return self._mark is None
+
     def render(self, left: Solution, has_partners: bool) -> Solution | None:
         """The left solution with its mark."""
         assert self._mark is not None
-        holds = has_partners != self._negated
+        holds = has_partners != self.negated
         return (*left, self._mark.true if holds else self._mark.false)
 
     def _send(self, touched: Iterable[tuple[Solution, LeftState]]) -> None:
         if self._mark is not None:
             super()._send(touched)
             return
-        emit, negated = self.emit, self._negated
+        emit, negated = self.emit, self.negated
         for solution, state in touched:
             count = state.count
             kept = count if (state.partners > 0) != negated else 0

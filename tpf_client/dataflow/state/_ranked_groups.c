@@ -1,9 +1,11 @@
 /* Ranked groups in C: what ranked_groups.py says, row for row.
 
-   The window is a ring of entries (time, subject, group). Its subjects are in a set, its groups in
-   a table; both are open addressing with linear probing, and what is deleted leaves no gap. Groups
-   live in slots, whose numbers are never those of another group meanwhile. The best groups are an
-   array of slots in their order. A row makes no Python object; no code of others runs meanwhile.
+   The window is a ring of entries, numbered as they came. Each has a time, a subject, and for each
+   branch what is known of it there. Its subjects are in a set; groups, and the rows that a gate
+   lets meet, in tables: open addressing with linear probing, and what is deleted leaves no gap.
+   What is in a table has a slot, whose number is never that of another meanwhile. The best groups
+   are an array of slots in their order. A row makes no Python object; no code of others runs
+   meanwhile.
 
    Everything that a row may need is reserved before it changes anything. So where memory runs out,
    the state is that after the row before. */
@@ -19,43 +21,79 @@
 #define INTEGER 1
 #define SCALE_BITS 5
 #define MOST_PLACES 18
-#define NO_GROUP (-1)
+#define NONE (-1)
+#define MOST_KEYS 64
+#define MOST_BRANCHES 8
+#define FEW 4
+
+/* Where the fields of a gate are in an entry, from its first one. */
+enum { LEFT, RIGHT, MINE, THEIRS, NEXT_LEFT, NEXT_RIGHT, PASSES, GATE_FIELDS };
+/* What is shown of a group for each branch. */
+enum { SIZE, LOW, HIGH, SHOWN };
 
 typedef struct {
-    int64_t time, subject, group;
-} Entry;
-
-typedef struct {
-    int place, descending;
+    int place, over, descending;
 } Condition;
+
+/* Slots for tuples of cells: `table` has the number of a slot and one, or 0. */
+typedef struct {
+    int keys;
+    int64_t *cell, *held, *free_slot, *table;
+    size_t slots, slot_count, free_count, count, room;
+} Table;
+
+/* The numbers of a group in their order. */
+typedef struct {
+    int64_t *cell;
+    size_t count, room;
+} Ordered;
+
+/* Rows that meet: chains of entries, oldest first, and the most that those on the right have. */
+typedef struct {
+    int64_t left_first, left_last, right_first, right_last, most;
+} Partner;
+
+typedef struct {
+    int64_t width, other_width, least, most;
+    int ordered, gated, negated;
+    /* Where its fields are in an entry, and its columns in a batch. */
+    int group, number, gate, column;
+    /* The first entries that are not gone. */
+    int64_t gone, other_gone;
+    Table partners;
+    Partner *partner;
+    int64_t *spare;
+} Branch;
 
 typedef struct {
     PyObject_HEAD
-    int keys, conditions, ties;
+    int keys, conditions, ties, branches, lists, stride, columns, row_width;
     Condition *order;
     int *tie;
+    Branch *branch;
+    Py_buffer *column;
     Py_ssize_t offset, wanted, reserve;
     int64_t width;
     char apart, changed, refused;
-    /* The window: `log_room` is a power of two. */
-    Entry *log;
-    size_t log_room, log_first, log_count;
+    /* The window: `log_room` is a power of two; entries from `first` to before `next`. */
+    int64_t *log;
+    size_t log_room;
+    int64_t first, next;
     /* Its subjects; `subject_used` says which places are taken. */
     int64_t *subject;
     unsigned char *subject_used;
     size_t subject_room;
-    /* Slots of groups, and those that are free. */
-    int64_t *cell, *size, *free_slot;
+    /* Of groups: how many rows each branch counts, their numbers, what decides first. */
+    Table groups;
+    int64_t *size;
+    Ordered *ordered;
+    __int128 *lead;
     unsigned char *is_touched, *is_best;
-    size_t slots, slot_count, free_count, group_count;
-    /* From keys to slots: the number of a slot and one, or 0. */
-    int64_t *table;
-    size_t table_room;
     int64_t *touched, *best;
     size_t touched_count;
     Py_ssize_t best_count;
     int all_best;
-    /* Cells and sizes of what was shown before the last row came. */
+    /* What was shown before the last row came. */
     int64_t *before;
     Py_ssize_t before_count;
 } Ranked;
@@ -83,6 +121,11 @@ static uint64_t hash_of(const int64_t *cells, int keys)
     return found;
 }
 
+static int64_t *entry_of(const Ranked *self, int64_t number)
+{
+    return self->log + ((size_t)number & (self->log_room - 1)) * (size_t)self->stride;
+}
+
 /* ------------------------------------------------------------------------------- memory */
 
 /* Make an array longer; whether that could be done. */
@@ -91,7 +134,8 @@ static int longer(void *array, size_t count, size_t each)
     void **place = array;
     if (each && count > (size_t)PY_SSIZE_T_MAX / each)
         return 0;
-    void *found = realloc(*place, count * each);
+    size_t bytes = count * each;
+    void *found = realloc(*place, bytes > 0 ? bytes : 1);
     if (found == NULL)
         return 0;
     *place = found;
@@ -100,20 +144,20 @@ static int longer(void *array, size_t count, size_t each)
 
 static int reserve_log(Ranked *self)
 {
-    if (self->log_count < self->log_room)
+    size_t count = (size_t)(self->next - self->first), each = (size_t)self->stride * 8;
+    if (count < self->log_room)
         return 1;
     size_t room = self->log_room ? 2 * self->log_room : 64;
-    if (room > (size_t)PY_SSIZE_T_MAX / sizeof(Entry))
+    if (room > (size_t)PY_SSIZE_T_MAX / each)
         return 0;
-    Entry *log = malloc(room * sizeof(Entry));
+    int64_t *log = malloc(room * each);
     if (log == NULL)
         return 0;
-    for (size_t n = 0; n < self->log_count; n++)
-        log[n] = self->log[(self->log_first + n) & (self->log_room - 1)];
+    for (int64_t n = self->first; n < self->next; n++)
+        memcpy(log + ((size_t)n & (room - 1)) * (size_t)self->stride, entry_of(self, n), each);
     free(self->log);
     self->log = log;
     self->log_room = room;
-    self->log_first = 0;
     return 1;
 }
 
@@ -128,7 +172,7 @@ static size_t place_of_subject(const Ranked *self, int64_t subject)
 static int reserve_subject(Ranked *self)
 {
     /* There are as many subjects as entries; half of the places stay free. */
-    if (2 * (self->log_count + 1) <= self->subject_room)
+    if (2 * ((size_t)(self->next - self->first) + 1) <= self->subject_room)
         return 1;
     size_t room = self->subject_room ? 2 * self->subject_room : 128;
     int64_t *subject = calloc(room, sizeof(int64_t));
@@ -143,8 +187,8 @@ static int reserve_subject(Ranked *self)
     self->subject = subject;
     self->subject_used = used;
     self->subject_room = room;
-    for (size_t n = 0; n < self->log_count; n++) {
-        int64_t each = self->log[(self->log_first + n) & (self->log_room - 1)].subject;
+    for (int64_t n = self->first; n < self->next; n++) {
+        int64_t each = entry_of(self, n)[1];
         size_t place = place_of_subject(self, each);
         subject[place] = each;
         used[place] = 1;
@@ -170,75 +214,84 @@ static void drop_subject(Ranked *self, int64_t subject)
     self->subject_used[gap] = 0;
 }
 
-static size_t place_of_group(const Ranked *self, const int64_t *cells)
+/* ------------------------------------------------------------------------------- tables */
+
+static const int64_t *cells_of(const Table *table, int64_t slot)
 {
-    size_t mask = self->table_room - 1, place = hash_of(cells, self->keys) & mask;
-    size_t bytes = (size_t)self->keys * sizeof(int64_t);
-    while (self->table[place]) {
-        const int64_t *other = self->cell + (self->table[place] - 1) * self->keys;
-        if (memcmp(other, cells, bytes) == 0)
+    return table->cell + slot * table->keys;
+}
+
+static size_t place_of(const Table *table, const int64_t *cells)
+{
+    size_t mask = table->room - 1, place = hash_of(cells, table->keys) & mask;
+    size_t bytes = (size_t)table->keys * sizeof(int64_t);
+    while (table->table[place]) {
+        if (memcmp(cells_of(table, table->table[place] - 1), cells, bytes) == 0)
             break;
         place = (place + 1) & mask;
     }
     return place;
 }
 
-static int reserve_group(Ranked *self)
+/* How many slots there will be, so that as many more as that are free. */
+static size_t slots_for(const Table *table, size_t more)
 {
-    if (!self->free_count && self->slot_count == self->slots) {
-        size_t slots = self->slots ? 2 * self->slots : 64;
-        /* Each may stay longer where another fails: `slots` is what all of them have. */
+    if (table->free_count + table->slots - table->slot_count >= more)
+        return table->slots;
+    return table->slots ? 2 * table->slots : 64;
+}
+
+/* Make room for `slots` slots, and `more` than there are now. */
+static int reserve_slots(Table *self, size_t slots, size_t more)
+{
+    if (slots > self->slots) {
         if (!longer(&self->cell, slots, (size_t)self->keys * sizeof(int64_t)) ||
-            !longer(&self->size, slots, sizeof(int64_t)) ||
-            !longer(&self->free_slot, slots, sizeof(int64_t)) ||
-            !longer(&self->is_touched, slots, 1) || !longer(&self->is_best, slots, 1) ||
-            !longer(&self->touched, slots, sizeof(int64_t)) ||
-            !longer(&self->best, slots, sizeof(int64_t)))
+            !longer(&self->held, slots, sizeof(int64_t)) ||
+            !longer(&self->free_slot, slots, sizeof(int64_t)))
             return 0;
         self->slots = slots;
     }
-    if (2 * (self->group_count + 1) <= self->table_room)
+    if (2 * (self->count + more) <= self->room)
         return 1;
-    size_t room = self->table_room ? 2 * self->table_room : 128;
+    size_t room = self->room ? 2 * self->room : 128, before = self->room;
     int64_t *table = calloc(room, sizeof(int64_t)), *old = self->table;
-    size_t before = self->table_room;
     if (table == NULL)
         return 0;
     self->table = table;
-    self->table_room = room;
+    self->room = room;
     for (size_t n = 0; n < before; n++)
         if (old[n])
-            table[place_of_group(self, self->cell + (old[n] - 1) * self->keys)] = old[n];
+            table[place_of(self, cells_of(self, old[n] - 1))] = old[n];
     free(old);
     return 1;
 }
 
-/* The slot of a group, which is new where there was none. */
-static int64_t group_of(Ranked *self, const int64_t *cells)
+/* The slot of some cells, which is held once more. */
+static int64_t hold(Table *self, const int64_t *cells, int *is_new)
 {
-    size_t place = place_of_group(self, cells);
-    if (self->table[place])
-        return self->table[place] - 1;
-    int64_t slot = self->free_count ? self->free_slot[--self->free_count]
-                                    : (int64_t)self->slot_count++;
-    memcpy(self->cell + slot * self->keys, cells, (size_t)self->keys * sizeof(int64_t));
-    self->size[slot] = 0;
-    self->is_touched[slot] = self->is_best[slot] = 0;
-    self->table[place] = slot + 1;
-    self->group_count++;
+    size_t place = place_of(self, cells);
+    *is_new = !self->table[place];
+    if (*is_new) {
+        int64_t slot = self->free_count ? self->free_slot[--self->free_count]
+                                        : (int64_t)self->slot_count++;
+        memcpy(self->cell + slot * self->keys, cells, (size_t)self->keys * sizeof(int64_t));
+        self->held[slot] = 0;
+        self->table[place] = slot + 1;
+        self->count++;
+    }
+    int64_t slot = self->table[place] - 1;
+    self->held[slot]++;
     return slot;
 }
 
-static void drop_group(Ranked *self, int64_t slot)
+static void drop(Table *self, int64_t slot)
 {
-    size_t mask = self->table_room - 1;
-    size_t gap = place_of_group(self, self->cell + slot * self->keys), place = gap;
+    size_t mask = self->room - 1, gap = place_of(self, cells_of(self, slot)), place = gap;
     for (;;) {
         place = (place + 1) & mask;
         if (!self->table[place])
             break;
-        const int64_t *cells = self->cell + (self->table[place] - 1) * self->keys;
-        size_t home = hash_of(cells, self->keys) & mask;
+        size_t home = hash_of(cells_of(self, self->table[place] - 1), self->keys) & mask;
         if (((place - home) & mask) >= ((place - gap) & mask)) {
             self->table[gap] = self->table[place];
             gap = place;
@@ -246,7 +299,15 @@ static void drop_group(Ranked *self, int64_t slot)
     }
     self->table[gap] = 0;
     self->free_slot[self->free_count++] = slot;
-    self->group_count--;
+    self->count--;
+}
+
+static void free_table(Table *self)
+{
+    free(self->cell);
+    free(self->held);
+    free(self->free_slot);
+    free(self->table);
 }
 
 /* -------------------------------------------------------------------------------- order */
@@ -262,32 +323,84 @@ static __int128 value_of(int64_t cell)
     return (__int128)(rest >> SCALE_BITS) * power[MOST_PLACES - scale];
 }
 
+static int64_t *sizes_of(const Ranked *self, int64_t slot)
+{
+    return self->size + slot * self->branches;
+}
+
+static Ordered *numbers_of(const Ranked *self, const Branch *branch, int64_t slot)
+{
+    return self->ordered + slot * self->lists + branch->ordered;
+}
+
+/* What is shown of a group at a place behind its keys. */
+static int64_t shown_of(const Ranked *self, int64_t slot, int place)
+{
+    const Branch *branch = self->branch + place / SHOWN;
+    if (place % SHOWN == SIZE)
+        return sizes_of(self, slot)[place / SHOWN];
+    if (branch->ordered < 0)
+        return 0;
+    const Ordered *numbers = numbers_of(self, branch, slot);
+    if (!numbers->count)
+        return 0;
+    return numbers->cell[place % SHOWN == LOW ? (numbers->count - 1) / 2 : numbers->count / 2];
+}
+
+/* What a group is ordered by, in parts of 10^-18. */
+static __int128 amount(const Ranked *self, int64_t slot, const Condition *by)
+{
+    __int128 found;
+    int place = by->place - self->keys;
+    if (place < 0) {
+        found = value_of(cells_of(&self->groups, slot)[by->place]);
+    } else if (place % SHOWN == SIZE) {
+        found = (__int128)sizes_of(self, slot)[place / SHOWN] * power[MOST_PLACES];
+    } else {
+        found = value_of(shown_of(self, slot, place - place % SHOWN + LOW));
+        found = (found + value_of(shown_of(self, slot, place - place % SHOWN + HIGH))) / 2;
+    }
+    if (by->over != NONE) {
+        int64_t size = sizes_of(self, slot)[(by->over - self->keys) / SHOWN];
+        found = size ? found / size : 0;
+    }
+    return by->descending ? -found : found;
+}
+
 /* Whether a group comes before (negative) or after another one; never 0 for two. */
 static int compared(const Ranked *self, int64_t one, int64_t other)
 {
-    const int64_t *left = self->cell + one * self->keys, *right = self->cell + other * self->keys;
-    for (int n = 0; n < self->conditions; n++) {
-        int place = self->order[n].place, found;
-        if (place == self->keys) {
-            int64_t a = self->size[one], b = self->size[other];
-            found = (a > b) - (a < b);
-        } else if (left[place] == right[place]) {
-            continue;
-        } else {
-            __int128 a = value_of(left[place]), b = value_of(right[place]);
-            found = (a > b) - (a < b);
-        }
-        if (found)
-            return self->order[n].descending ? -found : found;
+    if (self->lead[one] != self->lead[other])
+        return self->lead[one] < self->lead[other] ? -1 : 1;
+    for (int n = 1; n < self->conditions; n++) {
+        __int128 a = amount(self, one, self->order + n), b = amount(self, other, self->order + n);
+        if (a != b)
+            return a < b ? -1 : 1;
     }
     for (int n = 0; n < self->ties; n++) {
         int place = self->tie[n];
-        int64_t a = place == self->keys ? self->size[one] : left[place];
-        int64_t b = place == self->keys ? self->size[other] : right[place];
+        int64_t a, b;
+        if (place < self->keys) {
+            a = cells_of(&self->groups, one)[place];
+            b = cells_of(&self->groups, other)[place];
+        } else {
+            a = shown_of(self, one, place - self->keys);
+            b = shown_of(self, other, place - self->keys);
+        }
         if (a != b)
             return a < b ? -1 : 1;
     }
     return 0;
+}
+
+/* Whether a group has as many rows in each branch as it must. */
+static int is_whole(const Ranked *self, int64_t slot)
+{
+    const int64_t *sizes = sizes_of(self, slot);
+    for (int n = 0; n < self->branches; n++)
+        if (sizes[n] < self->branch[n].least || sizes[n] > self->branch[n].most)
+            return 0;
+    return 1;
 }
 
 /* Put a slot among the best; returns where. */
@@ -317,11 +430,13 @@ static void cut(Ranked *self, Py_ssize_t count)
 
 static void choose_anew(Ranked *self)
 {
+    Py_ssize_t count = 0;
     cut(self, 0);
-    for (size_t n = 0; n < self->table_room; n++) {
-        int64_t slot = self->table[n] - 1;
-        if (slot < 0)
+    for (size_t n = 0; n < self->groups.room; n++) {
+        int64_t slot = self->groups.table[n] - 1;
+        if (slot < 0 || !is_whole(self, slot))
             continue;
+        count++;
         if (self->best_count == self->reserve) {
             if (compared(self, slot, self->best[self->best_count - 1]) > 0)
                 continue;
@@ -329,7 +444,17 @@ static void choose_anew(Ranked *self)
         }
         put(self, slot);
     }
-    self->all_best = (size_t)self->best_count == self->group_count;
+    self->all_best = self->best_count == count;
+}
+
+static void drop_group(Ranked *self, int64_t slot)
+{
+    drop(&self->groups, slot);
+    for (int n = 0; n < self->lists; n++) {
+        Ordered *numbers = self->ordered + slot * self->lists + n;
+        free(numbers->cell);
+        memset(numbers, 0, sizeof(Ordered));
+    }
 }
 
 /* Put what was touched where it belongs now; whether that may matter to what is shown. */
@@ -350,12 +475,18 @@ static int placed(Ranked *self)
         self->is_best[slot] = 0;
         matters |= place < self->wanted;
     }
+    /* What decides first, of all of them, before any is compared. */
+    for (size_t n = 0; n < self->touched_count; n++)
+        if (is_whole(self, self->touched[n]))
+            self->lead[self->touched[n]] = amount(self, self->touched[n], self->order);
     for (size_t n = 0; n < self->touched_count; n++) {
         int64_t slot = self->touched[n];
-        if (!self->size[slot]) {
+        if (!self->groups.held[slot]) {
             drop_group(self, slot);
             continue;
         }
+        if (!is_whole(self, slot))
+            continue;
         if (!self->all_best && (!self->best_count ||
                                 compared(self, slot, self->best[self->best_count - 1]) > 0))
             continue;
@@ -372,7 +503,7 @@ static int placed(Ranked *self)
     return matters;
 }
 
-/* --------------------------------------------------------------------------------- rows */
+/* ------------------------------------------------------------------------------- groups */
 
 static void touch(Ranked *self, int64_t slot)
 {
@@ -382,65 +513,311 @@ static void touch(Ranked *self, int64_t slot)
     }
 }
 
+/* The first number that is not before a cell. */
+static size_t place_of_number(const Ordered *numbers, int64_t cell)
+{
+    __int128 value = value_of(cell);
+    size_t low = 0, high = numbers->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        __int128 other = value_of(numbers->cell[middle]);
+        if (other < value || (other == value && numbers->cell[middle] < cell))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* One more or one less row of a group. */
+static void count(Ranked *self, Branch *branch, const int64_t *entry, int sign)
+{
+    int64_t slot = entry[branch->group];
+    sizes_of(self, slot)[branch - self->branch] += sign;
+    touch(self, slot);
+    if (branch->ordered < 0)
+        return;
+    Ordered *numbers = numbers_of(self, branch, slot);
+    int64_t cell = entry[branch->number];
+    if (numbers->cell == NULL) {
+        numbers->cell = branch->spare;
+        numbers->room = FEW;
+        branch->spare = NULL;
+    }
+    size_t place = place_of_number(numbers, cell);
+    int64_t *there = numbers->cell + place;
+    if (sign > 0) {
+        memmove(there + 1, there, (numbers->count - place) * sizeof(int64_t));
+        *there = cell;
+        numbers->count++;
+    } else {
+        numbers->count--;
+        memmove(there, there + 1, (numbers->count - place) * sizeof(int64_t));
+    }
+}
+
+static int64_t group_of(Ranked *self, const int64_t *cells)
+{
+    int is_new;
+    int64_t slot = hold(&self->groups, cells, &is_new);
+    if (is_new) {
+        memset(sizes_of(self, slot), 0, (size_t)self->branches * sizeof(int64_t));
+        self->is_touched[slot] = self->is_best[slot] = 0;
+    }
+    return slot;
+}
+
+static int reserve_groups(Ranked *self)
+{
+    size_t more = (size_t)self->branches, slots = slots_for(&self->groups, more);
+    size_t before = self->groups.slots, lists = (size_t)self->lists;
+    if (slots > before) {
+        /* Each may stay longer where another fails: `groups.slots` is what all of them have. */
+        if (!longer(&self->size, slots * more, sizeof(int64_t)) ||
+            !longer(&self->ordered, slots * lists, sizeof(Ordered)) ||
+            !longer(&self->lead, slots, sizeof(__int128)) ||
+            !longer(&self->is_touched, slots, 1) || !longer(&self->is_best, slots, 1) ||
+            !longer(&self->touched, slots, sizeof(int64_t)) ||
+            !longer(&self->best, slots, sizeof(int64_t)))
+            return 0;
+        memset(self->ordered + before * lists, 0, (slots - before) * lists * sizeof(Ordered));
+    }
+    return reserve_slots(&self->groups, slots, more);
+}
+
+/* Room for one more number of a group, be it there or not. */
+static int reserve_number(Ranked *self, Branch *branch, const int64_t *cells)
+{
+    /* For a list that is new when the row comes: there is one at most. */
+    if (branch->spare == NULL) {
+        branch->spare = malloc(FEW * sizeof(int64_t));
+        if (branch->spare == NULL)
+            return 0;
+    }
+    int64_t slot = self->groups.table[place_of(&self->groups, cells)] - 1;
+    if (slot < 0)
+        return 1;
+    Ordered *numbers = numbers_of(self, branch, slot);
+    if (numbers->count < numbers->room)
+        return 1;
+    size_t room = numbers->room ? 2 * numbers->room : FEW;
+    if (!longer(&numbers->cell, room, sizeof(int64_t)))
+        return 0;
+    numbers->room = room;
+    return 1;
+}
+
+/* -------------------------------------------------------------------------------- gates */
+
+/* How many rows of a partner's left side count, after `most` became another one. */
+static void look_again(Ranked *self, Branch *branch, const Partner *partner)
+{
+    for (int64_t number = partner->left_first; number != NONE;) {
+        int64_t *entry = entry_of(self, number), *gate = entry + branch->gate;
+        int passes = (partner->most > gate[MINE]) != branch->negated;
+        if (passes != gate[PASSES]) {
+            gate[PASSES] = passes;
+            count(self, branch, entry, passes ? 1 : -1);
+        }
+        number = gate[NEXT_LEFT];
+    }
+}
+
+static void release(Branch *branch, int64_t slot)
+{
+    if (!--branch->partners.held[slot])
+        drop(&branch->partners, slot);
+}
+
+static int64_t partner_of(Branch *branch, int64_t key)
+{
+    int is_new;
+    int64_t slot = hold(&branch->partners, &key, &is_new);
+    if (is_new)
+        branch->partner[slot] = (Partner){NONE, NONE, NONE, NONE, INT64_MIN};
+    return slot;
+}
+
+static int reserve_partners(Branch *branch)
+{
+    size_t slots = slots_for(&branch->partners, 2);
+    if (slots > branch->partners.slots && !longer(&branch->partner, slots, sizeof(Partner)))
+        return 0;
+    return reserve_slots(&branch->partners, slots, 2);
+}
+
+static void enter_gate(Ranked *self, Branch *branch, int64_t number, const Py_buffer *column,
+                       Py_ssize_t row)
+{
+    int64_t *entry = entry_of(self, number), *gate = entry + branch->gate;
+    gate[NEXT_LEFT] = gate[NEXT_RIGHT] = gate[LEFT] = NONE;
+    gate[PASSES] = 0;
+    gate[MINE] = ((const int64_t *)column[2].buf)[row];
+    gate[THEIRS] = ((const int64_t *)column[3].buf)[row];
+    gate[RIGHT] = partner_of(branch, ((const int64_t *)column[1].buf)[row]);
+    Partner *right = branch->partner + gate[RIGHT];
+    if (right->right_last == NONE)
+        right->right_first = number;
+    else
+        entry_of(self, right->right_last)[branch->gate + NEXT_RIGHT] = number;
+    right->right_last = number;
+    if (gate[THEIRS] > right->most) {
+        right->most = gate[THEIRS];
+        look_again(self, branch, right);
+    }
+    if (entry[branch->group] == NONE)
+        return;
+    gate[LEFT] = partner_of(branch, ((const int64_t *)column[0].buf)[row]);
+    Partner *left = branch->partner + gate[LEFT];
+    if (left->left_last == NONE)
+        left->left_first = number;
+    else
+        entry_of(self, left->left_last)[branch->gate + NEXT_LEFT] = number;
+    left->left_last = number;
+    gate[PASSES] = (left->most > gate[MINE]) != branch->negated;
+    if (gate[PASSES])
+        count(self, branch, entry, 1);
+}
+
+/* A row is too old for a branch. */
+static void leave(Ranked *self, Branch *branch, int64_t number)
+{
+    const int64_t *entry = entry_of(self, number), *gate = entry + branch->gate;
+    int64_t slot = entry[branch->group];
+    if (slot == NONE)
+        return;
+    if (!branch->gated || gate[PASSES])
+        count(self, branch, entry, -1);
+    if (!--self->groups.held[slot])
+        touch(self, slot);
+    if (!branch->gated)
+        return;
+    Partner *left = branch->partner + gate[LEFT];
+    left->left_first = gate[NEXT_LEFT];
+    if (left->left_first == NONE)
+        left->left_last = NONE;
+    release(branch, gate[LEFT]);
+}
+
+/* A row is too old for the right side of a gate. */
+static void leave_gate(Ranked *self, Branch *branch, int64_t number)
+{
+    const int64_t *gate = entry_of(self, number) + branch->gate;
+    Partner *right = branch->partner + gate[RIGHT];
+    right->right_first = gate[NEXT_RIGHT];
+    if (right->right_first == NONE)
+        right->right_last = NONE;
+    if (gate[THEIRS] == right->most) {
+        int64_t most = INT64_MIN;
+        for (int64_t n = right->right_first; n != NONE;) {
+            const int64_t *other = entry_of(self, n) + branch->gate;
+            most = other[THEIRS] > most ? other[THEIRS] : most;
+            n = other[NEXT_RIGHT];
+        }
+        if (most != right->most) {
+            right->most = most;
+            look_again(self, branch, right);
+        }
+    }
+    release(branch, gate[RIGHT]);
+}
+
+/* --------------------------------------------------------------------------------- rows */
+
 static Py_ssize_t shown_count(const Ranked *self)
 {
     Py_ssize_t last = self->best_count < self->wanted ? self->best_count : self->wanted;
     return last > self->offset ? last - self->offset : 0;
 }
 
-/* Take a row; whether it may have changed what is shown. */
-static int take(Ranked *self, int64_t at, int64_t subject, const int64_t *cells, int counts)
+/* Whether the entry `*number` is there and older than an instant minus a width. */
+static int is_gone(const Ranked *self, int64_t number, int64_t at, int64_t width)
 {
     int64_t first;
-    int matters = 0;
-    if (__builtin_sub_overflow(at, self->width, &first))
+    if (__builtin_sub_overflow(at, width, &first))
         first = INT64_MIN;
-    while (self->log_count && self->log[self->log_first].time < first) {
-        const Entry *gone = &self->log[self->log_first];
-        drop_subject(self, gone->subject);
-        if (gone->group != NO_GROUP) {
-            self->size[gone->group]--;
-            touch(self, gone->group);
-        }
-        self->log_first = (self->log_first + 1) & (self->log_room - 1);
-        self->log_count--;
+    return number < self->next && entry_of(self, number)[0] < first;
+}
+
+static void write_row(const Ranked *self, int64_t slot, int64_t *row)
+{
+    memcpy(row, cells_of(&self->groups, slot), (size_t)self->keys * sizeof(int64_t));
+    for (int n = 0; n < SHOWN * self->branches; n++)
+        row[self->keys + n] = shown_of(self, slot, n);
+}
+
+static int reserve_row(Ranked *self, Py_ssize_t row, int64_t *cells)
+{
+    if (!reserve_log(self) || !reserve_subject(self) || !reserve_groups(self))
+        return 0;
+    for (int n = 0; n < self->branches; n++) {
+        Branch *branch = self->branch + n;
+        if (branch->gated && !reserve_partners(branch))
+            return 0;
+        if (branch->ordered < 0)
+            continue;
+        for (int key = 0; key < self->keys; key++)
+            cells[key] = ((const int64_t *)self->column[branch->column + key].buf)[row];
+        if (!reserve_number(self, branch, cells))
+            return 0;
     }
+    return 1;
+}
+
+/* Take a row; whether it may have changed what is shown. */
+static int take(Ranked *self, Py_ssize_t row, int64_t *cells)
+{
+    int64_t at = ((const int64_t *)self->column[0].buf)[row];
+    int64_t subject = ((const int64_t *)self->column[1].buf)[row];
+    int matters = 0;
+    for (int n = 0; n < self->branches; n++) {
+        Branch *branch = self->branch + n;
+        while (is_gone(self, branch->gone, at, branch->width))
+            leave(self, branch, branch->gone++);
+        while (branch->gated && is_gone(self, branch->other_gone, at, branch->other_width))
+            leave_gate(self, branch, branch->other_gone++);
+    }
+    while (is_gone(self, self->first, at, self->width))
+        drop_subject(self, entry_of(self, self->first++)[1]);
     if (self->apart && self->touched_count && placed(self)) {
         matters = 1;
         self->before_count = shown_count(self);
-        size_t width = (size_t)self->keys + 1;
-        for (Py_ssize_t n = 0; n < self->before_count; n++) {
-            int64_t slot = self->best[self->offset + n], *row = self->before + (size_t)n * width;
-            memcpy(row, self->cell + slot * self->keys, (width - 1) * sizeof(int64_t));
-            row[self->keys] = self->size[slot];
-        }
+        for (Py_ssize_t n = 0; n < self->before_count; n++)
+            write_row(self, self->best[self->offset + n], self->before + n * self->row_width);
     }
-    Entry *entry = &self->log[(self->log_first + self->log_count) & (self->log_room - 1)];
-    entry->time = at;
-    entry->subject = subject;
-    entry->group = NO_GROUP;
+    int64_t number = self->next++, *entry = entry_of(self, number);
+    entry[0] = at;
+    entry[1] = subject;
     size_t place = place_of_subject(self, subject);
     self->subject[place] = subject;
     self->subject_used[place] = 1;
-    self->log_count++;
-    if (counts) {
-        entry->group = group_of(self, cells);
-        self->size[entry->group]++;
-        touch(self, entry->group);
+    for (int n = 0; n < self->branches; n++) {
+        Branch *branch = self->branch + n;
+        const Py_buffer *column = self->column + branch->column;
+        entry[branch->group] = NONE;
+        if (((const int64_t *)column[self->keys].buf)[row]) {
+            for (int key = 0; key < self->keys; key++)
+                cells[key] = ((const int64_t *)column[key].buf)[row];
+            entry[branch->group] = group_of(self, cells);
+            if (branch->ordered >= 0)
+                entry[branch->number] = ((const int64_t *)column[self->keys + 1].buf)[row];
+            if (!branch->gated)
+                count(self, branch, entry, 1);
+        }
+        if (branch->gated)
+            enter_gate(self, branch, number, column + self->keys + 1, row);
     }
     if (self->touched_count)
         matters |= placed(self);
     return matters;
 }
 
-static Py_ssize_t taken(Ranked *self, Py_buffer *columns, Py_ssize_t start, int quiet)
+static Py_ssize_t taken(Ranked *self, Py_ssize_t start, Py_ssize_t stop, int quiet)
 {
-    const int64_t *times = columns[0].buf, *subjects = columns[1].buf;
-    const int64_t *wanted = columns[2 + self->keys].buf;
-    Py_ssize_t count = columns[0].len / (Py_ssize_t)sizeof(int64_t);
-    int64_t cells[64];
-    for (Py_ssize_t row = start; row < count; row++) {
-        if (!reserve_log(self) || !reserve_subject(self) || !reserve_group(self)) {
+    const int64_t *subjects = self->column[1].buf;
+    int64_t cells[MOST_KEYS];
+    for (Py_ssize_t row = start; row < stop; row++) {
+        if (!reserve_row(self, row, cells)) {
             PyErr_NoMemory();
             return -1;
         }
@@ -448,16 +825,14 @@ static Py_ssize_t taken(Ranked *self, Py_buffer *columns, Py_ssize_t start, int 
             self->refused = 1;
             return row;
         }
-        for (int n = 0; n < self->keys; n++)
-            cells[n] = ((const int64_t *)columns[2 + n].buf)[row];
         self->before_count = -1;
-        if (take(self, times[row], subjects[row], cells, wanted[row] != 0) && !quiet) {
+        if (take(self, row, cells) && !quiet) {
             self->changed = 1;
             return row + 1;
         }
     }
     self->before_count = -1;
-    return count;
+    return stop;
 }
 
 /* ------------------------------------------------------------------------- for Python */
@@ -473,16 +848,16 @@ static PyObject *ranked_run(PyObject *object, PyObject *arguments)
 {
     Ranked *self = (Ranked *)object;
     PyObject *batch;
-    Py_ssize_t start, done = -1;
-    int quiet = 0, columns = self->keys + 3, opened = 0;
-    if (!PyArg_ParseTuple(arguments, "O!n|p", &PyTuple_Type, &batch, &start, &quiet))
+    Py_ssize_t start, stop, done = -1;
+    int quiet = 0, opened = 0;
+    if (!PyArg_ParseTuple(arguments, "O!nn|p", &PyTuple_Type, &batch, &start, &stop, &quiet))
         return NULL;
-    if (PyTuple_Size(batch) != columns) {
-        PyErr_SetString(PyExc_ValueError, "a batch has times, subjects, keys and what is wanted");
+    if (PyTuple_Size(batch) != self->columns) {
+        PyErr_SetString(PyExc_ValueError, "a batch has another number of columns");
         return NULL;
     }
-    Py_buffer column[64 + 3];
-    for (; opened < columns; opened++) {
+    Py_buffer *column = self->column;
+    for (; opened < self->columns; opened++) {
         PyObject *each = PyTuple_GetItem(batch, opened);
         if (PyObject_GetBuffer(each, &column[opened], PyBUF_CONTIG_RO | PyBUF_FORMAT) < 0)
             goto finish;
@@ -492,13 +867,13 @@ static PyObject *ranked_run(PyObject *object, PyObject *arguments)
             goto finish;
         }
     }
-    if (start < 0 || start > column[0].len / (Py_ssize_t)sizeof(int64_t)) {
+    if (start < 0 || stop < start || stop > column[0].len / (Py_ssize_t)sizeof(int64_t)) {
         PyErr_SetString(PyExc_ValueError, "there is no such row");
         goto finish;
     }
     self->changed = self->refused = 0;
     self->before_count = -1;
-    done = taken(self, column, start, quiet);
+    done = taken(self, start, stop, quiet);
 finish:
     while (opened)
         PyBuffer_Release(&column[--opened]);
@@ -507,38 +882,16 @@ finish:
 
 static PyObject *ranked_batch(PyObject *object, PyObject *arguments)
 {
-    PyObject *times, *subjects, *keys, *wanted;
+    PyObject *columns;
     (void)object;
-    if (!PyArg_ParseTuple(arguments, "OOOO", &times, &subjects, &keys, &wanted))
-        return NULL;
-    PyObject *middle = PySequence_Tuple(keys);
-    if (middle == NULL)
-        return NULL;
-    Py_ssize_t count = PyTuple_Size(middle);
-    PyObject *batch = PyTuple_New(count + 3);
-    if (batch != NULL) {
-        Py_INCREF(times);
-        PyTuple_SetItem(batch, 0, times);
-        Py_INCREF(subjects);
-        PyTuple_SetItem(batch, 1, subjects);
-        for (Py_ssize_t n = 0; n < count; n++) {
-            PyObject *each = PyTuple_GetItem(middle, n);
-            Py_INCREF(each);
-            PyTuple_SetItem(batch, 2 + n, each);
-        }
-        Py_INCREF(wanted);
-        PyTuple_SetItem(batch, 2 + count, wanted);
-    }
-    Py_DECREF(middle);
-    return batch;
+    return PyArg_ParseTuple(arguments, "O", &columns) ? PySequence_Tuple(columns) : NULL;
 }
 
-/* A tuple of cells and a size. */
-static PyObject *row_of(int keys, const int64_t *cells, int64_t size)
+static PyObject *row_of(const Ranked *self, const int64_t *cells)
 {
-    PyObject *row = PyTuple_New(keys + 1);
-    for (int n = 0; row != NULL && n <= keys; n++) {
-        PyObject *value = PyLong_FromLongLong(n < keys ? cells[n] : size);
+    PyObject *row = PyTuple_New(self->row_width);
+    for (int n = 0; row != NULL && n < self->row_width; n++) {
+        PyObject *value = PyLong_FromLongLong(cells[n]);
         if (value == NULL) {
             Py_DECREF(row);
             return NULL;
@@ -551,11 +904,12 @@ static PyObject *row_of(int keys, const int64_t *cells, int64_t size)
 static PyObject *ranked_shown(PyObject *object, PyObject *nothing)
 {
     Ranked *self = (Ranked *)object;
+    int64_t cells[MOST_KEYS + SHOWN * MOST_BRANCHES];
     (void)nothing;
     PyObject *rows = PyList_New(0);
     for (Py_ssize_t n = 0; rows != NULL && n < shown_count(self); n++) {
-        int64_t slot = self->best[self->offset + n];
-        PyObject *row = row_of(self->keys, self->cell + slot * self->keys, self->size[slot]);
+        write_row(self, self->best[self->offset + n], cells);
+        PyObject *row = row_of(self, cells);
         if (row == NULL || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -571,8 +925,7 @@ static PyObject *ranked_before(PyObject *object, PyObject *nothing)
         Py_RETURN_NONE;
     PyObject *rows = PyList_New(0);
     for (Py_ssize_t n = 0; rows != NULL && n < self->before_count; n++) {
-        const int64_t *cells = self->before + n * (self->keys + 1);
-        PyObject *row = row_of(self->keys, cells, cells[self->keys]);
+        PyObject *row = row_of(self, self->before + n * self->row_width);
         if (row == NULL || PyList_Append(rows, row) < 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -582,27 +935,78 @@ static PyObject *ranked_before(PyObject *object, PyObject *nothing)
 
 static Py_ssize_t ranked_length(PyObject *object)
 {
-    return (Py_ssize_t)((Ranked *)object)->log_count;
+    return (Py_ssize_t)(((Ranked *)object)->next - ((Ranked *)object)->first);
 }
 
 static PyObject *ranked_groups(PyObject *object, void *nothing)
 {
     (void)nothing;
-    return PyLong_FromSize_t(((Ranked *)object)->group_count);
+    return PyLong_FromSize_t(((Ranked *)object)->groups.count);
 }
 
-/* A number of a tuple, at least `least` and at most `most`; -1 with an error. */
-static Py_ssize_t number_of(PyObject *tuple, Py_ssize_t place, Py_ssize_t least, Py_ssize_t most)
+static int wrong(void)
 {
-    PyObject *each = PyTuple_GetItem(tuple, place);
-    Py_ssize_t found = each == NULL ? -1 : PyLong_AsSsize_t(each);
-    if (PyErr_Occurred())
-        return -1;
-    if (found < least || found > most) {
+    if (!PyErr_Occurred())
         PyErr_SetString(PyExc_ValueError, "a ranking that makes no sense");
-        return -1;
+    return 0;
+}
+
+static int is_number(const Ranked *self, int place, int divides)
+{
+    int behind = place - self->keys;
+    if (behind < 0)
+        return place >= 0 && !divides;
+    if (behind >= SHOWN * self->branches)
+        return 0;
+    return behind % SHOWN == SIZE ||
+           (behind % SHOWN == LOW && !divides && self->branch[behind / SHOWN].ordered >= 0);
+}
+
+static int read_branches(Ranked *self, PyObject *branches)
+{
+    self->stride = 2;
+    self->columns = 2;
+    self->branch = calloc(MOST_BRANCHES, sizeof(Branch));
+    if (self->branch == NULL) {
+        PyErr_NoMemory();
+        return 0;
     }
-    return found;
+    for (; self->branches < PyTuple_Size(branches); self->branches++) {
+        Branch *branch = self->branch + self->branches;
+        PyObject *each = PyTuple_GetItem(branches, self->branches);
+        long long width, least, most, other;
+        int median;
+        if (!PyTuple_Check(each)) {
+            PyErr_SetString(PyExc_TypeError, "a branch is a tuple");
+            return 0;
+        }
+        if (!PyArg_ParseTuple(each, "LLLpLp", &width, &least, &most, &median, &other,
+                              &branch->negated))
+            return 0;
+        branch->gated = other >= 0;
+        if (width < 0 || least < 1 || other < -1 || (median && branch->gated))
+            return wrong();
+        branch->width = width;
+        branch->other_width = other;
+        branch->least = least;
+        branch->most = most;
+        branch->ordered = median ? self->lists++ : -1;
+        branch->partners.keys = 1;
+        branch->group = self->stride++;
+        branch->number = self->stride;
+        self->stride += median;
+        branch->gate = self->stride;
+        self->stride += branch->gated ? GATE_FIELDS : 0;
+        branch->column = self->columns;
+        self->columns += self->keys + 1 + median + (branch->gated ? 4 : 0);
+        self->width = width > self->width ? width : self->width;
+        self->width = other > self->width ? other : self->width;
+    }
+    self->row_width = self->keys + SHOWN * self->branches;
+    self->column = calloc((size_t)self->columns, sizeof(Py_buffer));
+    if (self->column == NULL)
+        PyErr_NoMemory();
+    return self->column != NULL;
 }
 
 /* The conditions of an order and the columns of its ties; whether they are right. */
@@ -617,22 +1021,21 @@ static int read_order(Ranked *self, PyObject *order, PyObject *ties)
         return 0;
     }
     for (int n = 0; n < self->conditions; n++) {
-        PyObject *pair = PyTuple_GetItem(order, n);
-        if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
-            PyErr_SetString(PyExc_TypeError, "a condition is a column and whether it descends");
+        Condition *by = self->order + n;
+        PyObject *each = PyTuple_GetItem(order, n);
+        if (!PyTuple_Check(each)) {
+            PyErr_SetString(PyExc_TypeError, "a condition is a tuple");
             return 0;
         }
-        Py_ssize_t place = number_of(pair, 0, 0, self->keys);
-        int descending = place < 0 ? -1 : PyObject_IsTrue(PyTuple_GetItem(pair, 1));
-        if (descending < 0)
+        if (!PyArg_ParseTuple(each, "iip", &by->place, &by->over, &by->descending))
             return 0;
-        self->order[n].place = (int)place;
-        self->order[n].descending = descending;
+        if (!is_number(self, by->place, 0) || (by->over != NONE && !is_number(self, by->over, 1)))
+            return wrong();
     }
     for (int n = 0; n < self->ties; n++) {
-        Py_ssize_t place = number_of(ties, n, 0, self->keys);
-        if (place < 0)
-            return 0;
+        long place = PyLong_AsLong(PyTuple_GetItem(ties, n));
+        if (PyErr_Occurred() || place < 0 || place >= self->row_width)
+            return wrong();
         self->tie[n] = (int)place;
     }
     return 1;
@@ -642,62 +1045,73 @@ static void ranked_free(PyObject *object)
 {
     Ranked *self = (Ranked *)object;
     PyTypeObject *type = Py_TYPE(object);
+    for (size_t n = 0; n < self->groups.slots * (size_t)self->lists; n++)
+        free(self->ordered[n].cell);
+    for (int n = 0; n < self->branches; n++) {
+        free_table(&self->branch[n].partners);
+        free(self->branch[n].partner);
+        free(self->branch[n].spare);
+    }
+    free_table(&self->groups);
     void *arrays[] = {
-        self->order, self->tie, self->log, self->subject, self->subject_used, self->cell,
-        self->size, self->free_slot, self->is_touched, self->is_best, self->table,
-        self->touched, self->best, self->before,
+        self->order, self->tie, self->branch, self->column, self->log, self->subject,
+        self->subject_used, self->size, self->ordered, self->lead, self->is_touched,
+        self->is_best, self->touched, self->best, self->before,
     };
     for (size_t n = 0; n < sizeof(arrays) / sizeof(arrays[0]); n++)
         free(arrays[n]);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(object);
+    freefunc release_it = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release_it(object);
     Py_DECREF(type);
+}
+
+static int read_ranking(Ranked *self, PyObject *ranking)
+{
+    PyObject *branches, *order, *ties;
+    /* As `Ranking` has them. */
+    Py_ssize_t keys = 0, offset = 0, wanted = 0;
+    int apart = 0;
+    if (!PyArg_ParseTuple(ranking, "nO!O!O!nnp", &keys, &PyTuple_Type, &branches, &PyTuple_Type,
+                          &order, &PyTuple_Type, &ties, &offset, &wanted, &apart))
+        return 0;
+    if (keys < 1 || keys > MOST_KEYS || PyTuple_Size(order) < 1 || PyTuple_Size(order) > 1000 ||
+        PyTuple_Size(ties) > 1000 || PyTuple_Size(branches) < 1 ||
+        PyTuple_Size(branches) > MOST_BRANCHES || offset < 0 || wanted <= offset ||
+        wanted > PY_SSIZE_T_MAX / 1024)
+        return wrong();
+    self->keys = self->groups.keys = (int)keys;
+    self->offset = offset;
+    self->wanted = wanted;
+    self->reserve = 3 * wanted < 32 ? 32 : 3 * wanted;
+    self->apart = (char)apart;
+    self->all_best = 1;
+    self->before_count = -1;
+    if (!read_branches(self, branches) || !read_order(self, order, ties))
+        return 0;
+    if (apart) {
+        size_t each = (size_t)self->row_width * sizeof(int64_t);
+        self->before = calloc((size_t)(wanted - offset), each);
+        if (self->before == NULL) {
+            PyErr_NoMemory();
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static PyObject *ranked_new(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {
-    PyObject *ranking, *order, *ties;
+    PyObject *ranking;
     if (named != NULL && PyDict_Size(named)) {
         PyErr_SetString(PyExc_TypeError, "a ranking, without a name");
         return NULL;
     }
     if (!PyArg_ParseTuple(arguments, "O!", &PyTuple_Type, &ranking))
         return NULL;
-    /* As `Ranking` has them. */
-    Py_ssize_t keys = 0, offset = 0, wanted = 0;
-    long long width = 0;
-    int apart = 0;
-    if (!PyArg_ParseTuple(ranking, "nO!O!nnLp", &keys, &PyTuple_Type, &order, &PyTuple_Type, &ties,
-                          &offset, &wanted, &width, &apart))
-        return NULL;
-    if (keys < 1 || keys > 64 || PyTuple_Size(order) > 1000 || PyTuple_Size(ties) > 1000 ||
-        offset < 0 || wanted <= offset || wanted > PY_SSIZE_T_MAX / 1024 || width < 0) {
-        PyErr_SetString(PyExc_ValueError, "a ranking that makes no sense");
-        return NULL;
-    }
     allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Ranked *self = (Ranked *)make(type, 0);
-    if (self == NULL)
-        return NULL;
-    self->keys = (int)keys;
-    self->offset = offset;
-    self->wanted = wanted;
-    self->reserve = 3 * wanted < 32 ? 32 : 3 * wanted;
-    self->width = width;
-    self->apart = (char)apart;
-    self->all_best = 1;
-    self->before_count = -1;
-    if (!read_order(self, order, ties)) {
-        Py_DECREF(self);
-        return NULL;
-    }
-    if (apart) {
-        self->before = calloc((size_t)(wanted - offset), (size_t)(keys + 1) * sizeof(int64_t));
-        if (self->before == NULL) {
-            Py_DECREF(self);
-            return PyErr_NoMemory();
-        }
-    }
+    if (self != NULL && !read_ranking(self, ranking))
+        Py_CLEAR(self);
     return (PyObject *)self;
 }
 

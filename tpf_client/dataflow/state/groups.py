@@ -16,7 +16,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.changes import UNBOUND, Sink, Solution
 from tpf_client.dataflow.codegen import compiled
 from tpf_client.dataflow.state.aggregates import Accumulator
-from tpf_client.sparql.algebra import Expression
+from tpf_client.sparql.algebra import Aggregate, Expression
 from tpf_client.sparql.expressions.inlined import INTEGER, TAG_BITS
 
 
@@ -62,6 +62,7 @@ class Grouping:
             solutions go as often as they come; it must be where values are volatile.
         expressions: what `values_of` computes; ``None``: the whole solution.
         condition: what `passes` looks at; ``None``: nothing.
+        written: the aggregates as they were written.
     """
 
     keys: tuple[Variable, ...]
@@ -72,6 +73,7 @@ class Grouping:
     remembers: bool = True
     expressions: tuple[Expression | None, ...] = ()
     condition: Expression | None = None
+    written: tuple[Aggregate, ...] = ()
 
     @property
     def schema(self) -> tuple[Variable, ...]:

@@ -1,18 +1,28 @@
-"""A sliding window, the sizes of its groups, and the best of these: one state for all three.
+"""A sliding window, the groups of its rows, and the best of these: one state for all three.
 
-It is what a window, `Groups` and `TopK` keep together, for a query that counts and orders, without
-a solution being made of any row: rows are columns of integers. There are two of it, which do the
-same: this class, and `_ranked_groups` in C, which is built with the package where there is a
-compiler (see `kernels`).
+It is what windows, `Groups`, `SemiJoin`, `KeyedJoin` and `TopK` keep together, for a query that
+counts and orders, without a solution being made of any row: rows are columns of integers. There are
+two of it, which do the same: this class, and `_ranked_groups` in C, which is built with the package
+where there is a compiler (see `kernels`).
 """
 
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from operator import neg
-from typing import Any, Final, NamedTuple, Protocol
+from itertools import repeat
+from typing import Any, Final
 
+from tpf_client.dataflow.state.ranking import (
+    MOST_PLACES,
+    NONE,
+    SHOWN,
+    SIZE,
+    Branch,
+    Cells,
+    IntegerColumn,
+    Ranking,
+)
 from tpf_client.sparql.expressions.inlined import (
     INTEGER,
     SCALE_BITS,
@@ -20,81 +30,46 @@ from tpf_client.sparql.expressions.inlined import (
     TAG_BITS,
 )
 
-Cells = tuple[int, ...]
-
-MOST_PLACES: Final = 18
-"""Of decimals with more digits behind the point keys are not ordered here."""
 _SCALE: Final = (1 << SCALE_BITS) - 1
+_LEAST: Final = -(1 << 63)
+_NOTHING: Final = 0, 0
 
 
-class Ranking(NamedTuple):
-    """What is counted and ordered.
+class _Group:
+    """A group: how many of its rows count and their numbers, for each branch."""
 
-    Args:
-        keys: how many columns the keys of groups have.
-        order: by what groups are ordered: the number of a key column, or `keys` for the size of
-            the group; and whether the largest is first. Cells are integers or decimals.
-        ties: the columns by whose cells, as they are, groups are ordered that are equal so far; all
-            of them.
-        offset: how many of the first groups are not shown.
-        wanted: how many groups are shown, with those.
-        width: how long a row stays.
-        apart: whether what goes before a row comes is looked at by itself.
-    """
+    __slots__ = ("held", "key", "numbers", "sizes")
 
-    keys: int
-    order: tuple[tuple[int, bool], ...]
-    ties: tuple[int, ...]
-    offset: int
-    wanted: int
-    width: int
-    apart: bool
+    def __init__(self, key: Cells, branches: int) -> None:
+        self.key = key
+        self.held = 0
+        self.sizes = [0] * branches
+        self.numbers: list[list[tuple[int, int]]] = [[] for _ in range(branches)]
 
 
-class IntegerColumn(Protocol):
-    """A column of integers of 64 bits."""
+class _Entry:
+    """A row in a branch: what it is there."""
 
-    def tolist(self) -> list[int]:
-        """All of them."""
+    __slots__ = ("at", "group", "keys", "mine", "number", "passes", "theirs")
 
-
-class RankedState(Protocol):
-    """What both have; see `RankedGroups`."""
-
-    changed: bool
-    refused: bool
-
-    def __len__(self) -> int: ...
-
-    @property
-    def groups(self) -> int:
-        """See `RankedGroups`."""
-
-    def batch(
-        self,
-        times: IntegerColumn,
-        subjects: IntegerColumn,
-        keys: Sequence[IntegerColumn],
-        wanted: IntegerColumn,
-    ) -> Any:
-        """See `RankedGroups`."""
-
-    def run(self, batch: Any, start: int, quiet: bool = False, /) -> int:
-        """See `RankedGroups`."""
-
-    def shown(self) -> list[Cells]:
-        """See `RankedGroups`."""
-
-    def before(self) -> list[Cells] | None:
-        """See `RankedGroups`."""
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.group: _Group | None = None
+        self.number = 0
+        self.keys = (0, 0)
+        self.mine = self.theirs = 0
+        self.passes = True
 
 
-class _Batch(NamedTuple):
-    """Rows: their times, their subjects, and their keys (``None``: of no group that counts)."""
+class _Partner:
+    """Rows that meet: those on the left, the values on the right, and the most of these."""
 
-    times: list[int]
-    subjects: list[int]
-    keys: list[Cells | None]
+    __slots__ = ("left", "most", "right")
+
+    def __init__(self) -> None:
+        self.left: deque[_Entry] = deque()
+        self.right: deque[int] = deque()
+        self.most = _LEAST
 
 
 class RankedGroups:
@@ -111,17 +86,21 @@ class RankedGroups:
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
-        self._log: deque[tuple[int, int, Cells | None]] = deque()
+        self._branches = list(enumerate(ranking.branches))
+        self._width = max(max(each.width, each.other_width) for each in ranking.branches)
+        # The subjects, and the entries of each branch that are not gone: there, and beyond a gate.
+        self._log: deque[tuple[int, int]] = deque()
         self._subjects: set[int] = set()
-        self._sizes: dict[Cells, int] = {}
+        self._entries: list[deque[_Entry]] = [deque() for _ in ranking.branches]
+        self._others: list[deque[_Entry]] = [deque() for _ in ranking.branches]
+        self._partners: list[dict[int, _Partner]] = [{} for _ in ranking.branches]
+        self._groups: dict[Cells, _Group] = {}
+        self._touched: dict[_Group, None] = {}
         # The best groups in their order, those that are among them, and whether these are all.
         self._best: list[tuple[Any, ...]] = []
-        self._entries: dict[Cells, tuple[Any, ...]] = {}
+        self._ranks: dict[_Group, tuple[Any, ...]] = {}
         self._all = True
         self._reserve = max(32, 3 * ranking.wanted)
-        # Whether sizes decide first, and how.
-        place, descending = ranking.order[0]
-        self._by_size = place == ranking.keys, -1 if descending else 1
         self._before: list[Cells] | None = None
         self.changed = False
         self.refused = False
@@ -132,88 +111,73 @@ class RankedGroups:
 
     @property
     def groups(self) -> int:
-        """How many groups there are."""
-        return len(self._sizes)
+        """How many groups have rows, even if none counts."""
+        return len(self._groups)
 
-    def batch(
-        self,
-        times: IntegerColumn,
-        subjects: IntegerColumn,
-        keys: Sequence[IntegerColumn],
-        wanted: IntegerColumn,
-    ) -> _Batch:
+    def batch(self, columns: Sequence[IntegerColumn], /) -> list[Any]:
         """Rows as `run` takes them.
 
         Args:
-            times: when they come, none before the one before it.
-            subjects: each is in the window at most once.
-            keys: of their groups, column by column.
-            wanted: 1 where the group counts, else 0.
+            columns: when rows come, none before the one before it; their subjects, each of which
+                is in the window at most once; then for each branch the keys, column by column, and
+                whether the row is wanted; with a median the numbers (integers or decimals); with
+                another window its key as it is here, as it is there, and the values here and there.
         """
-        cells = zip(*[column.tolist() for column in keys], strict=True)
-        return _Batch(
-            times.tolist(),
-            subjects.tolist(),
-            [k if w else None for k, w in zip(cells, wanted.tolist(), strict=True)],
-        )
+        rest = iter([column.tolist() for column in columns])
+        found: list[Any] = [next(rest), next(rest)]
+        for _, branch in self._branches:
+            keys = list(zip(*[next(rest) for _ in range(self._ranking.keys)], strict=True))
+            wanted = next(rest)
+            cells = [key if flag else None for key, flag in zip(keys, wanted, strict=True)]
+            numbers = next(rest) if branch.median else repeat(0)
+            gate = [next(rest) for _ in range(4)] if branch.other_width != NONE else None
+            found.append(
+                list(zip(cells, numbers, zip(*gate, strict=True) if gate else repeat(None)))  # noqa: B905 (without end)
+            )
+        return found
 
-    def run(self, batch: _Batch, start: int, quiet: bool = False) -> int:
+    def run(self, batch: Any, start: int, stop: int, quiet: bool = False, /) -> int:
         """Take rows one after the other, until one may have changed what is shown.
 
         Args:
             batch: the rows.
             start: the first of them.
+            stop: the first that is not taken.
             quiet: go on where that happens.
 
         Returns:
             The number of the first row that was not taken; see `changed` and `refused`.
         """
-        times, rows, keys = batch
-        log, subjects, sizes, width = self._log, self._subjects, self._sizes, self._ranking.width
-        apart = self._ranking.apart
+        times, rows, *parts = batch
+        subjects, touched, apart = self._subjects, self._touched, self._ranking.apart
         self.changed = self.refused = False
         self._before = None
-        touched: list[Cells] = []
-        for number in range(start, len(times)):
-            at, subject, key = times[number], rows[number], keys[number]
+        for number in range(start, stop):
+            at, subject = times[number], rows[number]
             if subject in subjects:
                 self.refused = True
                 return number
-            first = at - width
-            while log and log[0][0] < first:
-                _, gone, old = log.popleft()
-                subjects.discard(gone)
-                if old is not None:
-                    left = sizes[old] - 1
-                    if left:
-                        sizes[old] = left
-                    else:
-                        del sizes[old]
-                    touched.append(old)
+            self._let_go(at)
             matters = False
-            if apart and touched:
-                if self._place(touched):
-                    matters = True
-                    self._before = self.shown()
-                touched.clear()
-            log.append((at, subject, key))
+            if apart and touched and self._place():
+                matters = True
+                self._before = self.shown()
+            self._log.append((at, subject))
             subjects.add(subject)
-            if key is not None:
-                sizes[key] = sizes.get(key, 0) + 1
-                touched.append(key)
+            for (place, branch), part in zip(self._branches, parts, strict=True):
+                self._enter(place, branch, at, *part[number])
             if touched:
-                matters |= self._place(touched)
-                touched.clear()
+                matters |= self._place()
             if matters and not quiet:
                 self.changed = True
                 return number + 1
             self._before = None
-        return len(times)
+        return stop
 
     def shown(self) -> list[Cells]:
-        """The keys and sizes of the groups that are shown."""
+        """The rows of the groups that are shown."""
         best = self._best[self._ranking.offset : self._ranking.wanted]
-        return [(*key, self._sizes[key]) for *_, key in best]
+        return [self._row(self._groups[key]) for *_, key in best]
 
     def before(self) -> list[Cells] | None:
         """What was shown before the last row came, and after others had gone (`Ranking.apart`).
@@ -222,59 +186,190 @@ class RankedGroups:
         """
         return self._before
 
-    def _place(self, touched: list[Cells]) -> bool:
+    # --------------------------------------------------------------------------------- rows
+
+    def _let_go(self, at: int) -> None:
+        """What is too old goes."""
+        log = self._log
+        for place, branch in self._branches:
+            entries, others = self._entries[place], self._others[place]
+            while entries and entries[0].at < at - branch.width:
+                self._leave(place, entries.popleft())
+            while others and others[0].at < at - branch.other_width:
+                self._leave_other(place, branch, others.popleft())
+        while log and log[0][0] < at - self._width:
+            self._subjects.discard(log.popleft()[1])
+
+    def _enter(
+        self, place: int, branch: Branch, at: int, key: Cells | None, number: int, gate: Any
+    ) -> None:
+        if key is None and gate is None:
+            return
+        entry = _Entry(at)
+        if gate is not None:
+            entry.keys, entry.mine, entry.theirs = gate[:2], gate[2], gate[3]
+            self._others[place].append(entry)
+            right = self._partner(place, entry.keys[1])
+            right.right.append(entry.theirs)
+            if entry.theirs > right.most:
+                right.most = entry.theirs
+                self._look_again(place, branch, right)
+            if key is None:
+                return
+            left = self._partner(place, entry.keys[0])
+            left.left.append(entry)
+            entry.passes = (left.most > entry.mine) != branch.negated
+        assert key is not None
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(key, len(self._branches))
+        group.held += 1
+        entry.group, entry.number = group, number
+        self._entries[place].append(entry)
+        if entry.passes:
+            self._count(place, group, number, 1)
+
+    def _leave(self, place: int, entry: _Entry) -> None:
+        group = entry.group
+        assert group is not None
+        if entry.passes:
+            self._count(place, group, entry.number, -1)
+        group.held -= 1
+        if not group.held:
+            self._touched[group] = None
+        partner = self._partners[place].get(entry.keys[0])
+        if partner is not None:
+            partner.left.popleft()
+            self._forget(place, entry.keys[0], partner)
+
+    def _leave_other(self, place: int, branch: Branch, entry: _Entry) -> None:
+        partner = self._partners[place][entry.keys[1]]
+        partner.right.popleft()
+        if entry.theirs == partner.most:
+            partner.most = max(partner.right, default=_LEAST)
+            if partner.most != entry.theirs:
+                self._look_again(place, branch, partner)
+        self._forget(place, entry.keys[1], partner)
+
+    def _partner(self, place: int, key: int) -> _Partner:
+        found = self._partners[place].get(key)
+        if found is None:
+            found = self._partners[place][key] = _Partner()
+        return found
+
+    def _forget(self, place: int, key: int, partner: _Partner) -> None:
+        if not partner.left and not partner.right:
+            del self._partners[place][key]
+
+    def _look_again(self, place: int, branch: Branch, partner: _Partner) -> None:
+        for entry in partner.left:
+            passes = (partner.most > entry.mine) != branch.negated
+            if passes != entry.passes:
+                entry.passes = passes
+                assert entry.group is not None
+                self._count(place, entry.group, entry.number, 1 if passes else -1)
+
+    def _count(self, place: int, group: _Group, number: int, sign: int) -> None:
+        group.sizes[place] += sign
+        self._touched[group] = None
+        if not self._branches[place][1].median:
+            return
+        numbers, entry = group.numbers[place], (_value_of(number), number)
+        if sign > 0:
+            insort(numbers, entry)
+        else:
+            del numbers[bisect_left(numbers, entry)]
+
+    # -------------------------------------------------------------------------------- order
+
+    def _place(self) -> bool:
         """Put groups where they belong now; whether that may matter to what is shown."""
-        best, entries, sizes, wanted = self._best, self._entries, self._sizes, self._ranking.wanted
+        best, ranks, wanted = self._best, self._ranks, self._ranking.wanted
+        touched = list(self._touched)
+        self._touched.clear()
         matters = False
-        different: Iterable[Cells] = touched if len(touched) == 1 else dict.fromkeys(touched)
-        for key in different:
-            if key in entries:
-                place = bisect_left(best, entries.pop(key))
+        for group in touched:
+            if group in ranks:
+                place = bisect_left(best, ranks.pop(group))
                 del best[place]
                 matters = matters or place < wanted
-        by_size, sign = self._by_size
-        for key in different:
-            size = sizes.get(key)
-            if size is None:
+        for group in touched:
+            if not group.held:
+                del self._groups[group.key]
+            if not self._is_whole(group):
                 continue
             # Most are behind by what decides first.
-            if not self._all and (not best or (by_size and sign * size > best[-1][0])):
+            if not self._all and (not best or self._amount(group, 0) > best[-1][0]):
                 continue
-            entry = self._entry(key, size)
-            if not self._all and entry > best[-1]:
+            rank = self._rank(group)
+            if not self._all and rank > best[-1]:
                 continue
-            entries[key] = entry
-            insort(best, entry)
-            matters = matters or len(best) <= wanted or entry <= best[wanted - 1]
+            ranks[group] = rank
+            insort(best, rank)
+            matters = matters or len(best) <= wanted or rank <= best[wanted - 1]
         if len(best) > 2 * self._reserve:
             for *_, key in best[self._reserve :]:
-                del entries[key]
+                del ranks[self._groups[key]]
             del best[self._reserve :]
             self._all = False
         elif len(best) < wanted and not self._all:
-            every = [self._entry(key, size) for key, size in sizes.items()]
+            every = [self._rank(each) for each in self._groups.values() if self._is_whole(each)]
             best[:] = nsmallest(self._reserve, every)
             self._all = len(best) == len(every)
-            self._entries = {entry[-1]: entry for entry in best}
+            self._ranks = {self._groups[rank[-1]]: rank for rank in best}
             matters = True
         return matters
 
-    def _entry(self, key: Cells, size: int) -> tuple[Any, ...]:
-        """What a group is sorted by, and its key."""
-        row = (*key, size)
-        by = [
-            neg(self._value(row, place)) if descending else self._value(row, place)
-            for place, descending in self._ranking.order
-        ]
-        return (*by, *[row[place] for place in self._ranking.ties], key)
+    def _is_whole(self, group: _Group) -> bool:
+        return all(
+            branch.least <= size <= branch.most
+            for (_, branch), size in zip(self._branches, group.sizes, strict=True)
+        )
 
-    def _value(self, row: Cells, place: int) -> int:
-        """A number that stands for that of a cell, of one scale for all."""
-        cell = row[place]
-        if place == self._ranking.keys:
-            return cell
-        if cell & TAG == INTEGER:
-            return (cell >> TAG_BITS) * 10**MOST_PLACES
-        rest = cell >> TAG_BITS
-        factor: int = 10 ** (MOST_PLACES - (rest & _SCALE))
-        return (rest >> SCALE_BITS) * factor
+    def _row(self, group: _Group) -> Cells:
+        row = list(group.key)
+        for size, numbers in zip(group.sizes, group.numbers, strict=True):
+            row.append(size)
+            low, high = _middle(numbers) if numbers else (_NOTHING, _NOTHING)
+            row += (low[1], high[1])
+        return tuple(row)
+
+    def _rank(self, group: _Group) -> tuple[Any, ...]:
+        """What a group is sorted by, and its key."""
+        row: Iterable[int] = ()
+        if self._ranking.ties:
+            whole = self._row(group)
+            row = [whole[place] for place in self._ranking.ties]
+        by = [self._amount(group, number) for number in range(len(self._ranking.order))]
+        return (*by, *row, group.key)
+
+    def _amount(self, group: _Group, number: int) -> int:
+        """A number that stands for what a condition looks at, of one scale for all."""
+        place, over, descending = self._ranking.order[number]
+        keys = self._ranking.keys
+        branch, what = divmod(place - keys, SHOWN)
+        if place < keys:
+            found = _value_of(group.key[place])
+        elif what == SIZE:
+            found = group.sizes[branch] * 10**MOST_PLACES
+        else:
+            low, high = _middle(group.numbers[branch])
+            found = (low[0] + high[0]) // 2
+        if over != NONE:
+            size = group.sizes[(over - keys) // SHOWN]
+            # Towards zero.
+            found = found // size if found >= 0 else -(-found // size)
+        return -found if descending else found
+
+
+def _middle(numbers: list[tuple[int, int]]) -> tuple[tuple[int, int], tuple[int, int]]:
+    return numbers[(len(numbers) - 1) // 2], numbers[len(numbers) // 2]
+
+
+def _value_of(cell: int) -> int:
+    """The value of a cell, of one scale for all."""
+    if cell & TAG == INTEGER:
+        return (cell >> TAG_BITS) * 10**MOST_PLACES
+    rest = cell >> TAG_BITS
+    factor: int = 10 ** (MOST_PLACES - (rest & _SCALE))
+    return (rest >> SCALE_BITS) * factor

@@ -1,8 +1,9 @@
-"""What happens when many records arrive at once: a plan may take them as columns."""
+"""What happens when many records arrive at once: plans may take them as columns."""
 
 from collections.abc import Sequence
 
-from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
+from tpf_server.continuous.engine.plans.fused_plan import FusedRows
+from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.tick_engine import TickEngine
 from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
@@ -11,36 +12,36 @@ from tpf_server.continuous.engine.windows.window_input import WindowInput
 class FusingEngine(TickEngine):
     """An engine to which records come in batches; for the arguments see `TickEngine`."""
 
-    def fused(self, stream: ElementStream, windows: Sequence[WindowInput]) -> FusedPlan | None:
-        """The plan that takes records of a stream as columns.
+    def fused(self, stream: ElementStream, takers: Sequence[WindowInput]) -> FusedStream | None:
+        """The plans that take records of a stream as columns.
 
         Args:
             stream: the stream.
-            windows: who else would take them.
+            takers: who else would take them.
         """
         plans = self._plans
-        found = plans.fusion.only
-        if found is None or [found.window] != windows or len(self._windows) > 1:
+        found = plans.fusion.together
+        if found is None or found.windows != takers or len(self._windows) > len(takers):
             return None
         others = self.sliding or self.reorders or stream.counting or plans.repeating
         return None if others or self._emitter.emitting else found
 
-    def fuse(self, plan: FusedPlan, stream: ElementStream, rows: FusedRows, triples: int) -> int:
-        """Records arrive at a plan, one after the other; returns how many did.
+    def fuse(self, found: FusedStream, stream: ElementStream, rows: FusedRows, triples: int) -> int:
+        """Records arrive at plans, one after the other; returns how many did.
 
         Args:
-            plan: the one that takes them.
+            found: the plans.
             stream: where they arrive.
-            rows: what of them the plan wants.
+            rows: what of them the plans want.
             triples: how many each has.
         """
         times = rows.times
         late = times[0] < self.front or times[-1] > self._limit or (times[1:] < times[:-1]).any()
-        # Where the window might become too long it is looked at more often.
-        long = plan.window.held + len(times) > self.limits.window_rows
+        # Where a window might become too long it is looked at more often.
+        long = len(times) > found.room(self.limits.window_rows)
         if late or long or not stream.plain:
             return 0
-        self._plans.fusion.active = plan
+        self._plans.fusion.active = found
 
         def passed(at: int, count: int) -> None:
             self.front = stream.latest = at
@@ -53,7 +54,7 @@ class FusingEngine(TickEngine):
             if self._until_housekeeping <= 0:
                 self._until_housekeeping = self._housekeeping.run(self.arrivals)
 
-        done = plan.run(rows, passed)
-        if not plan.active:
+        done = found.run(rows, passed)
+        if not found.active:
             self._plans.fusion.active = None
         return done

@@ -205,7 +205,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
 
     def holders(self) -> Iterable[object]:
         """Plans, windows, and what comes into them."""
-        self.settle()
+        self._plans.fusion.settle(briefly=True)
         streams = tuple(self.streams.values())
         coming = self._waiting, self.arriving, self._emitter.outgoing, self._emitter.fed
         return self._plans.plans, self._windows, streams, coming, *self._records

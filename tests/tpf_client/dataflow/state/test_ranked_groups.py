@@ -6,19 +6,29 @@ import random
 import subprocess
 import sys
 from array import array
-from collections import Counter
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tpf_client.dataflow.kernels import compiled_groups
-from tpf_client.dataflow.state.ranked_groups import RankedGroups, Ranking
+from tpf_client.dataflow.state.ranked_groups import RankedGroups
+from tpf_client.dataflow.state.ranking import (
+    LOW,
+    MOST_SIZE,
+    NONE,
+    SHOWN,
+    SIZE,
+    Branch,
+    By,
+    Ranking,
+)
 from tpf_client.sparql.expressions.inlined import decimal_of, inline_decimal, inline_integer
 
 ROOT = Path(__file__).parents[4]
-EXAMPLES = 40
+EXAMPLES = 20
 
 
 @pytest.fixture(params=["python", "compiled"])
@@ -39,36 +49,93 @@ def column(values):
     return Column("q", values)
 
 
-def number(cell):
-    return Decimal(cell >> 3) if cell & 7 == 1 else decimal_of(cell)
+def number_of(cell):
+    return Fraction(cell >> 3) if cell & 7 == 1 else Fraction(decimal_of(cell))
 
 
-def best(window, ranking):
+def cut_off(value, digits=18):
+    """A fraction as a decimal with so many digits behind the point, those behind cut off."""
+    whole = int(abs(value) * 10**digits)
+    return Fraction(whole if value >= 0 else -whole, 10**digits)
+
+
+def best(window, ranking, at):
     """The rows that are shown, by definition."""
-    sizes = Counter(key for _, _, key in window if key is not None)
-    rows = [(*key, size) for key, size in sizes.items()]
+    groups = {}
+    for number, branch in enumerate(ranking.branches):
+        gate = branch.other_width != NONE
+        others = {}
+        for when, _, parts in window if gate else ():
+            _, there, _, theirs = parts[number][2]
+            if when >= at - branch.other_width:
+                others[there] = max(theirs, others.get(there, theirs))
+        for when, _, parts in window:
+            key, cell, met = parts[number]
+            if key is None or when < at - branch.width:
+                continue
+            sizes = groups.setdefault(key, [[] for _ in ranking.branches])
+            if gate and (others.get(met[0], met[2]) > met[2]) == branch.negated:
+                continue
+            sizes[number].append((number_of(cell) if branch.median else 0, cell))
+    rows = []
+    for key, parts in groups.items():
+        if all(b.least <= len(p) <= b.most for b, p in zip(ranking.branches, parts, strict=True)):
+            row = [*key]
+            for branch, part in zip(ranking.branches, parts, strict=True):
+                part.sort()
+                low, high = part[(len(part) - 1) // 2][1], part[len(part) // 2][1]
+                row += [len(part), *((low, high) if branch.median else (0, 0))]
+            rows.append(tuple(row))
+
+    def value(row, place, over):
+        behind = place - ranking.keys
+        if behind < 0:
+            found = number_of(row[place])
+        elif behind % SHOWN == SIZE:
+            found = Fraction(row[place])
+        else:
+            found = (number_of(row[place]) + number_of(row[place + 1])) / 2
+        return found if over == NONE else cut_off(found / row[over])
 
     def rank(row):
-        by = [(row[p] if p == ranking.keys else number(row[p]), d) for p, d in ranking.order]
+        by = [(value(row, by.place, by.over), by.descending) for by in ranking.order]
         return [-value if d else value for value, d in by], [row[p] for p in ranking.ties]
 
     return sorted(rows, key=rank)[ranking.offset : ranking.wanted]
 
 
+def some_branch(chance):
+    kind = chance.choice(("count", "count", "median", "gate"))
+    return Branch(
+        width=chance.choice((0, 3, 20, 300)),
+        least=chance.choice((1, 1, 1, 2)),
+        most=chance.choice((MOST_SIZE, MOST_SIZE, 3)),
+        median=kind == "median",
+        other_width=chance.choice((0, 3, 20, 300)) if kind == "gate" else NONE,
+        negated=chance.random() < 0.6,
+    )
+
+
 def some_ranking(chance):
     keys = chance.choice((1, 1, 2, 3))
-    order = [(keys, True), *[(place, chance.random() < 0.5) for place in range(keys)]]
+    branches = tuple(some_branch(chance) for _ in range(chance.choice((1, 1, 2, 2, 3))))
+    sizes = [keys + SHOWN * number for number in range(len(branches))]
+    medians = [size + LOW for size, branch in zip(sizes, branches, strict=True) if branch.median]
+    places = [*range(keys), *sizes, *medians]
+    order = [
+        By(place, chance.choice((NONE, NONE, *sizes)), chance.random() < 0.5) for place in places
+    ]
     chance.shuffle(order)
-    ties = [*range(keys + 1)]
+    ties = [*range(keys), *sizes]
     chance.shuffle(ties)
     offset = chance.choice((0, 0, 1, 5))
     return Ranking(
         keys=keys,
-        order=tuple(order[: chance.randint(1, keys + 1)]),
+        branches=branches,
+        order=tuple(order[: chance.randint(1, len(order))]),
         ties=tuple(ties),
         offset=offset,
         wanted=offset + chance.choice((1, 3, 10, 40)),
-        width=chance.choice((0, 3, 20, 300)),
         apart=chance.random() < 0.5,
     )
 
@@ -79,15 +146,43 @@ def some_cells(chance):
         (
             *(inline_integer(n) for n in (-3, 0, 1, 2, 2**59)),
             *(inline_decimal(Decimal(n)) for n in ("1", "2.5", "-3.25", "0.000001", "99999999999")),
-            inline_integer(chance.randrange(200)),
+            inline_integer(chance.randrange(chance.choice((4, 200)))),
         )
     )
+
+
+def some_parts(chance, ranking):
+    """What a row is in each branch: its key, its number, and what is beyond the gate."""
+    own = tuple(some_cells(chance) for _ in range(ranking.keys))
+    parts = []
+    for _ in ranking.branches:
+        key = own if chance.random() < 0.7 else tuple(some_cells(chance) for _ in own)
+        met = [chance.randrange(4), chance.randrange(4), *[chance.choice((-9, 0, 7, 8))] * 2]
+        met[3] += chance.randrange(3) - 1
+        parts.append((key if chance.random() < 0.9 else None, some_cells(chance), tuple(met)))
+    return parts
+
+
+def columns_of(ranking, times, subjects, rows):
+    """Columns as a state takes them."""
+    found = [times, subjects]
+    for number, branch in enumerate(ranking.branches):
+        parts = [row[number] for row in rows]
+        nothing = (0,) * ranking.keys
+        found += [[(key or nothing)[n] for key, _, _ in parts] for n in range(ranking.keys)]
+        found.append([key is not None for key, _, _ in parts])
+        if branch.median:
+            found.append([cell for _, cell, _ in parts])
+        if branch.other_width != NONE:
+            found += [[met[n] for _, _, met in parts] for n in range(4)]
+    return [column(each) for each in found]
 
 
 def check(make, seed, rows=160):
     """Play random rows, and compare with the definition after each."""
     chance = random.Random(seed)
     ranking = some_ranking(chance)
+    width = max(max(each.width, each.other_width) for each in ranking.branches)
     state = make(ranking)
     window, at, shown = [], 0, []
     steps = chance.choice(((0, 0, 1), (0, 1, 5), (0, 30)))
@@ -96,38 +191,33 @@ def check(make, seed, rows=160):
         rows -= size
         times = [at := at + chance.choice(steps) for _ in range(size)]
         subjects = [chance.randrange(-(10**6), 10**6) for _ in range(size)]
-        keys = [[some_cells(chance) for _ in range(ranking.keys)] for _ in range(size)]
-        wanted = [chance.random() < 0.9 for _ in range(size)]
-        columns = [column(each) for each in zip(*keys, strict=True)]
-        batch = state.batch(column(times), column(subjects), columns, column(wanted))
+        parts = [some_parts(chance, ranking) for _ in range(size)]
+        batch = state.batch(columns_of(ranking, times, subjects, parts))
         done = 0
         while done < size:
             before = done
-            done = state.run(batch, done)
+            done = state.run(batch, done, chance.choice((size, min(size, done + 3))))
             for row in range(before, done):
-                left = [each for each in window if each[0] >= times[row] - ranking.width]
-                key = tuple(keys[row]) if wanted[row] else None
-                then = best(left, ranking)
-                window = [*left, (times[row], subjects[row], key)]
-                now = best(window, ranking)
+                now = times[row]
+                window = [each for each in window if each[0] >= now - width]
+                then = best(window, ranking, now)
+                window.append((now, subjects[row], parts[row]))
+                found = best(window, ranking, now)
                 if row < done - 1 or not state.changed:
-                    assert now == shown
+                    assert found == shown
                     assert not ranking.apart or then == shown
                 elif ranking.apart:
                     assert then == (shown if state.before() is None else state.before())
-                shown = now
+                shown = found
             assert state.shown() == shown
             assert len(state) == len(window)
-            assert state.groups == len({key for _, _, key in window if key is not None})
             if state.refused:
                 assert any(subjects[done] == subject for _, subject, _ in window)
                 # Somebody else takes it; here it goes on without.
-                for each in (times, subjects, keys, wanted):
+                for each in (times, subjects, parts):
                     del each[done]
                 size -= 1
-                columns = [column(each) for each in zip(*keys, strict=True)]
-                columns = columns or [column([]) for _ in range(ranking.keys)]
-                batch = state.batch(column(times), column(subjects), columns, column(wanted))
+                batch = state.batch(columns_of(ranking, times, subjects, parts))
 
 
 def test_they_are_the_window_counted_anew(made):
@@ -135,40 +225,56 @@ def test_they_are_the_window_counted_anew(made):
         check(made, seed)
 
 
+COUNTS = Ranking(1, (Branch(5),), (By(1, NONE, descending=True),), (0, 1), 0, 2, apart=False)
+
+
 def test_a_subject_that_is_there_is_refused_and_nothing_happens(made):
-    ranking = Ranking(1, ((1, True),), (0, 1), 0, 2, 5, apart=False)
-    state = made(ranking)
+    state = made(COUNTS)
     one = inline_integer(1)
-    rows = column([0, 9, 9]), column([7, 7, 8]), [column([one] * 3)], column([1, 1, 1])
-    batch = state.batch(*rows)
-    assert state.run(batch, 0, True) == 1
+    batch = state.batch([column(each) for each in ([0, 9, 9], [7, 7, 8], [one] * 3, [1] * 3)])
+    assert state.run(batch, 0, 3, True) == 1
     assert (state.refused, state.changed, len(state)) == (True, False, 1)
-    assert state.shown() == [(one, 1)]
-    assert state.run(batch, 2) == 3
+    assert state.shown() == [(one, 1, 0, 0)]
+    assert state.run(batch, 2, 3) == 3
     assert not state.refused
-    assert len(state) == 1
+    assert len(state) == state.groups == 1
 
 
 def test_wrong_use_of_the_compiled_one_is_an_error():
     make = compiled_groups()
     if make is None:
         pytest.skip("built without a compiler")
-    right = Ranking(1, ((1, True),), (0, 1), 0, 2, 5, apart=False)
+    right: Any = COUNTS
+    branch: Any = COUNTS.branches[0]
     wrongs: list[Any] = [
         right._replace(keys=0),
         right._replace(keys=65),
-        right._replace(order=((2, True),)),
+        right._replace(order=()),
+        *(right._replace(order=(By(*each, True),)) for each in ((2, -1), (4, -1), (1, 0), (0, 2))),
+        right._replace(order=((1, -1),)),
         right._replace(ties=(-1,)),
+        right._replace(ties=(4,)),
         right._replace(wanted=0),
-        right._replace(width=-1),
-        right._replace(width=2**63),
+        right._replace(branches=()),
+        right._replace(branches=(branch,) * 9),
+        right._replace(branches=(1,)),
+        *(
+            right._replace(branches=(branch._replace(**each),))
+            for each in (
+                {"width": -1},
+                {"width": 2**63},
+                {"least": 0},
+                {"other_width": -2},
+                {"median": True, "other_width": 3},
+            )
+        ),
         (*right[:1], (1,), *right[2:]),
         (),
     ]
     for wrong in wrongs:
         with pytest.raises((ValueError, TypeError, OverflowError)):
             make(wrong)
-    state = make(right)
+    state = make(COUNTS)
     short, long = column([1]), column([1, 2])
     for batch in (
         (short, short, short),
@@ -180,12 +286,12 @@ def test_wrong_use_of_the_compiled_one_is_an_error():
         [short, short, short, short],
     ):
         with pytest.raises((ValueError, TypeError, BufferError)):
-            state.run(batch, 0)
-    for start in (-1, 2):
+            state.run(batch, 0, 1)
+    for start, stop in ((-1, 1), (2, 2), (0, 2), (1, 0)):
         with pytest.raises(ValueError, match="no such row"):
-            state.run((short,) * 4, start)
+            state.run((short,) * 4, start, stop)
     assert len(state) == 0
-    assert state.run((short,) * 4, 0) == 1
+    assert state.run((short,) * 4, 0, 1) == 1
 
 
 def test_it_is_clean_under_sanitizers(tmp_path):

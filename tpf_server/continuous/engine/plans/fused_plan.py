@@ -1,333 +1,364 @@
-"""A plan whose window, groups and order are one state, as long as records come in batches.
+"""A plan whose windows, groups and order are one state, as long as records come in batches.
 
-It is for queries that count the records of a window by groups and show the first of these: no row
-then becomes a solution, and operators are asked only where what is shown may have changed. As soon
-as anything else happens (an element by itself, another query, a look at the plan), the operators
-get the rows of the window, and go on as if they had had them all the time.
+It is for queries that count the records of windows by groups and show the first of these (see
+`plan_shape`): no row then becomes a solution, and operators are asked only where what is shown may
+have changed.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from annotations.terms import Variable
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import UNBOUND, Solution, TermId
 from tpf_client.dataflow.kernels import Kernel, ranked_groups
-from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.group import Group
-from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
-from tpf_client.dataflow.operators.order import TopK
-from tpf_client.dataflow.operators.project import Project
-from tpf_client.dataflow.state.groups import Groups
-from tpf_client.dataflow.state.ranked_groups import MOST_PLACES, Cells, RankedState, Ranking
-from tpf_client.sparql.expressions.inlined import DECIMAL, INTEGER, MOST_SCALE, TAG, TAG_BITS
-from tpf_client.sparql.ordering import SortKey
-from tpf_server.continuous.engine.delivery import Phase
+from tpf_client.dataflow.state.ranking import (
+    HIGH,
+    LOW,
+    MOST_PLACES,
+    NONE,
+    SHOWN,
+    SIZE,
+    Cells,
+    RankedState,
+)
+from tpf_client.sparql.algebra import Expression
+from tpf_client.sparql.expressions.inlined import (
+    DATE_TIME,
+    DECIMAL,
+    INTEGER,
+    MOST_SCALE,
+    SCALE_BITS,
+    TAG,
+    TAG_BITS,
+)
 from tpf_server.continuous.engine.plans.column_expressions import (
     Column,
     ColumnExpressions,
     Rows,
 )
+from tpf_server.continuous.engine.plans.fusible import GateShape, GroupShape, PlanShape
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 
-_PATIENCE: Final = 8
-"""So many times the rows that went back to the operators must come before they are taken again."""
+_REMEMBERED: Final = 1000
+"""So many rows that were shown are kept, made of the same groups."""
+_NEVER: Final = -(1 << 63)
+_KIND: Final = (1 << TAG_BITS + SCALE_BITS) - 1
 
 
 class FusedRows(NamedTuple):
-    """Rows of a window as columns.
+    """Rows of windows as columns.
 
     Args:
         times: when they come.
         subjects: of the records.
-        cells: the columns of the rows.
+        cells: for each window the columns of its rows.
+        absent: for each window how many of the first rows are not in it.
     """
 
     times: Column
     subjects: Column
-    cells: Sequence[Column]
-
-
-class _Taken:
-    """Rows, and how many of them were taken."""
-
-    __slots__ = ("rows", "taken")
-
-    def __init__(self, rows: FusedRows) -> None:
-        self.rows = rows
-        self.taken = 0
+    cells: Mapping[StarWindow, Sequence[Column]]
+    absent: Mapping[StarWindow, int]
 
 
 class FusedPlan:
-    """The state of a plan, and how it is taken from its operators and given back.
+    """The state of a plan.
 
     Args:
         plan: the plan.
-        window: its only window.
-        columns: which columns of it the groups take, and what they call them.
-        groups: which it fills.
-        order: of these.
-        ranking: what they come to.
-        places: where each value of a row of `order` is in a key and its size.
+        shape: what it comes to.
         kernel: what keeps the state.
-        phase: of the engine.
 
     Attributes:
-        active: whether the state is here, and not with the operators.
+        windows: those that it is about.
+        reached: the first row of a batch that it did not take.
+        changed: whether what it shows may have changed with the row before that.
+        refused: whether it cannot take that row.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        window: StarWindow,
-        columns: Mapping[Variable, int],
-        groups: Groups,
-        order: TopK,
-        ranking: Ranking,
-        places: tuple[int, ...],
-        kernel: Kernel,
-        phase: Phase,
-    ) -> None:
-        self.window = window
-        self.active = False
-        self._plan = plan
-        self._groups = groups
-        self._order = order
-        self._ranking = ranking
-        self._places = places
+    def __init__(self, plan: Plan, shape: PlanShape, kernel: Kernel) -> None:
+        self.plan = plan
+        self.windows: set[StarWindow] = {group.source.window for group in shape.groups}
+        self.windows |= {each.gate.other.window for each in shape.groups if each.gate is not None}
+        self.reached = 0
+        self.changed = self.refused = False
+        self._shape = shape
         self._kernel: Kernel = kernel
-        self._phase = phase
-        self._columns = columns
         self._expressions = ColumnExpressions(plan.flow.dictionary.encode)
-        self._state: RankedState = ranked_groups(kernel, ranking)
-        self._taken: deque[_Taken] = deque()
-        self._owed = 0
+        self._state: RankedState = ranked_groups(kernel, shape.ranking)
+        # What numbers a gate compares: a tag and a scale.
+        self._kinds: dict[int, int] = {}
+        self._made: dict[Cells, Solution] = {}
 
-    def run(self, rows: FusedRows, passed: Callable[[int, int], None]) -> int:
-        """Let rows come, one after the other, as far as that can be done here.
+    @property
+    def operators(self) -> list[str]:
+        """What is one state."""
+        groups = self._shape.groups
+        found = ["window", "groups"]
+        if any(each.gate is not None for each in groups):
+            found.append("exists")
+        if any(each.median != NONE for each in groups):
+            found.append("median")
+        return [*found, *(["join"] if len(groups) > 1 else []), "order"]
+
+    @property
+    def waits(self) -> bool:
+        """Whether an operator holds something back."""
+        return any(node.pending for node in self.plan.flow.nodes)
+
+    def forget(self) -> None:
+        """The operators get back what is theirs."""
+        self._state = ranked_groups(self._kernel, self._shape.ranking)
+        self._kinds.clear()
+        self.changed = self.refused = False
+
+    def clear_operators(self) -> None:
+        """The operators forget what is kept here."""
+        for group in self._shape.groups:
+            group.group.groups.clear()
+            if group.gate is not None:
+                group.gate.node.clear()
+        for each in self._shape.distinct:
+            each.clear()
+        self._shape.order.clear()
+
+    # --------------------------------------------------------------------------------- rows
+
+    def prepared(self, rows: FusedRows, count: int) -> tuple[list[Column], int]:
+        """Rows as the state takes them, and how many of the first ones can be.
 
         Args:
-            rows: at least one; none is older than the one before it, nor than the engine.
-            passed: is told of rows that came: the time of the last one, and how many. What they
-                changed is to be emitted before the next one comes.
-
-        Returns:
-            How many came.
+            rows: the rows.
+            count: so many at most.
         """
-        count = len(rows.times)
-        if not self.active and self._owed > 0:
-            self._owed -= count
-            return 0
-        keys, wanted, count = self._keys(rows, count)
-        if not count or (not self.active and not self._adopt()):
-            return 0
+        columns = [rows.times, rows.subjects]
+        for number, group in enumerate(self._shape.groups):
+            some, count = self._group_columns(rows, number, group, count)
+            columns += some
+            if not count:
+                break
+        return columns, count
+
+    def take(self, columns: Sequence[Column], count: int) -> None:
+        """Take rows that were in the windows already."""
+        batch = self._state.batch([column[:count] for column in columns])
+        self._state.run(batch, 0, count, True)
+
+    def batch(self, columns: Sequence[Column], count: int) -> Any:
+        """Rows for `go_on`."""
+        self.reached = 0
+        self.changed = self.refused = False
+        return self._state.batch([column[:count] for column in columns])
+
+    def go_on(self, batch: Any, stop: int) -> None:
+        """Take rows until what is shown may have changed; see `reached`."""
         state = self._state
-        batch = state.batch(rows.times[:count], rows.subjects[:count], keys, wanted)
-        last = _Taken(rows)
-        self._taken.append(last)
-        done = 0
-        while done < count and self.active:
-            before, done = done, state.run(batch, done)
-            last.taken = done
-            if done > before:
-                self.window.used = 1
-                self.window.elsewhere = len(state)
-                if state.changed:
-                    self._show()
-                self._trim()
-                passed(int(rows.times[done - 1]), done - before)
-            if self.active and state.refused:
-                self.settle()
-        return done
+        self.reached = state.run(batch, self.reached, stop)
+        self.changed, self.refused = state.changed, state.refused
 
-    def settle(self) -> None:
-        """The operators get the rows of the window."""
-        if not self.active:
-            return
-        self.active = False
-        entries = self._entries()
-        self._taken.clear()
-        self._state = ranked_groups(self._kernel, self._ranking)
-        self._owed = _PATIENCE * len(entries)
-        self.window.elsewhere = 0
-        for at, subject, row in entries:
-            self.window.arrive_star(at, subject, row)
-        # What comes out of it is what was shown already.
-        self._plan.flush()
-
-    def _entries(self) -> list[tuple[int, int, Solution]]:
-        """The rows of the window, with their times and subjects."""
-        found: list[tuple[int, int, Solution]] = []
-        missing = len(self._state)
-        for each in reversed(self._taken):
-            part = slice(max(0, each.taken - missing), each.taken)
-            missing -= part.stop - part.start
-            times, subjects, cells = each.rows
-            solutions = zip(*[column[part].tolist() for column in cells], strict=True)
-            some = zip(times[part].tolist(), subjects[part].tolist(), solutions, strict=True)
-            found[:0] = some
-        assert not missing
-        return found
-
-    def _trim(self) -> None:
-        taken = self._taken
-        held = sum(each.taken for each in taken) - len(self._state)
-        while len(taken) > 1 and held >= taken[0].taken:
-            held -= taken.popleft().taken
-
-    def _adopt(self) -> bool:
-        """Take the rows of the window from the operators; whether that could be done."""
-        entries = self.window.entries()
-        if entries is None or self._groups.touched:
-            return False
-        if entries:
-            try:
-                times, subjects = (np.array([e[n] for e in entries], np.int64) for n in (0, 1))
-                columns = zip(*[row for _, _, row in entries], strict=True)
-                rows = FusedRows(times, subjects, [np.array(each, np.int64) for each in columns])
-            except OverflowError:
-                return False
-            keys, wanted, count = self._keys(rows, len(entries))
-            if count < len(entries):
-                return False
-            state = self._state
-            state.run(state.batch(times, subjects, keys, wanted), 0, True)
-            last = _Taken(rows)
-            last.taken = count
-            self._taken.append(last)
-        self.window.clear()
-        self.window.elsewhere = len(entries)
-        self._groups.clear()
-        self._order.clear()
-        self.active = True
-        return True
-
-    def _show(self) -> None:
+    def show_before(self) -> None:
+        """Show what there was when the last row came."""
         before = self._state.before()
         if before is not None:
-            self._order.show(Counter(map(self._row, before)))
-        self._phase.inserting = True
-        self._order.show(Counter(map(self._row, self._state.shown())))
-        self._phase.inserting = False
+            self._shape.order.show(Counter(map(self._row, before)))
 
-    def _row(self, group: Cells) -> Solution:
-        *key, size = group
-        values = (*key, size << TAG_BITS | INTEGER)
-        return tuple([values[place] for place in self._places])
+    def show(self) -> None:
+        """Show what there is."""
+        self.changed = False
+        self._shape.order.show(Counter(map(self._row, self._state.shown())))
 
-    # -------------------------------------------------------------------------------- keys
+    def _row(self, shown: Cells) -> Solution:
+        found = self._made.get(shown)
+        if found is None:
+            if len(self._made) >= _REMEMBERED:
+                self._made.clear()
+            keys = shown[: self._shape.ranking.keys]
+            parts = [
+                self._part(group, keys, shown[len(keys) + SHOWN * number :])
+                for number, group in enumerate(self._shape.groups)
+            ]
+            found = self._made[shown] = self._shape.row(parts)
+        return found
 
-    def _keys(self, rows: FusedRows, count: int) -> tuple[list[Column], Column, int]:
-        """The keys of rows, whether their groups count, and how many of the rows have them."""
-        how = self._groups.how
-        columns = {name: rows.cells[place] for name, place in self._columns.items()}
-        keys: list[Column] = []
+    def _part(self, group: GroupShape, keys: Cells, shown: Cells) -> Solution:
+        """The row of a group as its operator would make it."""
+        own = [UNBOUND] * len(keys)
+        for cell, place in zip(keys, group.keys, strict=True):
+            own[place] = cell
+        values: list[TermId] = []
+        for _, factory in group.group.groups.how.aggregates:
+            if factory is None:
+                values.append(shown[SIZE] << TAG_BITS | INTEGER)
+            elif shown[LOW] == shown[HIGH]:
+                values.append(shown[LOW])
+            else:
+                median = factory()
+                median.add(shown[LOW], 1)
+                median.add(shown[HIGH], 1)
+                values.append(median.result())
+        return (*own, *values)
+
+    # ------------------------------------------------------------------------------ columns
+
+    def _group_columns(
+        self, rows: FusedRows, number: int, group: GroupShape, count: int
+    ) -> tuple[list[Column], int]:
+        window, places = group.source
+        how = group.group.groups.how
+        width, absent = len(how.keys), min(count, rows.absent.get(window, 0))
+        cells = rows.cells[window]
+        columns = {name: cells[place][absent:count] for name, place in places.items()}
+        # In the order of the operator's input, as `values_of` takes them.
+        columns = {name: columns[name] for name in group.group.upstream.schema}
+        expressions = [each for each in how.expressions if each is not None]
+        found, few = self._cells(expressions, columns, how.values_of, count - absent)
+        keys, numbers = found[:width], found[width:]
+        wanted = self._wanted(group, keys, few)
+        few = self._numbers_only(number, keys, numbers, wanted, few)
+        count = absent + few
+        result = [_padded(keys[place], absent, few) for place in group.keys]
+        result.append(_padded(wanted, absent, few))
+        result += [_padded(each, absent, few) for each in numbers]
+        if group.gate is not None:
+            some, count = self._gate_columns(rows, number, group, group.gate, count)
+            result += some
+        return result, count
+
+    def _cells(
+        self,
+        expressions: Sequence[Expression],
+        columns: Mapping[Any, Column],
+        values_of: Any,
+        count: int,
+    ) -> tuple[list[Column], int]:
+        """The values of expressions, and how many of the first rows have them."""
+        if not count:
+            return [np.zeros(0, np.int64) for _ in expressions], 0
+        values: list[Column] = []
         exact: Rows = np.ones(count, np.bool_)
-        for expression in how.expressions:
-            assert expression is not None
+        for expression in expressions:
             found = self._expressions.cells(expression, columns)
             if found is None:
                 exact = np.zeros(count, np.bool_)
-                keys = [np.zeros(count, np.int64) for _ in how.keys]
+                values = [np.zeros(count, np.int64) for _ in expressions]
                 break
-            keys.append(np.array(found[0]))
+            values.append(found[0])
             exact = exact & found[1]
+        if exact.all():
+            return values, count
+        values = [np.array(each) for each in values]
         for row in np.flatnonzero(~exact).tolist():
-            values = how.values_of(tuple([int(column[row]) for column in columns.values()]))
-            for column, value in zip(keys, values, strict=True):
-                if not -(1 << 63) <= value < 1 << 63:
-                    count = row
-                    break
+            here = values_of(tuple([int(column[row]) for column in columns.values()]))
+            if not all(-(1 << 63) <= value < 1 << 63 for value in here):
+                return [each[:row] for each in values], row
+            for column, value in zip(values, here, strict=True):
                 column[row] = value
-            else:
-                continue
-            break
-        keys = [column[:count] for column in keys]
-        wanted = self._wanted(keys, count)
-        for place, _ in self._ranking.order:
-            if place < len(keys):
-                column = keys[place]
-                scale = column >> TAG_BITS & MOST_SCALE
-                numbers = ((column & TAG) == INTEGER) | (
-                    ((column & TAG) == DECIMAL) & (scale <= MOST_PLACES)
-                )
-                others = np.flatnonzero(~numbers & (wanted != 0))
-                if len(others):
-                    count = min(count, int(others[0]))
-        return [column[:count] for column in keys], wanted[:count], count
+        return values, count
 
-    def _wanted(self, keys: Sequence[Column], count: int) -> Column:
-        how = self._groups.how
+    def _numbers_only(
+        self,
+        number: int,
+        keys: Sequence[Column],
+        numbers: Sequence[Column],
+        wanted: Column,
+        count: int,
+    ) -> int:
+        """How many of the first rows have numbers where these are needed, and keys for a join."""
+        wrong = np.zeros(count, np.bool_)
+        own = self._shape.groups[number].keys
+        for place, _, _ in self._shape.ranking.order:
+            if place < len(keys):
+                wrong |= ~_is_number(keys[own[place]][:count], MOST_PLACES)
+        for each in numbers:
+            # The mean of two has one more digit.
+            wrong |= ~_is_number(each[:count], MOST_PLACES - 1)
+        if len(self._shape.groups) > 1:
+            for each in keys:
+                wrong |= each[:count] == UNBOUND
+        found = np.flatnonzero(wrong & (wanted[:count] != 0))
+        return int(found[0]) if len(found) else count
+
+    def _wanted(self, group: GroupShape, keys: Sequence[Column], count: int) -> Column:
+        how = group.group.groups.how
         if how.condition is None or not count:
             return np.ones(count, np.int64)
-        found = self._expressions.cells(how.condition, dict(zip(how.keys, keys, strict=True)))
+        columns = {name: key[:count] for name, key in zip(how.keys, keys, strict=True)}
+        found = self._expressions.cells(how.condition, columns)
         if found is None:
             truth, exact = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
         else:
             truth, exact = found[0] >> TAG_BITS != 0, found[1]
         wanted = truth.astype(np.int64)
-        for row in np.flatnonzero(~exact).tolist():
-            wanted[row] = how.passes(tuple([int(column[row]) for column in keys]))
+        if not exact.all():
+            for row in np.flatnonzero(~exact).tolist():
+                wanted[row] = how.passes(tuple([int(column[row]) for column in keys]))
         return wanted
 
+    def _gate_columns(
+        self, rows: FusedRows, number: int, group: GroupShape, gate: GateShape, count: int
+    ) -> tuple[list[Column], int]:
+        """The keys of rows, here and there, and the values that are compared."""
+        window, others = group.source.window, gate.other.window
+        here, there = group.source.columns, gate.other.columns
+        here_cells, there_cells = rows.cells[window], rows.cells[others]
+        own, other = here_cells[here[gate.key]][:count], there_cells[there[gate.key]][:count]
+        absent = min(count, rows.absent.get(window, 0))
+        other_absent = min(count, rows.absent.get(others, 0))
+        theirs = np.ones(count, np.int64)
+        mine = np.zeros(count, np.int64)
+        if gate.mine is not None and gate.theirs is not None:
+            mine = here_cells[here[gate.mine]][:count]
+            theirs = there_cells[there[gate.theirs]][:count]
+            mine, theirs, count = self._compared(
+                number, (mine, absent), (theirs, other_absent), gate.comparison, count
+            )
+        if other_absent:
+            theirs = theirs.copy()
+            theirs[:other_absent] = _NEVER
+        return [each[:count] for each in (own, other, mine, theirs)], count
 
-def fused_plan(plan: Plan, kernel: Kernel, phase: Phase) -> FusedPlan | None:
-    """The state of a plan that counts the records of one window by groups, and orders these.
-
-    ``None``: it does something else.
-    """
-    leaves = plan.leaves
-    nodes = plan.flow.nodes
-    if kernel == "off" or plan.lifted or leaves.caches or leaves.unions or leaves.instance_bags:
-        return None
-    if len(leaves.subscriptions) != 1 or len(nodes) < 3:
-        return None
-    join, group, *projects, order = nodes
-    window, entry = leaves.subscriptions[0]
-    plain = type(window) is StarWindow and window.moves and not window.slides
-    columns = join.columns_of(entry) if plain and isinstance(join, MultiwayJoin) else None
-    if columns is None:
-        return None
-    assert isinstance(window, StarWindow)
-    if type(group) is not Group or any(type(each) is not Project for each in projects):
-        return None
-    how = group.groups.how
-    counts = len(how.aggregates) > 0 and all(factory is None for _, factory in how.aggregates)
-    if not how.keys or not counts or len(how.expressions) != len(how.keys):
-        return None
-    if window.watermark is not None or type(order) is not TopK or order.limits is None:
-        return None
-    places = _places(order, group, len(how.keys))
-    by = order.sorts_by.columns if isinstance(order.sorts_by, SortKey) else None
-    if places is None or by is None:
-        return None
-    offset, wanted = order.limits
-    if offset >= wanted or {*range(len(how.keys))} - {*places}:
-        return None
-    ranking = Ranking(
-        keys=len(how.keys),
-        order=tuple([(places[place], descending) for place, descending in by]),
-        ties=places,
-        offset=offset,
-        wanted=wanted,
-        width=window.width,
-        apart=plan.flushes_early,
-    )
-    taken = dict(zip(join.schema, columns, strict=True))
-    return FusedPlan(plan, window, taken, group.groups, order, ranking, places, kernel, phase)
+    def _compared(
+        self,
+        number: int,
+        one: tuple[Column, int],
+        other: tuple[Column, int],
+        comparison: str,
+        count: int,
+    ) -> tuple[Column, Column, int]:
+        """Values that compare as ``theirs > mine``, and how many of the first rows have them."""
+        (mine, _), (theirs, _) = one, other
+        wrong = np.zeros(count, np.bool_)
+        for column, first in (one, other):
+            if first == count:
+                continue
+            kinds = np.where(column & TAG == DECIMAL, column & _KIND, column & TAG)
+            kind = self._kinds.setdefault(number, int(kinds[first]))
+            if kind & TAG not in (INTEGER, DECIMAL, DATE_TIME):
+                wrong[:] = True
+            wrong[first:] |= kinds[first:] != kind
+        found = np.flatnonzero(wrong)
+        if len(found):
+            count = int(found[0])
+        shift = TAG_BITS
+        if self._kinds.get(number, INTEGER) & TAG == DECIMAL:
+            shift += SCALE_BITS
+        mine, theirs = mine >> shift, theirs >> shift
+        if comparison[0] == "<":
+            mine, theirs = -mine, -theirs
+        return mine - comparison.endswith("="), theirs, count
 
 
-def _places(order: TopK, group: Group, keys: int) -> tuple[int, ...] | None:
-    """Where the values of what is ordered are in a key and the size of its group."""
-    node: Node = order.upstream
-    places = tuple(range(len(node.schema)))
-    while isinstance(node, Project):
-        node, taken = node.taken
-        places = tuple([taken[place] if place >= 0 else -1 for place in places])
-    if node is not group or -1 in places:
-        return None
-    # All that it counts is the same.
-    return tuple([min(place, keys) for place in places])
+def _is_number(column: Column, most: int) -> Rows:
+    """Which cells are numbers, with so many digits behind the point at most."""
+    tag, scale = column & TAG, column >> TAG_BITS & MOST_SCALE
+    found: Rows = (tag == INTEGER) | ((tag == DECIMAL) & (scale <= most))
+    return found
+
+
+def _padded(column: Column, absent: int, count: int) -> Column:
+    """A column behind as many zeros as rows are absent."""
+    column = column[:count]
+    return np.concatenate([np.zeros(absent, np.int64), column]) if absent else column

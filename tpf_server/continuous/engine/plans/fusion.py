@@ -1,15 +1,17 @@
-"""Which plan of an engine takes batches of records as columns (see `FusedPlan`)."""
+"""Which plans of an engine take batches of records as columns (see `FusedStream`)."""
 
 from collections.abc import Mapping
 
 from tpf_client.dataflow.kernels import Kernel, kernel_in_use
 from tpf_server.continuous.engine.delivery import Phase
-from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, fused_plan
+from tpf_server.continuous.engine.plans.fused_plan import FusedPlan
+from tpf_server.continuous.engine.plans.fused_stream import FusedStream
+from tpf_server.continuous.engine.plans.fusible import plan_shape
 from tpf_server.continuous.engine.plans.plan import Plan
 
 
 class Fusion:
-    """Knows the plans that can, and the one that does.
+    """Knows the plans that can, and those that do.
 
     Args:
         plans: of the engine.
@@ -17,34 +19,45 @@ class Fusion:
         kernel: what keeps the state of a plan; ``None``: what the environment says.
 
     Attributes:
-        active: the plan whose state is with it, and not with its operators.
+        active: the plans whose state is with them, and not with their operators.
     """
 
     def __init__(self, plans: Mapping[Plan, None], phase: Phase, kernel: Kernel | None) -> None:
-        self.active: FusedPlan | None = None
+        self.active: FusedStream | None = None
         self._plans = plans
         self._phase = phase
         self._kernel = kernel_in_use(kernel)
         self._fused: dict[Plan, FusedPlan] = {}
+        self._together: FusedStream | None = None
 
     def added(self, plan: Plan) -> None:
         """There is one more plan."""
-        found = fused_plan(plan, self._kernel, self._phase)
-        if found is not None:
-            self._fused[plan] = found
-            plan.batches = {"kernel": self._kernel, "operators": ["window", "groups", "order"]}
+        self._together = None
+        shape = None if self._kernel == "off" else plan_shape(plan)
+        if shape is not None:
+            found = self._fused[plan] = FusedPlan(plan, shape, self._kernel)
+            plan.batches = {"kernel": self._kernel, "operators": found.operators}
 
     def removed(self, plan: Plan) -> None:
         """A plan is gone."""
+        self._together = None
         self._fused.pop(plan, None)
 
     @property
-    def only(self) -> FusedPlan | None:
-        """The only plan, if it can."""
-        return self._fused.get(next(iter(self._plans))) if len(self._plans) == 1 else None
+    def together(self) -> FusedStream | None:
+        """All plans, if all of them can."""
+        if len(self._plans) != len(self._fused) or not self._fused:
+            return None
+        if self._together is None:
+            self._together = FusedStream(list(self._fused.values()), self._phase)
+        return self._together
 
-    def settle(self) -> None:
-        """The operators get back what is theirs."""
+    def settle(self, *, briefly: bool = False) -> None:
+        """The operators get back what is theirs.
+
+        Args:
+            briefly: only to be looked at: what comes next may be taken again.
+        """
         if self.active is not None:
             active, self.active = self.active, None
-            active.settle()
+            active.settle(briefly=briefly)

@@ -6,7 +6,7 @@ them, and which of the values, is found out once for all, and only those values 
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import repeat, zip_longest
+from itertools import repeat
 from numbers import Integral
 from typing import Any, Final
 
@@ -21,7 +21,8 @@ from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import ElementError
 from tpf_server.continuous.engine.fusing_engine import FusingEngine
 from tpf_server.continuous.engine.plans.column_expressions import Column
-from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
+from tpf_server.continuous.engine.plans.fused_plan import FusedRows
+from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.records.record_columns import (
     check_terms,
     column_cells,
@@ -138,14 +139,14 @@ class RecordFeed:
         if not values.num_rows:
             return
         times = milliseconds_of(timestamps)
-        shape = self._stream.shape(self._predicates) or []
-        plan = self._engine.fused(self._stream, [taker for taker, _ in shape])
-        places = shape[0][1] if plan is not None else ()
+        shape = self._shape() or []
+        plans = self._engine.fused(self._stream, [taker for taker, _ in shape])
+        wanted = self._wanted()
         columns: list[Cells | None] = []
         for place, (name, column) in enumerate(
             zip(values.schema.names, values.columns, strict=True)
         ):
-            if plan is not None and place not in places and is_text(column):
+            if place not in wanted and is_text(column):
                 # Nobody takes them: they need only be terms.
                 self._check_terms(name, column)
                 columns.append(None)
@@ -156,40 +157,52 @@ class RecordFeed:
         # Their terms are held by nothing else before they arrive.
         self._batch = [each for each in columns if isinstance(each, list)]
         try:
-            done = 0 if plan is None else self._fuse(plan, places, columns, times)
+            done = 0 if plans is None else self._fuse(plans, columns, times)
             if done < len(times):
                 self._engine.settle()
-                rest = self._batch = [
-                    encoded_column(name, column, self.value, self._encode)
-                    if cells is None
-                    else cells
-                    if isinstance(cells, list)
-                    else cells.tolist()
-                    for cells, name, column in zip_longest(
-                        columns, values.schema.names, values.columns
-                    )
+                rest = [
+                    cells if cells is None or isinstance(cells, list) else cells.tolist()
+                    for cells in columns
                 ]
                 instants = times.tolist()
                 while done < len(instants):
-                    done += self._deliver([each[done:] for each in rest], instants[done:])
+                    for place in self._wanted():
+                        if rest[place] is None:
+                            name, column = values.schema.names[place], values.columns[place]
+                            rest[place] = encoded_column(name, column, self.value, self._encode)
+                    self._batch = [each for each in rest if each is not None]
+                    some = [None if each is None else each[done:] for each in rest]
+                    done += self._deliver(some, instants[done:])
         finally:
             self._batch = []
 
-    def _fuse(
-        self,
-        plan: FusedPlan,
-        places: Sequence[int],
-        columns: Sequence[Cells | None],
-        times: Column,
-    ) -> int:
-        """Records arrive as columns, as far as a plan takes them; returns how many did."""
+    def _shape(self) -> Sequence[tuple[WindowInput, tuple[int, ...]]] | None:
+        """Who takes which columns; ``None`` where somebody looks at whole elements."""
+        if self._engine.reorders or self._stream.counting:
+            return None
+        return self._stream.shape(self._predicates)
+
+    def _wanted(self) -> set[int]:
+        """The columns of values that somebody takes."""
+        shape = self._shape()
+        if shape is None:
+            return {*range(len(self._predicates))}
+        return {place for _, places in shape for place in places if place >= 0}
+
+    def _fuse(self, plans: FusedStream, columns: Sequence[Cells | None], times: Column) -> int:
+        """Records arrive as columns, as far as plans take them; returns how many did."""
         try:
-            cells = [np.asarray(columns[place], np.int64) for place in places]
             subjects = np.asarray(columns[-1], np.int64)
+            cells = {
+                window: [np.asarray(columns[place], np.int64) for place in places]
+                for window, (_, places) in zip(
+                    plans.windows, self._stream.shape(self._predicates) or (), strict=True
+                )
+            }
         except OverflowError:
             return 0
-        rows = FusedRows(times, subjects, cells)
-        return self._engine.fuse(plan, self._stream, rows, len(self._predicates))
+        rows = FusedRows(times, subjects, cells, {})
+        return self._engine.fuse(plans, self._stream, rows, len(self._predicates))
 
     def _check_terms(self, name: str, column: pa.Array) -> None:
         """See that the texts of a column are terms."""
@@ -232,11 +245,11 @@ class RecordFeed:
                 return self._dictionary.serials(self._code, numbers)
         return [self._subject(number) for number in subjects.to_pylist()]
 
-    def _deliver(self, columns: Sequence[Sequence[TermId]], times: Sequence[int]) -> int:
+    def _deliver(self, columns: Sequence[Any], times: Sequence[int]) -> int:
         """Records arrive as long as the same windows take them; returns how many did."""
         engine, stream = self._engine, self._stream
-        shape = stream.shape(self._predicates)
-        if shape is None or engine.reorders or stream.counting:
+        shape = self._shape()
+        if shape is None:
             *values, subjects = columns
             for subject, at, *objects in zip(subjects, times, *values, strict=True):
                 triples = zip(repeat(subject), self._predicates, objects)

@@ -1,0 +1,109 @@
+"""What is counted and ordered of the rows of windows, and what keeps it (see `RankedGroups`)."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+Cells = tuple[int, ...]
+
+MOST_PLACES: Final = 18
+"""Of decimals with more digits behind the point keys are not ordered here."""
+SHOWN: Final = 3
+"""So much is shown of a group for each branch: its size, and the two numbers in the middle."""
+SIZE, LOW, HIGH = range(SHOWN)
+NONE: Final = -1
+MOST_SIZE: Final = (1 << 63) - 1
+
+
+class Branch(NamedTuple):
+    """One way in which rows come to groups.
+
+    Args:
+        width: how long a row stays.
+        least: how many rows of this branch a group has at least, to be shown; 1 or more.
+        most: how many at most.
+        median: whether the numbers of a group are kept in their order.
+        other_width: the rows of another window are looked at, too: how long these stay there. A
+            row counts where the other window has one with the same key and a larger value than its
+            own. `NONE`: each counts.
+        negated: it counts where that has none.
+    """
+
+    width: int
+    least: int = 1
+    most: int = MOST_SIZE
+    median: bool = False
+    other_width: int = NONE
+    negated: bool = False
+
+
+class By(NamedTuple):
+    """What groups are ordered by.
+
+    Args:
+        place: of a row (see `Ranking`): of a key, of a size, or, where that of the first number
+            of a branch is given, of its median. Cells are integers or decimals.
+        over: the place of a size by which that is divided, to `MOST_PLACES` digits; or `NONE`.
+        descending: whether the largest is first.
+    """
+
+    place: int
+    over: int
+    descending: bool
+
+
+class Ranking(NamedTuple):
+    """What is counted and ordered; a row is what is shown of a group.
+
+    A row has the cells of the key, then `SHOWN` integers for each branch: how many rows count, and
+    the cells of the two numbers in the middle (the same, if it is one; 0 without a median).
+
+    Args:
+        keys: how many columns the keys of groups have.
+        branches: how rows come to groups. Shown are groups with rows from all of them.
+        order: by what groups are ordered.
+        ties: the places of a row by whose cells, as they are, groups are ordered that are equal so
+            far; all of the key.
+        offset: how many of the first groups are not shown.
+        wanted: how many groups are shown, with those.
+        apart: whether what goes before a row comes is looked at by itself.
+    """
+
+    keys: int
+    branches: tuple[Branch, ...]
+    order: tuple[By, ...]
+    ties: tuple[int, ...]
+    offset: int
+    wanted: int
+    apart: bool
+
+
+class IntegerColumn(Protocol):
+    """A column of integers of 64 bits."""
+
+    def tolist(self) -> list[int]:
+        """All of them."""
+
+
+class RankedState(Protocol):
+    """What both have; see `RankedGroups`."""
+
+    changed: bool
+    refused: bool
+
+    def __len__(self) -> int: ...
+
+    @property
+    def groups(self) -> int:
+        """See `RankedGroups`."""
+
+    def batch(self, columns: Sequence[IntegerColumn], /) -> Any:
+        """See `RankedGroups`."""
+
+    def run(self, batch: Any, start: int, stop: int, quiet: bool = False, /) -> int:
+        """See `RankedGroups`."""
+
+    def shown(self) -> list[Cells]:
+        """See `RankedGroups`."""
+
+    def before(self) -> list[Cells] | None:
+        """See `RankedGroups`."""

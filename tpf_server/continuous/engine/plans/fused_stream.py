@@ -1,0 +1,280 @@
+"""Plans that take the records of a stream as columns, together.
+
+As soon as anything else happens (an element by itself, another query, a look at the plans), the
+operators get the rows of the windows, and go on as if they had had them all the time.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tpf_client.dataflow.changes import Solution
+from tpf_server.continuous.engine.delivery import Phase
+from tpf_server.continuous.engine.plans.column_expressions import Column
+from tpf_server.continuous.engine.plans.fused_plan import FusedPlan, FusedRows
+from tpf_server.continuous.engine.windows.star_window import StarWindow
+
+_PATIENCE: Final = 8
+"""So many times the rows that went back to the operators must come before they are taken again."""
+_RECENT: Final = 32
+"""So many rows that came last a window remembers, whether they are gone or not."""
+
+
+class _Taken:
+    """Rows, and how many of them were taken."""
+
+    __slots__ = ("rows", "taken")
+
+    def __init__(self, rows: FusedRows, taken: int = 0) -> None:
+        self.rows = rows
+        self.taken = taken
+
+
+class _Held:
+    """What a window holds: all that was taken, but for what is gone."""
+
+    __slots__ = ("block", "gone", "row", "window")
+
+    def __init__(self, window: StarWindow) -> None:
+        self.window = window
+        self.block = 0
+        self.row = 0
+        self.gone = 0
+
+
+class FusedStream:
+    """The rows of windows, for all plans of an engine.
+
+    Args:
+        plans: all of them.
+        phase: of the engine.
+
+    Attributes:
+        active: whether the rows are here, and not with the operators.
+        windows: of all plans.
+    """
+
+    def __init__(self, plans: Sequence[FusedPlan], phase: Phase) -> None:
+        self.active = False
+        self.windows = sorted(set().union(*(each.windows for each in plans)), key=_number)
+        self._plans = plans
+        self._phase = phase
+        self._blocks: dict[int, _Taken] = {}
+        self._next = self._adopted = 0
+        # How many rows came since, with those that were adopted, and of how many it has columns.
+        self._arrived = self._kept = 0
+        self._held: list[_Held] = []
+        self._owed = 0
+
+    def room(self, window_rows: int) -> int:
+        """How many rows may come until the windows of a plan hold too much, at least."""
+        return min(
+            (window_rows - sum(each.held for each in plan.windows)) // len(plan.windows)
+            for plan in self._plans
+        )
+
+    def run(self, rows: FusedRows, passed: Callable[[int, int], None]) -> int:
+        """Let rows come, one after the other, as far as that can be done here.
+
+        Args:
+            rows: at least one; none is older than the one before it, nor than the engine.
+            passed: is told of rows that came: the time of the last one, and how many. What they
+                changed is to be emitted before the next one comes.
+
+        Returns:
+            How many came.
+        """
+        count = len(rows.times)
+        if not self.active and self._owed > 0:
+            self._owed -= count
+            return 0
+        columns, count = self._prepared(rows, count)
+        if not count or (not self.active and not self._adopt()):
+            return 0
+        batches = [plan.batch(each, count) for plan, each in zip(self._plans, columns, strict=True)]
+        last = self._blocks[self._next] = _Taken(rows)
+        self._next += 1
+        done = 0
+        while done < count and self.active:
+            before, done = done, self._go_on(batches, done, count)
+            last.taken = done
+            self._arrived += done - before
+            self._kept += done - before
+            if done > before:
+                self._trim(int(rows.times[done - 1]))
+                self._show(done)
+                passed(int(rows.times[done - 1]), done - before)
+            if self.active and any(each.refused and each.reached == done for each in self._plans):
+                self.settle()
+        return done
+
+    def _prepared(self, rows: FusedRows, count: int) -> tuple[list[list[Column]], int]:
+        found = []
+        for plan in self._plans:
+            columns, count = plan.prepared(rows, count)
+            if not count:
+                break
+            found.append(columns)
+        return found, count
+
+    def _go_on(self, batches: Sequence[Any], done: int, count: int) -> int:
+        """All plans take rows until one shows something else; some may be ahead."""
+        for plan, batch in zip(self._plans, batches, strict=True):
+            if plan.reached == done:
+                plan.go_on(batch, count)
+            count = min(count, plan.reached)
+        return count
+
+    def _show(self, done: int) -> None:
+        changed = [each for each in self._plans if each.changed and each.reached == done]
+        for plan in changed:
+            plan.show_before()
+        self._phase.inserting = True
+        for plan in changed:
+            plan.show()
+        self._phase.inserting = False
+
+    # ------------------------------------------------------------------------------ windows
+
+    def _trim(self, at: int) -> None:
+        """Rows that are too old for a window are not in it any more."""
+        for held in self._held:
+            window, first = held.window, at - held.window.width
+            while (block := self._blocks.get(held.block)) is not None:
+                times, taken = block.rows.times, block.taken
+                if not taken or times[taken - 1] < first:
+                    held.gone += taken - held.row
+                    held.row = taken
+                    if held.block + 1 not in self._blocks:
+                        break
+                    held.block, held.row = held.block + 1, 0
+                    continue
+                if held.row < taken and times[held.row] < first:
+                    row = int(np.searchsorted(times[:taken], first))
+                    held.gone += row - held.row
+                    held.row = row
+                break
+            window.used = 1
+            window.elsewhere = self._arrived - held.gone
+        oldest = min(each.block for each in self._held)
+        while (number := next(iter(self._blocks))) < oldest:
+            rest = self._kept - self._blocks[number].taken
+            if rest < _RECENT:
+                break
+            self._kept = rest
+            del self._blocks[number]
+
+    def settle(self, *, briefly: bool = False) -> None:
+        """The operators get the rows of the windows.
+
+        Args:
+            briefly: they need not have seen many more before these are taken again.
+        """
+        if not self.active:
+            return
+        self.active = False
+        for window in self.windows:
+            window.elsewhere = 0
+        recent = {window: [*window.recent, *self._latest(window)] for window in self.windows}
+        for number, block in self._blocks.items():
+            self._give_back(number, block)
+        for window, rows in recent.items():
+            window.recent.extend(rows[-_RECENT:])
+        if not briefly:
+            self._owed = _PATIENCE * max(self._arrived - each.gone for each in self._held)
+        self._blocks.clear()
+        self._held = []
+        for plan in self._plans:
+            plan.forget()
+            # What comes out of it is what was shown already.
+            plan.plan.flush()
+
+    def _latest(self, window: StarWindow) -> list[Solution]:
+        """The rows that came last since they are here, as a window would remember them."""
+        found: list[Solution] = []
+        for number in reversed(self._blocks):
+            block = self._blocks[number]
+            if number < self._adopted or len(found) >= _RECENT:
+                break
+            part = slice(max(0, block.taken - _RECENT), block.taken)
+            columns = [column[part].tolist() for column in block.rows.cells[window]]
+            found[:0] = zip(*columns, strict=True)
+        return found
+
+    def _give_back(self, number: int, block: _Taken) -> None:
+        times, subjects = (each[: block.taken].tolist() for each in block.rows[:2])
+        parts: list[tuple[int, StarWindow, list[Solution]]] = []
+        for held in self._held:
+            start = 0
+            if held.block >= number:
+                start = held.row if held.block == number else block.taken
+            cells = block.rows.cells[held.window]
+            columns = [column[start : block.taken].tolist() for column in cells]
+            parts.append((start, held.window, list(zip(*columns, strict=True))))
+        for row in range(min(start for start, _, _ in parts), block.taken):
+            for start, window, solutions in parts:
+                if row >= start:
+                    window.arrive_star(times[row], subjects[row], solutions[row - start])
+
+    def _adopt(self) -> bool:
+        """Take the rows of the windows from the operators; whether that could be done."""
+        if any(plan.waits for plan in self._plans):
+            return False
+        found = self._present()
+        if found is None:
+            return False
+        rows, count = found
+        if count:
+            columns, taken = self._prepared(rows, count)
+            if taken < count:
+                for plan in self._plans:
+                    plan.forget()
+                return False
+            for plan, each in zip(self._plans, columns, strict=True):
+                plan.take(each, count)
+        for window in self.windows:
+            window.clear()
+            window.elsewhere = count - rows.absent[window]
+        for plan in self._plans:
+            plan.clear_operators()
+        self._blocks = {0: _Taken(rows, count)}
+        self._next = self._adopted = 1
+        self._arrived = self._kept = count
+        self._held = [_Held(window) for window in self.windows]
+        for held in self._held:
+            held.row = held.gone = rows.absent[held.window]
+        self.active = True
+        return True
+
+    def _present(self) -> tuple[FusedRows, int] | None:
+        """The rows of all windows; ``None``: they are not ends of the same rows."""
+        every = [(window, window.entries()) for window in self.windows]
+        known = [(window, entries) for window, entries in every if entries is not None]
+        if len(known) < len(every):
+            return None
+        all_of = max((entries for _, entries in known), key=len)
+        count = len(all_of)
+        names = [entry[:2] for entry in all_of]
+        cells: dict[StarWindow, list[Column]] = {}
+        absent = {}
+        try:
+            times, subjects = (np.array([e[n] for e in all_of], np.int64) for n in (0, 1))
+            for window, entries in known:
+                first = absent[window] = count - len(entries)
+                if [entry[:2] for entry in entries] != names[first:]:
+                    return None
+                width = window.matcher.width
+                columns = zip(*[row for _, _, row in entries], strict=True)
+                arrays = [np.array(each, np.int64) for each in columns]
+                arrays = arrays or [np.zeros(0, np.int64) for _ in range(width)]
+                cells[window] = [
+                    np.concatenate([np.zeros(first, np.int64), each]) for each in arrays
+                ]
+        except OverflowError:
+            return None
+        return FusedRows(times, subjects, cells, absent), count
+
+
+def _number(window: StarWindow) -> int:
+    return window.number

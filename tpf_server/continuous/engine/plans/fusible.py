@@ -1,0 +1,392 @@
+"""Which plans can be one state (see `FusedPlan`), and what they come to.
+
+Those that show the first of the groups of a window's records (`ORDER BY … LIMIT`), where groups
+are counted, or have a median; also groups of several windows that are joined by their keys, and
+rows that count only where another window has one of the same key, or has none (EXISTS).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from annotations.terms import Variable
+from tpf_client.dataflow.changes import UNBOUND, Solution
+from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.operators.distinct import Distinct
+from tpf_client.dataflow.operators.extend import Extend
+from tpf_client.dataflow.operators.filter import Filter
+from tpf_client.dataflow.operators.group import Group
+from tpf_client.dataflow.operators.keyed_join import KeyedJoin
+from tpf_client.dataflow.operators.multiway_join import MultiwayJoin
+from tpf_client.dataflow.operators.order import TopK
+from tpf_client.dataflow.operators.project import Project
+from tpf_client.dataflow.operators.semi_join import SemiJoin
+from tpf_client.dataflow.state.ranking import (
+    LOW,
+    MOST_SIZE,
+    NONE,
+    SHOWN,
+    SIZE,
+    Branch,
+    By,
+    Ranking,
+)
+from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
+from tpf_client.sparql.expressions.inlined import INTEGER, TAG, TAG_BITS
+from tpf_client.sparql.ordering import SortKey
+from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.windows.star_window import StarWindow
+
+RowOf = Callable[[Sequence[Solution]], Solution]
+"""A row of a node, of the rows of its groups."""
+_MOST_BRANCHES: Final = 8
+_TURNED: Final = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
+
+
+class RowSource(NamedTuple):
+    """Where rows come from.
+
+    Args:
+        window: a window.
+        columns: of its rows, by the names that others have for them.
+    """
+
+    window: StarWindow
+    columns: Mapping[Variable, int]
+
+
+class GateShape(NamedTuple):
+    """What EXISTS looks at; rows meet that have the same value of `key`.
+
+    Args:
+        other: where the others come from.
+        key: a variable of both.
+        mine: what of a row is compared, and with what of the others; ``None``: nothing is.
+        theirs: see above.
+        comparison: how the others compare: ``>``, ``<``, ``>=`` or ``<=``.
+        node: the operator.
+    """
+
+    other: RowSource
+    key: Variable
+    mine: Variable | None
+    theirs: Variable | None
+    comparison: str
+    node: SemiJoin
+
+
+class GroupShape(NamedTuple):
+    """The groups of rows.
+
+    Args:
+        source: where the rows come from.
+        group: the operator.
+        keys: where each key of the whole is among its own.
+        median: which of its aggregates is one, or `NONE`.
+        gate: which rows count; ``None``: all.
+    """
+
+    source: RowSource
+    group: Group
+    keys: tuple[int, ...]
+    median: int
+    gate: GateShape | None
+
+
+class PlanShape(NamedTuple):
+    """What a plan comes to.
+
+    Args:
+        groups: how rows come to groups.
+        ranking: what is kept of them.
+        order: the operator at the end.
+        row: makes a row of what is shown.
+        distinct: operators that keep rows, too.
+    """
+
+    groups: tuple[GroupShape, ...]
+    ranking: Ranking
+    order: TopK
+    row: RowOf
+    distinct: tuple[Distinct, ...]
+
+
+class _NotFusibleError(Exception):
+    """It is something else."""
+
+
+class _Value(NamedTuple):
+    """What a column of a node is: at a place of a ranking's rows, maybe divided by a size."""
+
+    place: int
+    over: int = NONE
+
+
+class _Part(NamedTuple):
+    """A node above groups: what its columns are (``None``: computed), and its rows."""
+
+    values: tuple[_Value | None, ...]
+    row: RowOf
+
+
+class _Reader:
+    """Reads a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.windows = plan.leaves.subscriptions
+        self.groups: list[GroupShape] = []
+        self.branches: list[Branch] = []
+        self.distinct: list[Distinct] = []
+        self.keys = 0
+        self.seen: set[Node] = set()
+        self.used: set[object] = set()
+        self._encode = plan.flow.dictionary.encode
+
+    def part(self, node: Node) -> _Part:
+        """What a node is that is asked for its rows."""
+        self.seen.add(node)
+        if type(node) is Group:
+            return self._group(node)
+        if type(node) is KeyedJoin:
+            return self._join(node)
+        below = node.below
+        if below is None:
+            raise _NotFusibleError
+        if type(node) is Project:
+            source, places = node.taken
+            while below is not source:
+                self.seen.add(below)
+                if below.below is None:
+                    raise _NotFusibleError
+                below = below.below
+            values, row = self.part(source)
+            taken = tuple([values[place] if place >= 0 else None for place in places])
+            return _Part(taken, _projected(row, places))
+        values, row = self.part(below)
+        if type(node) is Filter:
+            self._limit(node, values)
+            return _Part(values, row)
+        if type(node) is Extend:
+            compute = node.compute
+
+            def extended(parts: Sequence[Solution]) -> Solution:
+                found = row(parts)
+                return (*found, compute(found))
+
+            value = self._quotient(node.expression, dict(zip(below.schema, values, strict=True)))
+            return _Part((*values, value), extended)
+        raise _NotFusibleError
+
+    def _group(self, node: Group) -> _Part:
+        how = node.groups.how
+        medians = [
+            place for place, (_, factory) in enumerate(how.aggregates) if factory is not None
+        ]
+        keys, number = len(how.keys), len(self.groups)
+        plain = all(
+            how.written[n].name == "MEDIAN" and not how.written[n].distinct for n in medians
+        )
+        known = None not in how.expressions and len(how.expressions) == keys + len(medians)
+        if not keys or len(medians) > 1 or not plain or not known or number >= _MOST_BRANCHES:
+            raise _NotFusibleError
+        if self.groups and keys != self.keys:
+            raise _NotFusibleError
+        self.keys = keys
+        gate, upstream = None, node.upstream
+        if type(upstream) is SemiJoin and not medians:
+            gate = self._gate(upstream)
+            self.seen.add(upstream)
+            upstream = upstream.left
+        source = self._source(upstream)
+        median = medians[0] if medians else NONE
+        self.groups.append(GroupShape(source, node, tuple(range(keys)), median, gate))
+        self.branches.append(
+            Branch(
+                width=source.window.width,
+                median=bool(medians),
+                other_width=NONE if gate is None else gate.other.window.width,
+                negated=gate is not None and gate.node.negated,
+            )
+        )
+        values = [_Value(place) for place in range(keys)]
+        first = keys + number * SHOWN
+        for place, _ in enumerate(how.aggregates):
+            values.append(_Value(first + (LOW if place == median else SIZE)))
+        return _Part(tuple(values), lambda parts: parts[number])
+
+    def _join(self, node: KeyedJoin) -> _Part:
+        left = self.part(node.left)
+        first = len(self.groups)
+        right = self.part(node.right)
+        own, other = node.left.key, node.right.key
+        assert own is not None
+        assert other is not None
+        # The keys of the whole are those of the left.
+        order = [other.index(name) for name in own]
+        for place in range(first, len(self.groups)):
+            keys = self.groups[place].keys
+            self.groups[place] = self.groups[place]._replace(
+                keys=tuple([keys[each] for each in order])
+            )
+        moved = [
+            _Value(order.index(each.place)) if each is not None and each.place < self.keys else each
+            for each in right.values
+        ]
+        rest = node.rest
+        kept = [name for name in node.right.schema if name not in node.left.schema]
+        values = [moved[node.right.schema.index(name)] for name in kept]
+        if node.schema != (*node.left.schema, *kept):
+            raise _NotFusibleError
+        one, two = left.row, right.row
+        return _Part((*left.values, *values), lambda parts: one(parts) + rest(two(parts)))
+
+    def _limit(self, node: Filter, values: Sequence[_Value | None]) -> None:
+        """A condition on how many rows a group has."""
+        match node.expression:
+            case Call(name, (VariableRef(variable), Constant(term))) if name in _TURNED:
+                pass
+            case Call(turned, (Constant(term), VariableRef(variable))) if turned in _TURNED:
+                name = _TURNED[turned]
+            case _:
+                raise _NotFusibleError
+        value = values[node.schema.index(variable)] if variable in node.schema else None
+        cell = self._encode(term)
+        if value is None or not self.is_size(value) or cell & TAG != INTEGER:
+            raise _NotFusibleError
+        number = cell >> TAG_BITS
+        place = (value.place - self.keys) // SHOWN
+        branch = self.branches[place]
+        least = {">": number + 1, ">=": number}.get(name, 1)
+        most = {"<": number - 1, "<=": number}.get(name, MOST_SIZE)
+        self.branches[place] = branch._replace(
+            least=max(branch.least, least), most=min(branch.most, most)
+        )
+
+    def _quotient(
+        self, expression: Expression | None, values: Mapping[Variable, _Value | None]
+    ) -> _Value | None:
+        """What a computed column is: nothing that is known, or a value divided by a size."""
+        match expression:
+            case Call("/", (VariableRef(one), VariableRef(other))):
+                dividend, divisor = values.get(one), values.get(other)
+            case _:
+                return None
+        if dividend is None or divisor is None or dividend.over != NONE:
+            return None
+        return _Value(dividend.place, divisor.place) if self.is_size(divisor) else None
+
+    def is_size(self, value: _Value) -> bool:
+        """Whether a value is how many rows count."""
+        behind = value.place - self.keys
+        return behind >= 0 and behind % SHOWN == SIZE and value.over == NONE
+
+    def _gate(self, node: SemiJoin) -> GateShape:
+        right = node.right
+        names = [name for name in right.schema if name in node.left.schema]
+        if len(names) != 1 or not node.filters or node.expressions is None:
+            raise _NotFusibleError
+        if type(right) is Distinct:
+            self.seen.add(right)
+            self.distinct.append(right)
+            right = right.upstream
+        other = self._source(right)
+        if not node.expressions:
+            return GateShape(other, names[0], None, None, ">", node)
+        match node.expressions:
+            case [Call(name, (VariableRef(one), VariableRef(two)))] if name in _TURNED:
+                if one in node.left.schema:
+                    one, two, name = two, one, _TURNED[name]
+                if one in node.left.schema or two not in node.left.schema:
+                    raise _NotFusibleError
+                return GateShape(other, names[0], two, one, name, node)
+        raise _NotFusibleError
+
+    def _source(self, node: Node) -> RowSource:
+        names = {name: name for name in node.schema}
+        if type(node) is Project:
+            self.seen.add(node)
+            inner, places = node.taken
+            if NONE in places:
+                raise _NotFusibleError
+            names = {
+                name: inner.schema[place] for name, place in zip(node.schema, places, strict=True)
+            }
+            node = inner
+        self.seen.add(node)
+        for window, entry in self.windows:
+            columns = node.columns_of(entry) if type(node) is MultiwayJoin else None
+            if columns is None:
+                continue
+            if type(window) is not StarWindow or not window.moves or window.slides:
+                break
+            if window.watermark is not None:
+                break
+            self.used.add(entry)
+            found = dict(zip(node.schema, columns, strict=True))
+            return RowSource(window, {name: found[own] for name, own in names.items()})
+        raise _NotFusibleError
+
+
+def plan_shape(plan: Plan) -> PlanShape | None:
+    """What a plan comes to; ``None``: it does something else."""
+    leaves, order = plan.leaves, plan.flow.nodes[-1] if plan.flow.nodes else None
+    if plan.lifted or leaves.caches or leaves.unions or leaves.instance_bags:
+        return None
+    if type(order) is not TopK or order.limits is None:
+        return None
+    by = order.sorts_by.columns if isinstance(order.sorts_by, SortKey) else None
+    offset, wanted = order.limits
+    if by is None or offset >= wanted:
+        return None
+    reader = _Reader(plan)
+    try:
+        part = reader.part(order.upstream)
+        ranking = _ranking(reader, part, by)
+    except _NotFusibleError:
+        return None
+    others = {*plan.flow.nodes} - reader.seen - {order}
+    entries = {entry for _, entry in leaves.subscriptions}
+    if others or reader.used != entries:
+        return None
+    return PlanShape(
+        tuple(reader.groups),
+        ranking._replace(offset=offset, wanted=wanted, apart=plan.flushes_early),
+        order,
+        part.row,
+        tuple(reader.distinct),
+    )
+
+
+def _ranking(reader: _Reader, part: _Part, by: Sequence[tuple[int, bool]]) -> Ranking:
+    order = []
+    for place, descending in by:
+        value = part.values[place]
+        if value is None:
+            raise _NotFusibleError
+        order.append(By(value.place, value.over, descending))
+    ordered = {each[:2] for each in order}
+    missing, ties = {*range(reader.keys)}, []
+    for value in part.values:
+        if not missing:
+            break
+        # Equal quotients have equal cells.
+        if value is not None and value.over != NONE and value in ordered:
+            continue
+        if value is None or value.over != NONE:
+            raise _NotFusibleError
+        if value.place >= reader.keys and not reader.is_size(value):
+            raise _NotFusibleError
+        ties.append(value.place)
+        missing.discard(value.place)
+    if missing:
+        raise _NotFusibleError
+    return Ranking(
+        reader.keys, tuple(reader.branches), tuple(order), tuple(ties), 0, 1, apart=False
+    )
+
+
+def _projected(row: RowOf, places: Sequence[int]) -> RowOf:
+    def projected(parts: Sequence[Solution]) -> Solution:
+        found = row(parts)
+        return tuple([found[place] if place >= 0 else UNBOUND for place in places])
+
+    return projected
