@@ -3,7 +3,7 @@ r"""A process that sends requests to a server on loopback, over connections that
 It reads orders from standard input and answers on standard output, a line of JSON each. It is a
 process of its own so that its work is not counted for the server.
 
-    {"id": 1, "port": 1, "connections": 2, "seconds": 1.0, "status": 200,
+    {"id": 1, "port": 1, "connections": 2, "seconds": 1.0, "status": 200, "pause": 0.0,
      "requests": ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", …]}
     {"id": 1, "latencies": [0.001, …], "bytes": 123, "seconds": 1.0}
 """
@@ -91,6 +91,7 @@ def generate(
     connections: int,
     seconds: float,
     status: int = 200,
+    pause: float = 0.0,
 ) -> Mapping[str, Any]:
     """Send the requests, again from the first when all were sent, until the time is over.
 
@@ -100,6 +101,7 @@ def generate(
         connections: how many are open at the same time, each with one request under way.
         seconds: how long; requests under way are waited for.
         status: that all responses must have.
+        pause: seconds between a response and the next request.
 
     Raises:
         MeasurementError: another status, or no proper response.
@@ -132,6 +134,8 @@ def generate(
                     latencies.append(now - connection.sent)
                     total += answer[1]
                     if now < until:
+                        if pause:
+                            time.sleep(pause)
                         connection.send(requests[turn % len(requests)])
                         turn += 1
                     else:
@@ -150,7 +154,7 @@ def main() -> None:
             answer = generate(
                 order["port"], [text.encode("latin-1") for text in order["requests"]],
                 connections=order["connections"], seconds=order["seconds"],
-                status=order["status"],
+                status=order["status"], pause=order["pause"],
             )  # fmt: skip
         except (MeasurementError, OSError, ValueError) as error:
             answer = {"error": f"{type(error).__name__}: {error}"}

@@ -20,6 +20,8 @@ PATTERNS = (
 )  # fmt: skip
 NOT_MODIFIED = "304"
 """Stands where a pattern would: a page that the client has."""
+SELDOM = "subject, seldom"
+"""Stands where a pattern would: subjects, a few in a second."""
 _URLS = 200
 
 

@@ -113,7 +113,12 @@ class Running:
             raise MeasurementError(f"{name} is not running") from None
 
     def ask(
-        self, server: Server, requests: Sequence[str], seconds: float, status: int = 200
+        self,
+        server: Server,
+        requests: Sequence[str],
+        seconds: float,
+        status: int = 200,
+        pause: float = 0.0,
     ) -> Row:
         """Have requests sent, again from the first when all were sent; what that cost.
 
@@ -122,13 +127,14 @@ class Running:
             requests: whole requests.
             seconds: for how long.
             status: that all answers must have.
+            pause: seconds between an answer and the next request, over one connection.
 
         Raises:
             MeasurementError: the server answered otherwise, or not at all.
         """
         order = {
-            "port": server.port, "connections": self.connections, "seconds": seconds,
-            "status": status, "requests": requests,
+            "port": server.port, "connections": 1 if pause else self.connections,
+            "seconds": seconds, "status": status, "requests": requests, "pause": pause,
         }  # fmt: skip
         before = server.process.usage()
         answer = self.generator.ask(order, _ANSWER_SECONDS)

@@ -19,6 +19,7 @@ from experiments.studies.fragment_requests import (
     FORMATS,
     NOT_MODIFIED,
     PATTERNS,
+    SELDOM,
     paths,
     request,
 )
@@ -46,6 +47,8 @@ class Sizes:
         connections: how many are open to the server.
         servers: which are measured.
         formats: which are asked for.
+        seldom_rate: requests in a second where they are seldom.
+        seldom_requests: how many of those are sent.
         data: a folder that keeps the data for other runs; empty: they are made anew.
     """
 
@@ -55,13 +58,15 @@ class Sizes:
     connections: int = 2
     servers: tuple[str, ...] = (OURS, CONSTANT, REFERENCE)
     formats: tuple[str, ...] = tuple(FORMATS)
+    seldom_rate: float = 40.0
+    seldom_requests: int = 200
     data: str = ""
 
     @classmethod
     def quick(cls) -> Self:
         """Few triples, two formats, a fraction of a second."""
         formats = tuple(FORMATS)[:2]
-        return cls(triples=(50_000,), seconds=0.15, warm_up_seconds=0.2, formats=formats)
+        return cls((50_000,), 0.15, warm_up_seconds=0.2, formats=formats, seldom_requests=20)
 
 
 class Fragments:
@@ -90,7 +95,7 @@ class Fragments:
             yield MeasurementGroup(
                 f"{triples:,} triples",
                 partial(running, files, settings.connections, names, run.say),
-                list(_measurements(people, run.seed, names, formats, settings.seconds)),
+                list(_measurements(people, run.seed, names, formats, settings)),
                 partial(_warm_up, settings.warm_up_seconds),
             )
 
@@ -106,17 +111,24 @@ def _warm_up(seconds: float, opened: Running) -> None:
 
 
 def _measurements(
-    people: People, seed: int, names: Sequence[str], formats: Sequence[str], seconds: float
+    people: People, seed: int, names: Sequence[str], formats: Sequence[str], settings: Sizes
 ) -> Iterator[Measurement]:
     def key(server: str, pattern: str, form: str) -> dict[str, str | int | float]:
         return {"triples": people.triples, "server": server, "pattern": pattern, "format": form}
 
+    seconds = settings.seconds
     for pattern in PATTERNS:
         asked = list(paths(people, seed, pattern))
         for form in formats:
             for name in names:
                 measure = partial(_measure, asked, seconds, name, FORMATS[form])
                 yield Measurement(key(name, pattern, form), measure)
+    asked = list(paths(people, seed, "subject"))
+    pause = 1 / settings.seldom_rate
+    for name in names:
+        lasts = settings.seldom_requests * pause
+        measure = partial(_measure, asked, lasts, name, FORMATS["TriG"], pause=pause)
+        yield Measurement(key(name, SELDOM, "TriG"), measure)
     # The reference server sends no entity tags.
     path = next(paths(people, seed, "predicate"))
     not_modified = partial(_measure_not_modified, path, seconds)
@@ -126,7 +138,12 @@ def _measurements(
 
 
 def _measure(
-    asked: Sequence[str], seconds: float, name: str, media_type: str, opened: Running
+    asked: Sequence[str],
+    seconds: float,
+    name: str,
+    media_type: str,
+    opened: Running,
+    pause: float = 0.0,
 ) -> Iterator[Row]:
     server = opened.server(name)
     if name == CONSTANT:
@@ -134,7 +151,7 @@ def _measure(
         size = len(_page(opened.server(OURS), asked[0], media_type).content)
         asked = [f"/{size}"]
     orders = [request(server.port, path, media_type) for path in asked]
-    yield opened.ask(server, orders, seconds)
+    yield opened.ask(server, orders, seconds, pause=pause)
 
 
 def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterator[Row]:

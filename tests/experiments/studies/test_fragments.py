@@ -11,17 +11,22 @@ from experiments.harness.items import Item, Target
 from experiments.harness.measurement import Value
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.fragment_requests import PATTERNS
+from experiments.studies.fragment_requests import FORMATS, PATTERNS
 from experiments.studies.fragment_servers import CONSTANT, OURS, REFERENCE
 from experiments.studies.fragments import Fragments
 from tests.experiments.harness.test_runner import run
 
-SMALL: dict[str, Any] = {"seconds": 0.02, "warm_up_seconds": 0.02, "triples": [1000]}
+SMALL: dict[str, Any] = {
+    "seconds": 0.02, "warm_up_seconds": 0.02, "triples": [1000], "seldom_requests": 4,
+}  # fmt: skip
 
 
 def test_every_pattern_and_format_on_the_real_server(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    sizes = {**SMALL, "triples": [1000, 2000], "servers": [OURS, CONSTANT], "data": str(data)}
+    sizes = {
+        **SMALL, "triples": [1000, 2000], "servers": [OURS, CONSTANT], "data": str(data),
+        "formats": list(FORMATS),
+    }  # fmt: skip
     results = run(tmp_path, Fragments(), repetitions=1, tables={"fragments": sizes})
     assert results.failures == {}
     assert results.complete
@@ -42,6 +47,8 @@ def test_every_pattern_and_format_on_the_real_server(tmp_path: Path) -> None:
         trig = results.where(pattern=pattern, format="TriG", triples=1000)
         ours, floor = (trig.numbers("body_bytes", server=name)[0] for name in (OURS, CONSTANT))
         assert floor == pytest.approx(ours, rel=0.2)
+    seldom = results.where(pattern="subject, seldom", server=OURS)
+    assert 1 <= seldom.numbers("requests", triples=1000)[0] <= 6
     not_modified = results.where(pattern="304", server=OURS)
     assert set(not_modified.numbers("body_bytes")) == {0.0}
     assert all(seconds > 0 for seconds in results.numbers("start_seconds"))
