@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -78,19 +79,33 @@ def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace
     of all of these, put together by their places, are that of the whole.
     """
     held: dict[tuple[str, ...], _Held] = {}
+    # Which may end when: they do where nothing was said of them since. A batch has one end.
+    ending: dict[int, list[tuple[str, ...]]] = {}
+    ends: list[int] = []
     number = -1
     for number, at, end, quads in batches:
-        for key, fact in list(held.items()):
-            if fact.end < at:
-                yield FactPlace(number, False, fact.since, fact.within), _fact(fact, fact.end)
-                del held[key]
+        over: list[_Held] = []
+        while ends and ends[0] < at:
+            for key in ending.pop(heappop(ends)):
+                fact = held.get(key)
+                if fact is not None and fact.end < at:
+                    over.append(held.pop(key))
+        # In the order in which they began, whatever ended first.
+        for fact in sorted(over, key=_began):
+            yield FactPlace(number, False, fact.since, fact.within), _fact(fact, fact.end)
+        if end not in ending:
+            ending[end] = []
+            heappush(ends, end)
         for within, quad in quads:
             key = key_of(quad)
             before = held.get(key)
+            if before is None or before.end != end:
+                ending[end].append(key)
             if before is None:
                 held[key] = _Held(quad, at, end, number, within)
             elif before.quad == quad:
-                held[key] = before._replace(end=max(before.end, end))
+                if before.end < end:
+                    held[key] = before._replace(end=end)
             else:
                 if before.start < at:
                     place = FactPlace(number, True, number, within)
@@ -98,6 +113,10 @@ def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace
                 held[key] = before._replace(quad=quad, start=at, end=end)
     for fact in held.values():
         yield FactPlace(number + 1, False, fact.since, fact.within), _fact(fact, fact.end)
+
+
+def _began(held: _Held) -> tuple[int, int]:
+    return held.since, held.within
 
 
 def _fact(held: _Held, end: int) -> Fact:

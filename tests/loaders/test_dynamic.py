@@ -14,7 +14,15 @@ from annotations.labels import Fact, overlaps
 from annotations.methods import METHODS
 from annotations.methods.method import Method
 from annotations.terms import Quad, Term
-from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_streams
+from loaders.dynamic import (
+    FeedStream,
+    NumberedBatch,
+    history,
+    naming_of,
+    placed_history,
+    write_facts,
+    write_streams,
+)
 from loaders.errors import OutputError
 from loaders.sources.base import FeedBatch
 from loaders.sources.irail import Irail
@@ -88,6 +96,30 @@ def test_what_is_repeated_is_one_fact() -> None:
     (fact,) = history(batches)
     assert fact.label is not None
     assert (fact.label.start, fact.label.end) == (BEGIN, BEGIN + 9 * MINUTE)
+
+
+class CountedInstant(int):
+    """An instant that knows how often instants were compared."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        CountedInstant.compared += 1
+        return super().__lt__(other)
+
+
+def test_work_for_a_statement_does_not_grow_with_what_holds() -> None:
+    def work(count: int) -> int:
+        """Of a feed whose every statement holds to the end of the day."""
+        CountedInstant.compared = 0
+        batches = [
+            NumberedBatch(n, CountedInstant(n), CountedInstant(n + 86_400), [(0, fact_of(n, 1))])
+            for n in range(count)
+        ]
+        assert len(list(placed_history(batches))) == count
+        return CountedInstant.compared
+
+    assert work(2_000) < 3 * work(1_000)
 
 
 def recorded_board(tmp_path: Path) -> Irail:
