@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from annotations.whole_files import replaced_file, sync_directory
 from tpf_server.continuous.engine.errors import RegistrationsError
+from tpf_server.continuous.ownership import TAKEN_OVER, Ownership
 
 _log = logging.getLogger(__name__)
 _FORMAT: Final = "tpf-server results 1"
@@ -56,10 +57,12 @@ class KeptResults:
 
     Args:
         path: of the file; it need not exist.
+        ownership: of this and of what belongs to it: who reads takes it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, ownership: Ownership) -> None:
         self._path = path
+        self._ownership = ownership
 
     def take(self) -> tuple[dict[str, KeptLog], list[KeptBatch]]:
         """What was kept, by the names of queries, and the batches; nothing the next time.
@@ -68,9 +71,10 @@ class KeptResults:
             RegistrationsError: the file cannot be read or removed, or it is none of these.
         """
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
-            self._path.unlink()
-            sync_directory(self._path.parent)
+            with self._ownership.taken():
+                found = json.loads(self._path.read_text(encoding="utf-8"))
+                self._path.unlink()
+                sync_directory(self._path.parent)
             if found["format"] != _FORMAT:
                 raise ValueError(f"format {found['format']!r}")
             logs = {
@@ -97,7 +101,11 @@ class KeptResults:
             ],
         }
         try:
-            with replaced_file(self._path) as file:
-                json.dump(body, file)
+            with self._ownership.held() as mine:
+                if not mine:
+                    _log.warning("results are not kept: %s: %s", self._path, TAKEN_OVER)
+                    return
+                with replaced_file(self._path) as file:
+                    json.dump(body, file)
         except OSError as error:
             _log.warning("results are not kept: %s: %s", self._path, error)

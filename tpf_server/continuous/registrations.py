@@ -10,6 +10,7 @@ from annotations.terms import Term
 from annotations.whole_files import replaced_file
 from tpf_server.continuous.engine.errors import RegistrationsError
 from tpf_server.continuous.kept_results import KeptResults
+from tpf_server.continuous.ownership import TAKEN_OVER, Ownership
 
 _FORMAT: Final = "tpf-server registrations 1"
 
@@ -45,7 +46,8 @@ class Registrations:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.results = KeptResults(path.with_name(f"{path.stem}-results.json"))
+        self._ownership = Ownership(path.with_name(f"{path.stem}-owner"))
+        self.results = KeptResults(path.with_name(f"{path.stem}-results.json"), self._ownership)
 
     def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
         """The streams with the predicates that they declare, and queries as they were registered.
@@ -75,7 +77,7 @@ class Registrations:
             queries: in the order of their registration.
 
         Raises:
-            RegistrationsError: the file cannot be written.
+            RegistrationsError: the file cannot be written, or another server has begun with it.
         """
         body: dict[str, Any] = {
             "format": _FORMAT,
@@ -84,8 +86,10 @@ class Registrations:
             "queries": [asdict(each) for each in queries],
         }
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with replaced_file(self._path) as file:
-                json.dump(body, file, indent=1)
+            with self._ownership.held() as mine:
+                if not mine:
+                    raise RegistrationsError(f"{self._path}: {TAKEN_OVER}")
+                with replaced_file(self._path) as file:
+                    json.dump(body, file, indent=1)
         except OSError as error:
             raise RegistrationsError(f"{self._path}: {error}") from error

@@ -178,3 +178,21 @@ def test_what_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
     assert found.query("kept").running.state == "running"
     _, queries = Registrations(path).load()
     assert queries == [Registration(SELECT, "kept")]
+
+
+def test_a_worker_that_outlives_its_server_writes_nothing_of_the_next_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kept.json"
+    orphan = service(path)
+    orphan.register(SELECT, name="q")
+    following = service(path)
+    with pytest.raises(RegistrationsError, match=r"kept\.json: another server has begun with it"):
+        orphan.register(SELECT, name="lost")
+    following.register(SELECT, name="other")
+    orphan.close()
+    assert "results are not kept: " in caplog.text
+    assert not (tmp_path / "kept-results.json").exists()
+    following.close()
+    assert (tmp_path / "kept-results.json").exists()
+    assert [each.name for each in Registrations(path).load()[1]] == ["q", "other"]
