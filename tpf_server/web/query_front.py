@@ -145,7 +145,9 @@ class QueryFront:
         }
         query = asked.environ.get("QUERY_STRING", "")
         target = f"/{file}" + (f"?{query}" if query else "")
-        if not self.slots.take(reader):
+        # The page, its files and preflights are there at once: nobody waits for them.
+        waits = file == "sparql" and asked.method != "OPTIONS"
+        if waits and not self.slots.take(reader):
             raise BusyError(
                 f"{self.slots.limit} wait for answers already, or {self.slots.per_address} of "
                 "this address; try again later"
@@ -156,7 +158,8 @@ class QueryFront:
             with self._lock:
                 self._connections.discard(connection)
             connection.close()
-            self.slots.leave(reader)
+            if waits:
+                self.slots.leave(reader)
 
         with ExitStack() as failing:
             failing.callback(end)

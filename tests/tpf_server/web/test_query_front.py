@@ -198,6 +198,10 @@ def test_so_many_may_wait_and_a_process_that_dies_is_replaced(server: RunningSer
     assert refused.status == 503
     assert refused.response.headers["Retry-After"]
     assert "6 wait" in refused.response.text
+    # The page shows this to its reader, and a preflight comes before it.
+    assert requests.get(server.origin + "query/", timeout=60).status_code == 200
+    assert requests.options(server.origin + "sparql", timeout=60).status_code == 204
+    assert requests.head(server.origin + "sparql", timeout=60).status_code == 503
     # Fragments have threads of their own.
     assert requests.get(server.origin + "trains", timeout=60).status_code == 200
     os.kill(process.pid, signal.SIGKILL)
