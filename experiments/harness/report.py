@@ -178,7 +178,9 @@ def _in_words(figure: Figure) -> str:
     for name, points in figure.series.items():
         if points:
             first, last = points[0], points[-1]
-            parts.append(f"{name}: {show(first.y)} at {first.x}, {show(last.y)} at {last.x}")
+            parts.append(
+                f"{name}: {show(first.y)} at {show(first.x)}, {show(last.y)} at {show(last.x)}"
+            )
     return f"{figure.title}. {figure.y_label} by {figure.x_label}. " + "; ".join(parts)
 
 

@@ -1,7 +1,7 @@
 """``adaptivity``: what it pays to choose the routes of joins anew, where streams drift."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -93,6 +93,21 @@ CASES: Final = {
 """One of the parameters other than in the middle, each."""
 
 
+_PARAMETERS: Final = {
+    "streams": ("number of streams", ("3 streams", "both drift", "6 streams")),
+    "partners": (
+        "partners of a row in each window (selectivity)",
+        ("4 partners", "both drift", "32 partners"),
+    ),
+    "rate": (
+        "times the rate of the others that the most rapid stream has",
+        ("equal rates", "both drift", "rate 16 times"),
+    ),
+    "window": ("elements in windows (memory)", ("100 in windows", "both drift", "1600 in windows")),
+}
+"""What is varied, by the field of a workload, and the cases of a figure."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """Sizes of the experiment.
@@ -158,6 +173,7 @@ class Adaptivity:
             },
             kind="bars",
         )
+        yield from _by_parameter(costs)
         averages: dict[str, float] = {}
         for routing, each in costs.items():
             ratios = {case: cost / costs["fixed"][case] for case, cost in each.items()}
@@ -171,6 +187,21 @@ class Adaptivity:
                 f"{ratios[least]:.2f} ({least}) to {ratios[most]:.2f} ({most})."
             )
         yield from checks("adaptivity", {"adaptive": lambda: averages.get("reviewed")})
+
+
+def _by_parameter(costs: Mapping[Routing, Mapping[str, float]]) -> Iterator[Figure]:
+    """A figure for each parameter of the workload."""
+    for field, (label, cases) in _PARAMETERS.items():
+        series: dict[str, list[Point]] = {
+            routing: [
+                Point(getattr(CASES[case], field), each[case]) for case in cases if case in each
+            ]
+            for routing, each in costs.items()
+        }
+        yield Figure(
+            f"adaptivity-by-{field}", f"An element of a join, by {label.split(' (')[0]}", label,
+            "µs of CPU per element", series, log_x=field != "streams",
+        )  # fmt: skip
 
 
 def _column(routing: Routing) -> str:

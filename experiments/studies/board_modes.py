@@ -1,5 +1,6 @@
 """The modes in which a board is kept up to date: what server there is, and what its clients do."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -8,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from annotations.methods import METHODS
+from experiments.errors import UnavailableError
 from experiments.harness.cache import http_cache
 from experiments.harness.processes import LOOPBACK, Process, free_port
 from experiments.harness.servers import TOKEN, Server, fragment_server
 from experiments.workloads.board import Board, Window
+from tpf_spark.errors import SparkError
+from tpf_spark.java import find_java
+from tpf_spark.session import SparkSettings
 
 DATASET = "trains"
 _STREAM = "streams/trains"
@@ -57,6 +62,18 @@ REWRITING = tuple(
     for cache in (False, True)
 )
 _numbers = count()
+
+
+def need_java() -> None:
+    """See to it that Spark can run here.
+
+    Raises:
+        UnavailableError: there is no Java.
+    """
+    try:
+        find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
+    except SparkError as error:
+        raise UnavailableError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``citybench``: completeness and latency of the benchmark's queries, in all three modes.
+"""``citybench``: completeness and latency of the benchmark's queries, in all modes.
 
 Source: Ali, Gao, Mileo 2015, *CityBench*, section 5.
 """
@@ -21,9 +21,18 @@ from experiments.harness.report import sentence_list, show
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
 from experiments.studies.board_answer import marked
-from experiments.studies.board_modes import CQELS, CSPARQL, PLACES, STREAMER, Mode, Side
-from experiments.studies.board_watch import Looks, timed, watch
-from experiments.workloads.citybench import EVENTS, QUERIES, WINDOW, City, city
+from experiments.studies.board_modes import (
+    CQELS,
+    CSPARQL,
+    PLACES,
+    SPARK,
+    STREAMER,
+    Mode,
+    Side,
+    need_java,
+)
+from experiments.studies.board_watch import Looks, MachineLimits, timed, watch
+from experiments.workloads.citybench import EVENTS, QUERIES, UNNAMED, WINDOW, City, city
 from loaders.sources.citybench import GRAPHS
 
 _MODES = (STREAMER, CQELS, CSPARQL)
@@ -32,6 +41,7 @@ _SENSORS = "sensors"
 # The queries' own time in seconds: every window holds as many readings as its seconds, whatever
 # the rate.
 _START_PATIENCE = 60.0
+_SPARK_PATIENCE = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,9 @@ class Sizes:
 
     Args:
         queries: of the benchmark.
+        spark_queries: those of them that are measured on Spark, too, once each; it has to have an
+            answer to be ready.
+        spark_instances: other numbers of the first of these.
         rates: readings per second of each sensor; the first is that of all queries.
         instances: the same query so many times; the first is that of all queries and rates.
         varied: queries that are measured by rate and by instances.
@@ -47,24 +60,36 @@ class Sizes:
         jitter: seconds over which clients spread their evaluations.
         processes: over how many client processes the queries are spread.
         seconds: how long each measurement looks, after the start.
+        spark_grace: seconds in which what was published at the end may still arrive by Spark.
     """
 
-    queries: tuple[str, ...] = QUERIES
+    queries: tuple[str, ...] = (*QUERIES, *UNNAMED)
+    spark_queries: tuple[str, ...] = ("Q1",)
+    spark_instances: tuple[int, ...] = (10, 100)
     rates: tuple[float, ...] = (1.0, 5.0)
     instances: tuple[int, ...] = (1, 10, 100)
-    varied: tuple[str, ...] = QUERIES
+    varied: tuple[str, ...] = (*QUERIES, *UNNAMED)
     lead: float = 0.1
     jitter: float = 0.05
     processes: int = 4
     seconds: float = 5.0
+    spark_grace: float = 15.0
 
     @classmethod
     def quick(cls) -> Self:
         """Two queries."""
         return cls(
-            queries=("Q1",), rates=(1.0,), instances=(1, 5), varied=("Q1",), processes=1,
-            seconds=2.0,
+            queries=("Q1",), spark_queries=(), rates=(1.0,), instances=(1, 5), varied=("Q1",),
+            processes=1, seconds=2.0,
         )  # fmt: skip
+
+    def planned_on_spark(self) -> Iterator[tuple[str, float, int]]:
+        """The same as `planned`, on Spark."""
+        for name in self.spark_queries:
+            yield name, self.rates[0], self.instances[0]
+        for name in self.spark_queries[:1]:
+            for count in self.spark_instances:
+                yield name, self.rates[0], count
 
     def planned(self) -> Iterator[tuple[str, float, int]]:
         """Queries with rate and number of instances."""
@@ -87,8 +112,9 @@ class OpenedCity:
     clients: Sequence[Process]
     feed: Process
     settings: Sizes
+    limits: MachineLimits
     servers: int = 0
-    ticks: dict[tuple[str, float], "Ticks"] = field(default_factory=dict)
+    ticks: dict[tuple[str, float, float], "Ticks"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +136,8 @@ class CityBenchQueries:
     name = "citybench"
     question = (
         "How complete are the answers of CityBench's queries, and how late, as a query streamer "
-        "over fragments, in CQELS mode and in C-SPARQL mode, by the rate of the sensors and by "
-        "the number of concurrent queries?"
+        "over fragments, in CQELS mode and in C-SPARQL mode, natively and on Spark, by the rate of "
+        "the sensors and by the number of concurrent queries?"
     )
     settings = Sizes
     keys = ("query", "mode", "rate", "instances")
@@ -122,20 +148,24 @@ class CityBenchQueries:
     )  # fmt: skip
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
-        """One group: the same stores, client processes and feed for all."""
-        yield MeasurementGroup(
-            "sensors",
-            partial(_open, settings, run),
-            [
+        """The same stores, client processes and feed for all; Spark's may be left out."""
+        limits = MachineLimits()
+        for group, modes, planned in (
+            ("sensors", _MODES, settings.planned()),
+            ("sensors, on Spark", (SPARK,), settings.planned_on_spark()),
+        ):
+            measurements = [
                 Measurement(
                     {"query": name, "mode": mode.name, "rate": rate, "instances": count},
                     partial(_measure, name, mode, rate, count),
                     repetitions=1,  # each is a series in time
                 )
-                for name, rate, count in settings.planned()
-                for mode in _MODES
-            ],
-        )
+                for name, rate, count in planned
+                for mode in modes
+            ]
+            opened = partial(_open, settings, run, limits, spark=modes == (SPARK,))
+            if measurements:
+                yield MeasurementGroup(group, opened, measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Completeness and latency by query, by rate and by instances."""
@@ -161,6 +191,8 @@ class CityBenchQueries:
                     ("server_percent", "CPU of the server, % of a core"),
                 ):
                     series = marked(chosen, x, dict(chosen.series("mode", x, column)))
+                    if not series:
+                        continue
                     yield Figure(
                         f"{query}-{column.split('_')[0]}-by-{x}", f"{query} by {label}", label,
                         title, series, places=PLACES,
@@ -173,7 +205,9 @@ def _first(results: Results, column: str) -> str:
 
 
 @contextmanager
-def _open(settings: Sizes, run: Run) -> Iterator[OpenedCity]:
+def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> Iterator[OpenedCity]:
+    if spark:
+        need_java()
     found = city()
     now = SystemClock().now()
     quads = list(found.static())
@@ -192,13 +226,15 @@ def _open(settings: Sizes, run: Run) -> Iterator[OpenedCity]:
             for n in range(settings.processes)
         ]
         feed = stack.enter_context(started("feed", python("experiments.studies.citybench_feed")))
-        yield OpenedCity(found, stores, run.folder, clients, feed, settings)
+        yield OpenedCity(found, stores, run.folder, clients, feed, settings, limits)
 
 
 @contextmanager
 def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
     names = (_SENSORS, *EVENTS) if mode.engine else (_CITY,)
     config = f"continuous = true\nfollowers = {count + 16}\n" if mode.engine else ""
+    if mode.spark:
+        config += 'csparql_engine = "spark"\n'
     for name in names:
         config += f'[datasets.{name}]\nsource = "{opened.stores[name]}"\nmax_age = 3600.0\n'
     opened.servers += 1
@@ -208,8 +244,11 @@ def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
 
 def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[Row]:
     settings: Sizes = opened.settings
-    ticks = _ticks(name, rate, opened)
-    with _server(mode, count, opened) as server:
+    ticks = _ticks(name, rate, opened, _SPARK_PATIENCE if mode.spark else 8.0)
+    with (
+        opened.limits.of((name, mode.name, rate), count),
+        _server(mode, count, opened) as server,
+    ):
         feed = {
             "do": "start", "period": 1 / rate, "lead": settings.lead, "window": WINDOW,
             "token": TOKEN, "ticks": ticks.readings,
@@ -221,12 +260,13 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
         else:
             feed |= {"mode": "facts", "url": f"{server.url}{_CITY}"}
             order |= {"mode": "facts", "url": f"{server.url}{_CITY}", "jitter": settings.jitter}
-        order["whole"] = mode.engine == "csparql"
+        order |= {"whole": mode.engine == "csparql", "answered": mode.spark}
+        grace = settings.spark_grace if mode.spark else WINDOW / 2
         queries = [_text(name, mode, server, number, opened) for number in range(count)]
         rows = watch(
             Side(server, None, order, queries, feed), opened.clients, opened.feed,
-            Looks(1 / rate, settings.seconds, WINDOW / 2),
-            partial(_arrivals, ticks, count),
+            Looks(1 / rate, settings.seconds, grace),
+            _no_arrivals if name in UNNAMED else partial(_arrivals, ticks, count),
         )  # fmt: skip
     whole = CityBenchQueries.values
     return [{name: value for name, value in rows[-1].items() if name in whole}]
@@ -240,17 +280,31 @@ def _text(name: str, mode: Mode, server: Server, number: int, opened: OpenedCity
     return opened.city.sparql(name)
 
 
-def _ticks(name: str, rate: float, opened: OpenedCity) -> Ticks:
-    """What is published, made once for each query and rate."""
-    if (name, rate) not in opened.ticks:
+def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
+    """What is published, made once for each query and rate.
+
+    Args:
+        name: of the query.
+        rate: readings per second.
+        opened: the city.
+        start: seconds that a start takes at most for which one knows what is expected.
+    """
+    if (name, rate, start) not in opened.ticks:
         seconds = opened.settings.seconds + _START_PATIENCE
         sensors = opened.city.sensors(name)
         readings = opened.city.readings(sensors, int(rate * seconds))
         # What may be looked at; the rest is only there for a start that takes long.
-        looked = readings[: int(rate * (2 * opened.settings.seconds + 8))]
+        looked = readings[: int(rate * (2 * opened.settings.seconds + start))]
+        if name in UNNAMED:
+            looked = []
         expected = opened.city.expected(name, looked, round(WINDOW * rate))
-        opened.ticks[name, rate] = Ticks(readings, expected)
-    return opened.ticks[name, rate]
+        opened.ticks[name, rate, start] = Ticks(readings, expected)
+    return opened.ticks[name, rate, start]
+
+
+def _no_arrivals(*_: object) -> Row:
+    """Of queries whose answers name no observations."""
+    return {"expected": 0}
 
 
 def _arrivals(
@@ -291,7 +345,7 @@ def _findings(results: Results) -> Iterator[Finding]:
             f"{row['query']} at {row['rate']}/s, {row['instances']} times "
             f"({100 * float(row['completeness']):.1f} %)"
             for row in chosen.rows
-            if float(row["completeness"]) < 0.999
+            if row["completeness"] and float(row["completeness"]) < 0.999
         ]
         what = f"all but {sentence_list(lacking)}" if lacking else "all"
         yield Finding(
@@ -301,13 +355,21 @@ def _findings(results: Results) -> Iterator[Finding]:
             f"{show(max(chosen.numbers('server_percent')))} % of a core.",
             headline=len(lacking) < 4,
         )
+    for name, why in UNNAMED.items():
+        cpu = results.numbers("server_percent", query=name)
+        if cpu:
+            yield Finding(
+                f"{name} names no observation in its answers ({why}), so that completeness and "
+                f"latency cannot be told; it takes the server {show(min(cpu))} to "
+                f"{show(max(cpu))} % of a core."
+            )
 
 
 def _table(results: Results) -> Table:
     header = (*CityBenchQueries.keys, *CityBenchQueries.values)
     texts = ("query", "mode", "why")
     rows = [
-        [row[name] if name in texts else float(row[name] or 0) for name in header]
+        [row[name] if name in texts else float(row[name]) if row[name] else None for name in header]
         for row in results.rows
     ]
     return Table("All measurements", header, rows)

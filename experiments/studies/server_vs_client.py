@@ -3,7 +3,6 @@
 Source: Taelman et al. 2016, section 6, figures 2a and 2b.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,14 +27,12 @@ from experiments.studies.board_modes import (
     STREAMER,
     Mode,
     Times,
+    need_java,
     side,
 )
 from experiments.studies.board_report import items
 from experiments.studies.board_watch import Looks, MachineLimits, renewals, watch
 from experiments.workloads.board import Board, board
-from tpf_spark.errors import SparkError
-from tpf_spark.java import find_java
-from tpf_spark.session import SparkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +170,7 @@ def _open(
     settings: Sizes, run: Run, departures: Board, limits: MachineLimits, *, spark: bool
 ) -> Iterator[OpenedBoard]:
     if spark:
-        try:
-            find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
-        except SparkError as error:
-            raise UnavailableError(str(error)) from error
+        need_java()
     store = run.static.store(run.folder / "board", departures.static, SystemClock().now())
     with ExitStack() as stack:
         clients = [

@@ -11,7 +11,7 @@ from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.board_modes import CQELS, CSPARQL, STREAMER
 from experiments.studies.citybench import CityBenchQueries, Ticks, _arrivals
-from experiments.workloads.citybench import QUERIES, VARIABLE, City, city
+from experiments.workloads.citybench import QUERIES, UNNAMED, VARIABLE, City, city
 from tests.experiments.harness.test_runner import run
 from tpf_client.sparql.parser import parse_query
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
@@ -45,6 +45,13 @@ def test_the_same_query_in_three_languages(data: City, name: str) -> None:
     # Static data are those of the server's datasets.
     graphs = (*csparql.query.dataset.default, *csparql.query.dataset.named)
     assert all(graph.startswith(f"<{SERVER}") for graph in graphs)
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_those_that_name_no_observation_are_registered_all_the_same(data: City, name: str) -> None:
+    assert parse_query(data.sparql(name)).variables
+    assert parse_cqels(data.cqels(name, SERVER)).windows
+    assert parse_csparql(data.csparql(name, SERVER, 7)).streams
 
 
 def test_what_an_answer_should_name(data: City) -> None:
@@ -94,16 +101,17 @@ def test_without_the_data_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_sentences_follow_the_data() -> None:
-    def row(mode: str, completeness: float) -> dict[str, str]:
+    def row(mode: str, completeness: float | str, query: str = "Q1") -> dict[str, str]:
         values = {
-            "query": "Q1", "mode": mode, "rate": 1, "instances": 1, "completeness": completeness,
-            "latency_p50_ms": 20, "server_percent": 1,
+            "query": query, "mode": mode, "rate": 1, "instances": 1, "completeness": completeness,
+            "latency_p50_ms": 20 if completeness else "", "server_percent": 1,
         }  # fmt: skip
         names = (*CityBenchQueries.keys, *CityBenchQueries.values)
         return {name: str(values.get(name, "")) for name in names}
 
-    rows = [row("CQELS mode", 1.0), row("C-SPARQL mode", 0.5)]
+    rows = [row("CQELS mode", 1.0), row("C-SPARQL mode", 0.5), row("CQELS mode", "", "Q7")]
     items = CityBenchQueries().report(Results(rows, {}, {}))
     text = "\n".join(item.text for item in items if isinstance(item, Finding))
     assert "CQELS mode: of 1 measurements all are complete" in text
+    assert "Q7 names no observation in its answers (no car park of" in text
     assert "C-SPARQL mode: of 1 measurements all but Q1 at 1/s, 1 times (50.0 %)" in text
