@@ -87,13 +87,15 @@ def test_opposite_data_change_every_sentence(experiment: Experiment, tmp_path: P
     assert not set(one) & set(other)
 
 
-def test_the_documented_configuration_is_one(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    file = tmp_path / "example.toml"
-    file.write_text(example)
-    configuration = read_configuration(file, quick=False, names=registry.names())
-    for experiment in registry.EXPERIMENTS:
-        assert is_dataclass(configuration.settings(experiment))
+def test_the_documented_configurations_are_some(tmp_path: Path) -> None:
+    examples = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(examples) >= 2
+    for number, example in enumerate(examples):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(example)
+        configuration = read_configuration(file, quick=False, names=registry.names())
+        for experiment in registry.EXPERIMENTS:
+            assert is_dataclass(configuration.settings(experiment))
 
 
 def test_the_command_lists_and_refuses() -> None:
