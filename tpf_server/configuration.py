@@ -19,7 +19,7 @@ AT_START = (
     "host", "port", "workers", "access_log", "continuous", "query", "followers",
     "followers_per_address", "change_followers", "body_timeout", "idle_timeout",
     "max_connections_per_address", "declare", "learn_predicates", "csparql_engine",
-    "rspql_report", "rspql_tick", "spark_master",
+    "rspql_report", "rspql_tick", "spark_master", "spark_work",
     "join_routing", "widen_steps", "remote", "remote_interval", "allow_service",
     "source_interval",
 )  # fmt: skip

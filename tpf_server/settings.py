@@ -242,6 +242,11 @@ class Settings:
         "(while the server runs), fixed (at registration) or per-tuple (for each row)",
     )
     spark_master: str = setting("local[*]", "master URL of Spark, for queries that run there")
+    spark_work: str = setting(
+        "",
+        "URL of a folder for elements, windows and results there, where Spark's machines see no "
+        "directory of this one; emptied when Spark starts, one for each server",
+    )
     widen_steps: str = setting(
         "unstated",
         "whose steps grow while evaluations of C-SPARQL take too long: unstated (of queries that "

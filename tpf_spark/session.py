@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess  # of its Java
 import sys
 import tempfile
 import threading
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PREFIX = "TPF_SPARK_"
+JAVA_ENDED = "the Java that Spark runs in has ended"
+_END_SECONDS = 5.0
 _LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
 
 
@@ -88,7 +91,8 @@ def spark_session(
         try:
             yield session
         finally:
-            session.stop()
+            if _ended(context._gateway) is None:
+                session.stop()
 
 
 @contextlib.contextmanager
@@ -111,11 +115,11 @@ def spark_context(
     Raises:
         JavaNotFoundError: no Java, or none that is new enough.
         SparkMissingError: PySpark is not installed.
-        SparkError: Spark did not start, or one runs already.
+        SparkError: Spark did not start, one runs already, or its Java ended within the block.
     """
     java = find_java(settings.java_home, os.environ if environment is None else environment)
     try:
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JError, Py4JJavaError
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
         from pyspark.java_gateway import launch_gateway
@@ -158,10 +162,19 @@ def spark_context(
             except (PySparkException, Py4JError) as error:
                 reason = _first_line(error)
                 raise SparkError(f"Spark did not start: {reason}; see {log_path}") from error
-            stack.callback(context.stop)
+            stack.callback(_stop, context)
             return context
 
-        yield _to_its_end(start)
+        context = _to_its_end(start)
+        try:
+            yield context
+        except (Py4JError, ConnectionError) as error:
+            # Connections to a process that is killed break before it is gone.
+            told = isinstance(error, Py4JJavaError)
+            status = None if told else _ended(context._gateway, _END_SECONDS)
+            if status is None:
+                raise
+            raise SparkError(f"{JAVA_ENDED} (status {status}); see {log_path}") from error
 
 
 @contextlib.contextmanager
@@ -250,6 +263,21 @@ def _to_its_end(start: Callable[[], "SparkContext"]) -> "SparkContext":
                 finally:
                     signal.signal(signal.SIGINT, before)
             raise
+
+
+def _ended(gateway: Any, seconds: float = 0.0) -> int | None:
+    """The status with which Java has ended, maybe within this time; ``None``: it runs."""
+    if gateway is None or gateway.proc is None:
+        return None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return int(gateway.proc.wait(timeout=seconds))
+    return None
+
+
+def _stop(context: "SparkContext") -> None:
+    if _ended(context._gateway) is not None:
+        context._jsc = None  # there is nobody to be told
+    context.stop()
 
 
 def _shut_down(gateway: Any) -> None:

@@ -1,10 +1,13 @@
 """A run on Spark in a process of its own, which may die on the way.
 
-Arguments: the master URL, the directory, and how many answers it lives to see (0: all).
+Arguments: the URL of what it reads and writes, a directory of this machine, and how many answers it
+lives to see. With 0 it lives on, but waits at the first one until there is a file `GO`.
 """
 
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
@@ -12,6 +15,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.csparql.spark.session import continuous_session
 
+WAITING, GO = "waiting", "go"
 STREAM = "http://e/s"
 QUERY = """PREFIX : <http://e/>
 REGISTER STREAM totals AS CONSTRUCT { ?z :total ?n } FROM STREAM :s [RANGE 6ms STEP 3ms]
@@ -26,30 +30,33 @@ def engine() -> CsparqlEngine:
     return made
 
 
-def main(master: str, directory: Path, lives: int) -> None:
+def main(master: str, url: str, directory: Path, lives: int) -> None:
     seen = 0
 
     def count(_answer: PeriodicAnswer) -> None:
         nonlocal seen
         seen += 1
         if seen == lives:
-            # The answers of the micro-batch are on the disk, but Spark does not know that yet.
+            # The answers of the micro-batch are written, but Spark does not know that yet.
             os._exit(9)
+        if lives == 0 and seen == 1:
+            (directory / WAITING).touch()
+            while not (directory / GO).exists():
+                time.sleep(0.05)
 
-    with continuous_session(master, directory / "spark", memory="512m", partitions=1) as session:
+    with (
+        tempfile.TemporaryDirectory() as work,
+        continuous_session(master, Path(work), memory="512m", partitions=1) as session,
+    ):
         session.sparkContext.setLogLevel("ERROR")
         session.conf.set("spark.sql.codegen.wholeStage", "false")
         session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         execution = SparkExecution(
-            session,
-            QUERY,
-            engine().static,
-            {STREAM: directory / "stream"},
-            directory / "out",
+            session, QUERY, engine().static, {STREAM: f"{url}/stream"}, f"{url}/out",
             on_answer=count,
-        )
+        )  # fmt: skip
         print(execution.replay(files_per_trigger=1))  # noqa: T201
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(os.environ["TPF_SPARK_MASTER"], sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import requests
@@ -66,15 +66,23 @@ class RunningServer:
         config: the text of its TOML file.
         arguments: further arguments of the command.
         port: where it listens; a free one by default.
+        within: makes the command line of a command one that runs it elsewhere.
     """
 
-    def __init__(self, folder: Path, config: str, *arguments: str, port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: str,
+        *arguments: str,
+        port: int | None = None,
+        within: Callable[[list[str]], list[str]] = list,
+    ) -> None:
         self.port = port or free_port()
         self.origin = f"http://127.0.0.1:{self.port}/"
         (folder / "server.toml").write_text(f'publish_token = "{TOKEN}"\n{config}')
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TPF_SERVER_")}
         self.process = subprocess.Popen(
-            [*_COMMAND, "--config", "server.toml", "--port", str(self.port), *arguments],
+            within([*_COMMAND, "--config", "server.toml", "--port", str(self.port), *arguments]),
             cwd=folder,
             env=environment | {"PYTHONPATH": str(PROJECT)},
             stderr=subprocess.PIPE,

@@ -113,7 +113,7 @@ class SparkCluster:
 
 @contextlib.contextmanager
 def standalone_cluster(
-    directory: Path, workers: int = 2, *, cores: int = 1, memory: str = "700m", shared: bool = False
+    directory: Path, workers: int = 2, *, cores: int = 1, memory: str = "700m"
 ) -> Iterator[SparkCluster]:
     """A cluster that is ready, in the block.
 
@@ -122,7 +122,6 @@ def standalone_cluster(
         workers: how many.
         cores: of each worker.
         memory: of each worker, for executors.
-        shared: let all nodes see the files of this machine, in its own network.
     """
     pyspark = pytest.importorskip("pyspark")
     try:
@@ -132,18 +131,15 @@ def standalone_cluster(
     home = Path(pyspark.__file__).resolve().parent
     names = ["master", *(f"worker{number}" for number in range(1, workers + 1))]
     with contextlib.ExitStack() as stack:
-        reason: str | None = "that was asked for"
-        hub: int | None = None
-        if not shared:
-            hub, reason = _hub(stack, len(names))
-            kept = (PROJECT, sys.prefix, sys.base_prefix, home, java)
-            if hub:
-                probe = _on_node(hub, 2, directory / "probe", kept, [sys.executable, "-c", ""])
-                (directory / "probe").mkdir()
-                tried = subprocess.run(probe, capture_output=True, text=True, check=False)
-                if tried.returncode:
-                    said = tried.stderr.strip().splitlines()
-                    hub, reason = None, f"no file systems of their own ({said[-1:]})"
+        hub, reason = _hub(stack, len(names))
+        kept = (PROJECT, sys.prefix, sys.base_prefix, home, java)
+        if hub:
+            probe = _on_node(hub, 2, directory / "probe", kept, [sys.executable, "-c", ""])
+            (directory / "probe").mkdir()
+            tried = subprocess.run(probe, capture_output=True, text=True, check=False)
+            if tried.returncode:
+                said = tried.stderr.strip().splitlines()
+                hub, reason = None, f"no file systems of their own ({said[-1:]})"
         addresses = [f"{_NETWORK}.{n}" if hub else "127.0.0.1" for n in range(2, len(names) + 2)]
         port = 7077 if hub else _free_port()
         url = f"spark://{addresses[0]}:{port}"

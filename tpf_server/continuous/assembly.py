@@ -171,6 +171,7 @@ def _executors(
             lock,
             base=engine.base,
             master=settings.spark_master,
+            shared=settings.spark_work,
         )
         return made
 

@@ -106,8 +106,10 @@ def run(
     drawing: Annotated[Drawing, typer.Option(help="how --explain shows C-SPARQL")] = Drawing.TEXT,
     master: Annotated[str, typer.Option(help="of Spark: local[*], spark://…")] = "local[*]",
     work: Annotated[
-        Path | None,
-        typer.Option(help="where Spark keeps its checkpoints; the same one again goes on"),
+        str | None,
+        typer.Option(
+            help="directory or URL where Spark keeps its checkpoints; the same one again goes on"
+        ),
     ] = None,
 ) -> None:
     """Play streams through queries; a line for each result.
@@ -228,7 +230,7 @@ def _run_periodic(
     kind: type[PeriodicQuery],
     engine: EngineName,
     master: str,
-    work: Path | None,
+    work: str | None,
     output: TextIO,
     pace: Pace | None,
 ) -> None:
@@ -245,7 +247,7 @@ def _run_periodic(
             lateness=task.lateness,
             skip_malformed=task.skip_malformed,
             master=master,
-            work=work or Path(temporary),
+            work=work or temporary,
             pace=pace,
             kind=kind,
             read=read,

@@ -76,7 +76,7 @@ def run(
     lateness: int = 0,
     skip_malformed: bool = False,
     master: str = "local[*]",
-    work: Path | None = None,
+    work: Path | str | None = None,
     pace: Pace | None = None,
     warn: Callable[[str], None] = print,
     kind: type[PeriodicQuery] = PeriodicQuery,
@@ -95,7 +95,8 @@ def run(
         lateness: how late elements may be, in milliseconds.
         skip_malformed: whether malformed lines are left out.
         master: of Spark.
-        work: for Spark: where results and checkpoints are kept; needed there.
+        work: for Spark: where results and checkpoints are kept, a directory or its URL; needed
+            there.
         pace: widens steps of queries under load, natively.
         warn: is told of services that do not answer.
         kind: what a query is that runs natively.

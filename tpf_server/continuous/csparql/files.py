@@ -5,7 +5,9 @@ A stream is a file of elements (see `tpf_server.continuous.engine.elements`); an
 terms of a row in N-Triples, empty where unbound. ASK gives ``true`` or ``false`` at each instant.
 """
 
+import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.errors import ContinuousError, ElementError
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
+from tpf_spark.folders import Folder, LocalFolder, folder_of, is_url
 from tpf_spark.java import find_java
 from tpf_spark.session import SparkSettings
 
@@ -100,12 +103,39 @@ def play(
     return Played(played, malformed + engine.refused, engine.late, count[0], widened)
 
 
+class _Copied:
+    """Streams in the files that Spark reads."""
+
+    def __init__(self, skip_malformed: bool) -> None:
+        self.elements = 0
+        self.malformed = 0
+        self.last = 0
+        self._skip_malformed = skip_malformed
+
+    def lines(self, iri: str, path: Path) -> Iterator[str]:
+        """The lines of a stream.
+
+        Raises:
+            ElementError: one is malformed, and that is not to be passed over.
+        """
+        for at, _, item in read_file(iri, path):
+            if isinstance(item, ElementError):
+                if not self._skip_malformed:
+                    raise item
+                self.malformed += 1
+                continue
+            self.elements += 1
+            self.last = max(self.last, at)
+            for triple in item.triples:
+                yield f"{at}\t" + "\t".join(triple) + "\n"
+
+
 def play_on_spark(
     static: StaticData,
     queries: Sequence[str],
     streams: Mapping[str, Path],
     output: TextIO,
-    work: Path,
+    work: Path | str,
     *,
     master: str = "local[*]",
     skip_malformed: bool = False,
@@ -119,7 +149,8 @@ def play_on_spark(
         queries: C-SPARQL texts.
         streams: a file for each stream.
         output: where lines of answers go.
-        work: where inputs, results and checkpoints are kept; the same one again goes on.
+        work: a directory or its URL, where inputs, results and checkpoints are kept; the same one
+            again goes on. What Spark itself needs on this machine is beside them, or temporary.
         master: of Spark.
         skip_malformed: whether malformed lines are left out.
         lateness: how late elements may be, in milliseconds.
@@ -127,7 +158,7 @@ def play_on_spark(
 
     Raises:
         ContinuousError: a query is wrong or cannot be run on Spark, or (without `skip_malformed`)
-            a line is wrong; or there is no Spark or no Java.
+            a line is wrong; or there is no Spark or no Java, or it ended.
     """
     try:
         find_java(SparkSettings.from_environment(os.environ).java_home, os.environ)
@@ -143,37 +174,36 @@ def play_on_spark(
             "or take the native engine"
         ) from error
 
-    played = malformed = late = count = 0
-    last = 0
-    directories: dict[str, Path] = {}
-    for number, (iri, path) in enumerate(streams.items()):
-        directory = work / f"stream{number}"
-        directory.mkdir(parents=True, exist_ok=True)
-        directories[iri] = directory
-        new = work / f"stream{number}.new"
-        with new.open("w", encoding="utf-8") as file:
-            for at, _, item in read_file(iri, path):
-                if isinstance(item, ElementError):
-                    if not skip_malformed:
-                        raise item
-                    malformed += 1
-                    continue
-                played += 1
-                last = max(last, at)
-                file.writelines(f"{at}\t" + "\t".join(triple) + "\n" for triple in item.triples)
-        new.replace(directory / "elements.tsv")
-    ends = [parse(text).instants.first(last) for text in queries]
-    for directory in directories.values():
-        punctuate(directory, max(ends, default=last))
-    with continuous_session(master, work / "spark") as session:
+    copied = _Copied(skip_malformed)
+
+    def copy(into: Folder) -> tuple[dict[str, Path | str], list[int]]:
+        """Write the streams; where they are, and until when each query is answered."""
+        folders = [into.inner(f"stream{number}") for number, _ in enumerate(streams)]
+        for folder, (iri, path) in zip(folders, streams.items(), strict=True):
+            folder.write("elements.tsv", copied.lines(iri, path))
+        ends = [parse(text).instants.first(copied.last) for text in queries]
+        for folder in folders:
+            punctuate(folder, max(ends, default=copied.last))
+        return {iri: folder.url for iri, folder in zip(streams, folders, strict=True)}, ends
+
+    late = count = 0
+    with contextlib.ExitStack() as stack:
+        if is_url(work):
+            here = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-spark-")))
+            session = stack.enter_context(continuous_session(master, here))
+            places, ends = copy(folder_of(work, session))
+        else:
+            # What is malformed is found before Spark starts.
+            places, ends = copy(LocalFolder(Path(work)))
+            session = stack.enter_context(continuous_session(master, Path(work) / "spark"))
         session.sparkContext.setLogLevel("ERROR")
         for number, text in enumerate(queries):
             execution = SparkExecution(
                 session,
                 text,
                 static,
-                directories,
-                work / f"query{number}",
+                places,
+                f"{work}/query{number}",
                 lateness=lateness,
                 predicates=predicates,
             )
@@ -182,4 +212,4 @@ def play_on_spark(
                 if answer.at <= ends[number]:
                     count += 1
                     output.writelines(answer_lines(number, answer))
-    return Played(played, malformed, late, count)
+    return Played(copied.elements, copied.malformed, late, count)

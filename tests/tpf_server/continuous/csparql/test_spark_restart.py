@@ -1,6 +1,5 @@
-"""Runs on Spark that die, and runs on a cluster."""
+"""A run on a cluster goes on without loss or repetition, whatever dies."""
 
-import os
 import subprocess
 import sys
 import time
@@ -8,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.csparql_program import PREDICATE, QUERY, STREAM, engine
+from tests.support.csparql_program import GO, PREDICATE, QUERY, STREAM, WAITING, engine
 from tests.support.csparql_spark import SHORT_LIVED, Element, by_instant, native
-from tests.support.spark_cluster import standalone_cluster
+from tests.support.spark_cluster import PROJECT, SparkCluster
+from tests.support.webhdfs import serving_files
 from tpf_server.continuous.csparql.spark.execution import punctuate
 from tpf_server.continuous.csparql.spark.results import ResultFiles
+from tpf_spark.folders import LocalFolder
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -43,11 +44,20 @@ def prepare(directory: Path) -> None:
     punctuate(stream, END)
 
 
-def started(master: str, directory: Path, lives: int) -> "subprocess.Popen[str]":
+def started(
+    cluster: SparkCluster, url: str, directory: Path, lives: int
+) -> "subprocess.Popen[str]":
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.csparql_program",
+        url,
+        str(directory),
+        str(lives),
+    ]
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.csparql_program", master, directory, str(lives)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        cwd=Path(__file__).parents[4], env=os.environ | {"JAVA_TOOL_OPTIONS": SHORT_LIVED},
+        cluster.command(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        cwd=PROJECT, env=cluster.environment | {"JAVA_TOOL_OPTIONS": SHORT_LIVED},
     )  # fmt: skip
 
 
@@ -63,7 +73,7 @@ def ended(job: "subprocess.Popen[str]") -> int:
 
 def check(directory: Path) -> None:
     expected = native(engine(), QUERY, ELEMENTS, END)
-    results = ResultFiles(directory / "out", stream=True)
+    results = ResultFiles(LocalFolder(directory / "out"), stream=True)
     answers = list(results.read())
     assert [answer.at for answer in answers] == [answer.at for answer in expected]
     assert by_instant(answers) == by_instant(expected)
@@ -79,31 +89,30 @@ def check(directory: Path) -> None:
     )
 
 
-def test_a_run_that_dies_goes_on_without_loss_or_repetition(tmp_path: Path) -> None:
-    prepare(tmp_path)
-    pytest.importorskip("pyspark")
-    assert ended(started("local[2]", tmp_path, 4)) == 9
-    before = list(ResultFiles(tmp_path / "out").read())
-    assert 0 < len(before) < END // 3
-    assert ended(started("local[2]", tmp_path, 0)) == 0
-    check(tmp_path)
-
-
-def test_a_cluster_whose_executor_is_killed(tmp_path: Path) -> None:
-    prepare(tmp_path)
-    # Streams and the checkpoint are files that all nodes see.
-    with standalone_cluster(tmp_path / "cluster", shared=True) as cluster:
-        job = started(cluster.master_url, tmp_path, 0)
+def test_driver_and_executors_killed_where_files_have_urls_only(
+    spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Executors share no directory: streams, windows, checkpoint and results are at a URL."""
+    files = tmp_path / "files"
+    prepare(files)
+    with serving_files(spark_cluster, files) as url:
+        assert ended(started(spark_cluster, url, tmp_path, 4)) == 9
+        before = list(ResultFiles(LocalFolder(files / "out")).read())
+        assert 0 < len(before) < END // 3
+        job = started(spark_cluster, url, tmp_path, 0)
         try:
-            # Some micro-batches are done, and some are to come.
+            # It goes on where the other ended; the windows are in a store of an executor again.
             end = time.monotonic() + 400
-            while not list(ResultFiles(tmp_path / "out", stream=True).read()):
+            while not (tmp_path / WAITING).exists():
                 assert job.poll() is None, job.communicate()[1][-3000:]
                 assert time.monotonic() < end, "no answer"
                 time.sleep(0.05)
-            for executor in cluster.executors()[:1]:
+            executors = spark_cluster.executors()
+            assert executors
+            for executor in executors:
                 executor.kill()
+            (tmp_path / GO).touch()
         finally:
             status = ended(job)
         assert status == 0
-    check(tmp_path)
+    check(files)

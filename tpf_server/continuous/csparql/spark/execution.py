@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,13 +39,14 @@ from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
 from tpf_server.continuous.csparql.spark.frames import AT, RANK, column
 from tpf_server.continuous.csparql.spark.leaf_frames import LeafFrames
 from tpf_server.continuous.csparql.spark.results import ResultFiles
-from tpf_server.continuous.csparql.spark.run import Progress, SparkRun
+from tpf_server.continuous.csparql.spark.run import Progress, SparkRun, asking_java
 from tpf_server.continuous.csparql.spark.session import ROCKSDB
 from tpf_server.continuous.csparql.spark.support import check_supported
 from tpf_server.continuous.csparql.spark.translation import Translation
 from tpf_server.continuous.csparql.spark.windowing import KEY, collected, content, lines, malformed
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.static_data import StaticData
+from tpf_spark.folders import Folder, LocalFolder, folder_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,14 +65,15 @@ class SparkExecution:
         session: Spark, configured as `session.configuration` says.
         text: C-SPARQL.
         static: the static data; they are read when the run starts.
-        streams: the directory of each stream, by IRI: files of lines, more may come.
-        directory: where results and the checkpoint are kept. A second run with the same directory
-            goes on where the first one ended.
+        streams: the directory of each stream, or its URL, by IRI: files of lines, more may come.
+        directory: where results and the checkpoint are kept; a URL where machines share nothing. A
+            second run with the same one goes on where the first one ended.
         predicates: the predicates of streams, where they are known: patterns with others are
             static.
         lateness: how late elements may be, in milliseconds of stream time.
         strict: whether a malformed line stops the query; otherwise it is left out and counted.
-        rejects: a directory that malformed lines are copied to; then they stop nothing.
+        rejects: a directory or its URL, to which malformed lines are copied; then they stop
+            nothing.
         rules: that rewrite the operators.
         base: what relative IRIs are relative to.
         on_answer: is called with each answer, after it is on the disk; after a failure it may be
@@ -90,13 +92,13 @@ class SparkExecution:
         session: SparkSession,
         text: str,
         static: StaticData,
-        streams: Mapping[str, Path],
-        directory: Path,
+        streams: Mapping[str, Path | str],
+        directory: Path | str,
         *,
         predicates: Mapping[Term, frozenset[Term]] | None = None,
         lateness: int = 0,
         strict: bool = True,
-        rejects: Path | None = None,
+        rejects: Path | str | None = None,
         rules: tuple[Rule, ...] = RULES,
         base: str = BASE,
         on_answer: Callable[[PeriodicAnswer], None] | None = None,
@@ -111,7 +113,7 @@ class SparkExecution:
         initial = operator_graph(parsed, static.names, Knowledge(dict(predicates or {}), found))
         self.graph = optimised(initial, rules)
         check_supported(parsed, self.graph)
-        self._streams: dict[Term, Path] = {}
+        self._streams: dict[Term, Path | str] = {}
         for clause in self.graph.clauses:
             path = streams.get(clause.stream[1:-1]) or streams.get(clause.stream)
             if path is None:
@@ -122,9 +124,7 @@ class SparkExecution:
             raise ContinuousError(f"{self.graph.query.form} gives no triples for a stream")
         self.name = "query" if registration is None else registration.name
         is_stream = registration is not None and registration.kind == "stream"
-        self.results = ResultFiles(
-            directory, stream=is_stream and self.graph.query.form != "SELECT"
-        )
+        self._is_stream = is_stream and self.graph.query.form != "SELECT"
         self._session = session
         self._static = static
         self._directory = directory
@@ -137,6 +137,15 @@ class SparkExecution:
         self._run: SparkRun | None = None
         self._cache: dict[object, DataFrame] = {}
 
+    @cached_property
+    def _folder(self) -> Folder:
+        return folder_of(self._directory, self._session)
+
+    @cached_property
+    def results(self) -> ResultFiles:
+        """Its answers."""
+        return ResultFiles(self._folder, stream=self._is_stream)
+
     # --------------------------------------------------------------------------------- runs
 
     def replay(self, *, files_per_trigger: int | None = None) -> Progress:
@@ -147,17 +156,20 @@ class SparkExecution:
         Raises:
             ContinuousError: the run failed; what was answered before is kept.
         """
-        run = self._started({"availableNow": True}, files_per_trigger)
+        with asking_java():
+            run = self._started({"availableNow": True}, files_per_trigger)
         run.wait()
         return run.progress()
 
     def start(self, every: str = "1 second") -> SparkRun:
         """Process what comes, at this interval of processing time, until the run is stopped."""
-        return self._started({"processingTime": every}, None)
+        with asking_java():
+            return self._started({"processingTime": every}, None)
 
     def _started(self, trigger: dict[str, Any], files_per_trigger: int | None) -> SparkRun:
         self._session.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         self._run = None
+        self.results.make()
         read = {
             clause: lines(
                 self._session,
@@ -173,7 +185,7 @@ class SparkExecution:
         queries = [
             collected(parts)
             .writeStream.outputMode("append")
-            .option("checkpointLocation", str(self._directory / "checkpoint"))
+            .option("checkpointLocation", self._folder.inner("checkpoint").url)
             .foreachBatch(self._batch)
             .trigger(**trigger)
             .start()
@@ -183,7 +195,7 @@ class SparkExecution:
                 malformed(list(read.values()))
                 .writeStream.format("text")
                 .option("path", str(self._rejects))
-                .option("checkpointLocation", str(self._directory / "checkpoint-rejects"))
+                .option("checkpointLocation", self._folder.inner("checkpoint-rejects").url)
                 .trigger(**trigger)
                 .start()
             )
@@ -262,14 +274,13 @@ class SparkExecution:
 
     def _watermark(self, batch: int) -> int:
         """The watermark of a micro-batch in milliseconds, as its checkpoint has it."""
-        log = self._directory / "checkpoint" / "offsets" / str(batch)
-        _, metadata, *_ = log.read_text(encoding="utf-8").splitlines()
+        log = self._folder.inner("checkpoint").inner("offsets").read(str(batch))
+        _, metadata, *_ = log.splitlines()
         return int(json.loads(metadata)["batchWatermarkMs"])
 
     def _identifier(self) -> str:
         """What Spark calls the query, now and after every restart."""
-        metadata = self._directory / "checkpoint" / "metadata"
-        return str(json.loads(metadata.read_text(encoding="utf-8"))["id"])
+        return str(json.loads(self._folder.inner("checkpoint").read("metadata"))["id"])
 
     # ------------------------------------------------------------------------------- static
 
@@ -294,9 +305,7 @@ class SparkExecution:
             return list(evaluation.at(0, "").rows)
 
 
-def punctuate(directory: Path, until: int) -> None:
+def punctuate(stream: Folder | Path, until: int) -> None:
     """Say that all elements of a stream up to this timestamp are in its directory."""
-    name = f"~{until:020d}.punctuation"
-    new = directory / f".{name}"
-    new.write_text(f"{until}\n", encoding="utf-8")
-    new.replace(directory / name)
+    folder = LocalFolder(stream) if isinstance(stream, Path) else stream
+    folder.write(f"~{until:020d}.punctuation", [f"{until}\n"])

@@ -1,18 +1,19 @@
 """Registered queries as jobs of Structured Streaming, one for each, in one Spark session.
 
-Elements of a batch become a file in a directory of each query that reads their stream; answers come
+Elements of a batch become a file in a folder of each query that reads their stream; answers come
 back from the micro-batches. Spark starts with the first query, in a thread of its own: until then
-the state of that query is ``starting``, and what arrives waits in files.
+the state of that query is ``starting``, and what arrives waits.
 """
 
 import contextlib
 import os
+import queue
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from annotations.terms import Term
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
@@ -25,10 +26,20 @@ from tpf_server.continuous.engine.elements.elements import canonical_term
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.errors import SparkError
+from tpf_spark.folders import Folder, folder_of, is_url
 from tpf_spark.java import find_java
-from tpf_spark.session import SparkSettings
+from tpf_spark.session import JAVA_ENDED, SparkSettings
 
 _EVERY: Final = "1 second"
+_LOOK: Final = 1.0
+"""Seconds after which a thread that has nothing to write looks whether its job still runs."""
+
+
+class _Files(NamedTuple):
+    """What came of each stream since the files before."""
+
+    name: str
+    lines: list[list[str]]
 
 
 class SparkQuery(ExecutedQuery):
@@ -36,10 +47,9 @@ class SparkQuery(ExecutedQuery):
 
     Args:
         name, query, callback, close: see `ExecutedQuery`.
-        directory: of its elements, results and checkpoint.
+        place: of its elements, results and checkpoint: a directory or its URL.
 
     Attributes:
-        streams: the directory of each stream that it reads.
         job: once it has started.
     """
 
@@ -49,22 +59,23 @@ class SparkQuery(ExecutedQuery):
         query: CsparqlQuery,
         callback: Callable[[PeriodicAnswer], None],
         close: Callable[[ExecutedQuery], None],
-        directory: Path,
+        place: str,
     ) -> None:
         super().__init__(name, query, callback, close)
         self.state = "starting"
-        self.directory = directory
-        self.streams = {
-            stream: directory / f"stream{number}" for number, stream in enumerate(self.reads)
-        }
-        for each in self.streams.values():
-            each.mkdir(parents=True)
+        self.place = place
         self.job: SparkRun | None = None
         self.ended = threading.Event()
         self.last: int | None = None
         self._files = 0
         self._lines: dict[Term, list[str]] = {stream: [] for stream in self.reads}
         self._until: int | None = None
+        self._waiting: queue.SimpleQueue[_Files | None] = queue.SimpleQueue()
+
+    @property
+    def streams(self) -> dict[str, str]:
+        """Where the elements of each stream go that it reads."""
+        return {str(each): f"{self.place}/stream{n}" for n, each in enumerate(self.reads)}
 
     @property
     def active(self) -> bool:
@@ -94,7 +105,7 @@ class SparkQuery(ExecutedQuery):
             self._until = at - 1
 
     def advance(self, until: int) -> None:
-        """Write what has come, and that it is all, where the job has something to do with that."""
+        """Hand on what has come, and that it is all, where the job has something to do with it."""
         if self._until is None:
             return  # it is evaluated from the first element on
         due = until > self._until and self.query.instants.after(self._until) <= until
@@ -102,12 +113,21 @@ class SparkQuery(ExecutedQuery):
             return
         self._until = max(self._until, until)
         self._files += 1
-        for stream, lines in self._lines.items():
-            directory = self.streams[stream]
-            new = directory / ".new"
-            new.write_text("".join([*lines, f"{self._until}\n"]), encoding="utf-8")
-            new.replace(directory / f"{self._files:09d}.tsv")
-            lines.clear()
+        found = [[*lines, f"{self._until}\n"] for lines in self._lines.values()]
+        self._waiting.put(_Files(f"{self._files:09d}.tsv", found))
+        self._lines = {stream: [] for stream in self.reads}
+
+    def wake(self) -> None:
+        """End a wait of `write`."""
+        self._waiting.put(None)
+
+    def write(self, folders: Sequence[Folder], seconds: float) -> None:
+        """Write what was handed on, or wait so long for something."""
+        with contextlib.suppress(queue.Empty):
+            found = self._waiting.get(timeout=seconds)
+            if found is not None:
+                for folder, lines in zip(folders, found.lines, strict=True):
+                    folder.write(found.name, lines)
 
 
 class SparkExecutor:
@@ -116,6 +136,8 @@ class SparkExecutor:
     Args:
         static: the static data; a job reads them when it starts.
         work: a directory of its own, which is emptied.
+        shared: the URL of a folder of its own in which elements, results and checkpoints are, in
+            place of `work`; likewise.
         lock: of the service: held while answers are given.
         base: what relative IRIs are relative to.
         session: opens Spark.
@@ -131,10 +153,11 @@ class SparkExecutor:
         base: str,
         session: Callable[[], AbstractContextManager[Any]] | None = None,
         master: str = "local[*]",
+        shared: str = "",
         every: str = _EVERY,
     ) -> None:
         self._static = static
-        self._work = work
+        self._place = shared.rstrip("/") or str(work)
         self._lock = lock
         self._base = base
         self._own = session is None
@@ -160,21 +183,16 @@ class SparkExecutor:
             except SparkError as error:
                 raise UnsupportedContinuousQueryError(str(error)) from error
         self._number += 1
-        made = SparkQuery(name, query, callback, self._let_go, self._work / f"query{self._number}")
-        try:
-            # Whatever cannot be run is found here; Spark is not asked yet.
-            self._execution(made, None)
-        except ContinuousError:
-            shutil.rmtree(made.directory, ignore_errors=True)
-            raise
+        made = SparkQuery(name, query, callback, self._let_go, f"{self._place}/query{self._number}")
+        # Whatever cannot be run is found here; Spark is not asked yet.
+        self._execution(made, None)
         self._queries.append(made)
         threading.Thread(target=self._run, args=(made,), name=f"Spark: {name}", daemon=True).start()
         return made
 
     def _execution(self, made: SparkQuery, session: Any) -> SparkExecution:
         return SparkExecution(
-            session, made.query.text, self._static,
-            {str(name): path for name, path in made.streams.items()}, made.directory,
+            session, made.query.text, self._static, made.streams, made.place,
             base=self._base, on_answer=lambda answer: self._answer(made, answer),
             reading=self._lock,
         )  # fmt: skip
@@ -196,23 +214,30 @@ class SparkExecutor:
     def _run(self, made: SparkQuery) -> None:
         """The life of a job, in a thread."""
         reason: ContinuousError | None = None
+        folder: Folder | None = None
         try:
             with self._started() as session:
+                folder = folder_of(made.place, session)
+                folders = [folder_of(each, session) for each in made.streams.values()]
+                for each in folders:
+                    each.make()
                 with self._lock:
                     execution = self._execution(made, session)
                 made.job = execution.start(self._every)
             with self._lock:
                 if made.state == "starting":
                     made.state = "running"
-            while made.active and not made.job.wait(1):
-                made.job.progress()
+            while made.active and made.job.active:
+                made.write(folders, _LOOK)
+            made.job.wait(1)
             reason = ContinuousError("its job on Spark has ended")
-        except ContinuousError as error:
-            reason = error
+        except (ContinuousError, SparkError) as error:
+            died = folder is not None and self._has_died()
+            reason = ContinuousError(JAVA_ENDED if died else str(error))
         except Exception as error:  # noqa: BLE001 (whatever Spark has is this query's alone)
             what = f"{type(error).__name__}: {str(error).split(chr(10))[0]}"
             if self._has_died():
-                what = f"the Java that Spark runs in has ended ({what})"
+                what = f"{JAVA_ENDED} ({what})"
             reason = ContinuousError(f"its job on Spark failed: {what}")
         if made.job is not None:
             with contextlib.suppress(Exception):  # as below
@@ -223,7 +248,9 @@ class SparkExecutor:
         if made.job is not None:
             with contextlib.suppress(Exception):  # it may be gone with its session
                 made.job.stop()
-        shutil.rmtree(made.directory, ignore_errors=True)
+        if folder is not None:
+            with contextlib.suppress(Exception):  # likewise
+                folder.remove()
         made.ended.set()
 
     @contextlib.contextmanager
@@ -233,7 +260,11 @@ class SparkExecutor:
             if self._closed:
                 raise ContinuousError("the server stops")
             if self._session is None:
-                self._session = self._opened.enter_context(self._open())
+                session = self._opened.enter_context(self._open())
+                if is_url(self._place):
+                    # What a server left that was killed.
+                    folder_of(self._place, session).remove()
+                self._session = session
             yield self._session
 
     def _has_died(self) -> bool:
@@ -256,10 +287,12 @@ class SparkExecutor:
             self._queries.remove(made)
         if made.state in ("starting", "running"):
             made.state = "closed"
+        if isinstance(made, SparkQuery):
+            made.wake()
 
     def arrive(self, stream: Term, triples: Sequence[Sequence[str]], at: int) -> None:
         """See `Executor`."""
-        readers = [each for each in self._queries if each.active and stream in each.streams]
+        readers = [each for each in self._queries if each.active and stream in each.reads]
         if readers:
             lines = [f"{at}\t" + "\t".join(map(canonical_term, each)) + "\n" for each in triples]
             for each in readers:

@@ -10,27 +10,29 @@ read it as its stream.
 
 import json
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from annotations.terms import Term, Variable
-from annotations.whole_files import replaced_file
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
+from tpf_spark.folders import Folder
 
 
 class ResultFiles:
     """The answers of one query.
 
     Args:
-        directory: where the files are.
+        folder: where the files are.
         stream: whether elements of a stream are written too.
     """
 
-    def __init__(self, directory: Path, *, stream: bool = False) -> None:
-        self._results = directory / "results"
-        self._elements = directory / "elements" if stream else None
-        self._results.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Folder, *, stream: bool = False) -> None:
+        self._results = folder.inner("results")
+        self._elements = folder.inner("elements") if stream else None
+
+    def make(self) -> None:
+        """Make the folders, which others may read before anything is in them."""
+        self._results.make()
         if self._elements is not None:
-            self._elements.mkdir(exist_ok=True)
+            self._elements.make()
 
     def write(self, batch: int, answers: Iterable[PeriodicAnswer]) -> None:
         """Write the answers of a micro-batch; when this returns they are on the disk."""
@@ -42,24 +44,22 @@ class ResultFiles:
                 for row in answer.rows
             ]
             lines += [f"{answer.at}\n" for answer in written[-1:]]
-            with replaced_file(self._elements / f"{batch:09d}.tsv") as file:
-                file.writelines(lines)
-        with replaced_file(self._results / f"{batch:09d}.ndjson") as file:
-            file.writelines(map(_line, written))
+            self._elements.write(f"{batch:09d}.tsv", lines)
+        self._results.write(f"{batch:09d}.ndjson", map(_line, written))
 
     def last_before(self, batch: int) -> int | None:
         """The last instant that earlier micro-batches answered."""
-        for path in reversed(self._files()):
-            if int(path.stem) < batch:
-                lines = path.read_text(encoding="utf-8").splitlines()
+        for name in reversed(self._files()):
+            if int(name.partition(".")[0]) < batch:
+                lines = self._results.read(name).splitlines()
                 if lines:
                     return int(json.loads(lines[-1])["at"])
         return None
 
     def read(self, query: str = "") -> Iterator[PeriodicAnswer]:
         """All answers, in the order of their instants."""
-        for path in self._files():
-            for line in path.read_text(encoding="utf-8").splitlines():
+        for name in self._files():
+            for line in self._results.read(name).splitlines():
                 value = json.loads(line)
                 yield PeriodicAnswer(
                     query,
@@ -72,8 +72,8 @@ class ResultFiles:
                     ),
                 )
 
-    def _files(self) -> list[Path]:
-        return sorted(self._results.glob("*.ndjson"))
+    def _files(self) -> list[str]:
+        return [name for name in self._results.names() if name.endswith(".ndjson")]
 
 
 def _line(answer: PeriodicAnswer) -> str:

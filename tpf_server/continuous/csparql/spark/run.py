@@ -1,17 +1,36 @@
 """A run on Spark: what it does, how far it is, and how it ends."""
 
+import contextlib
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tpf_server.continuous.engine.errors import ContinuousError
+from tpf_spark.session import JAVA_ENDED
 
-_REASON = re.compile(r"(malformed line|ContinuousError): [^\n]*")
+_REASON = re.compile(r"(malformed line|ContinuousError|SparkError): [^\n]*")
+_OWN = re.compile("^(?:ContinuousError|SparkError): ")
+
+
+@contextlib.contextmanager
+def asking_java() -> Iterator[None]:
+    """What is asked within cannot be, where Java has ended.
+
+    Raises:
+        ContinuousError: it has.
+    """
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except (Py4JError, ConnectionError) as error:
+        raise ContinuousError(JAVA_ENDED) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +78,8 @@ class SparkRun:
     @property
     def active(self) -> bool:
         """Whether it still runs."""
-        return self._queries[0].isActive
+        with asking_java():
+            return self._queries[0].isActive
 
     @property
     def known(self) -> Progress:
@@ -72,7 +92,7 @@ class SparkRun:
         Spark remembers the last hundred micro-batches only; so somebody must ask that often, which
         the execution does.
         """
-        with self._lock:
+        with self._lock, asking_java():
             for each in self._queries[0].recentProgress:
                 # A trigger that finds nothing to do reports the micro-batch that would come next.
                 ended = "addBatch" in each["durationMs"]
@@ -88,20 +108,20 @@ class SparkRun:
             ContinuousError: it failed; what was answered before is kept.
         """
         try:
-            if seconds is None:
-                for each in self._queries:
-                    each.awaitTermination()
-                return True
-            return all(bool(each.awaitTermination(seconds)) for each in self._queries)
+            with asking_java():
+                if seconds is None:
+                    for each in self._queries:
+                        each.awaitTermination()
+                    return True
+                return all(bool(each.awaitTermination(seconds)) for each in self._queries)
         except StreamingQueryException as error:
             self.stop()
             found = _REASON.search(str(error))
             reason = str(error).strip().splitlines()[0] if found is None else found.group()
-            raise ContinuousError(
-                f"the run on Spark failed: {reason.removeprefix('ContinuousError: ')}"
-            ) from error
+            raise ContinuousError(f"the run on Spark failed: {_OWN.sub('', reason)}") from error
 
     def stop(self) -> None:
         """End it; a later run with the same directory goes on from here."""
-        for each in self._queries:
-            each.stop()
+        with asking_java():
+            for each in self._queries:
+                each.stop()

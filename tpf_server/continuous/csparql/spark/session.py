@@ -20,7 +20,7 @@ ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSto
 
 @contextlib.contextmanager
 def continuous_session(
-    master: str, work: Path, *, memory: str = "1g", host: str = "127.0.0.1", partitions: int = 2
+    master: str, work: Path, *, memory: str | None = None, partitions: int = 2
 ) -> Iterator[SparkSession]:
     """A session that ends with the block; see `tpf_spark.session`.
 
@@ -29,8 +29,7 @@ def continuous_session(
     Args:
         master: the master URL: ``local[2]``, ``spark://host:7077``.
         work: directory for temporary files and the log of Spark.
-        memory: of the driver and of each executor.
-        host: the address on which the driver is reached.
+        memory: of the driver and of each executor, whatever the environment says.
         partitions: of shuffles, and so of the state; a checkpoint keeps the number it began with.
 
     Raises:
@@ -42,7 +41,6 @@ def continuous_session(
         memory=memory,
         executor_memory=memory,
         local_dir=str(work),
-        host=host,
     )
     options = {
         "spark.sql.shuffle.partitions": str(partitions),

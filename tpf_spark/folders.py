@@ -1,0 +1,204 @@
+"""Folders of small files that the driver shares with Spark: directories, or URLs.
+
+What a URL may begin with is what Hadoop's file systems know: ``hdfs``, and with further packages
+``s3a`` and others. They are asked through the Java of the session.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tpf_spark.errors import SparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PIECE: Final = 1 << 20
+"""Bytes that are handed to Java at once."""
+
+
+class Folder(Protocol):
+    """A folder; what is in it may be changed by others.
+
+    Attributes:
+        url: what Spark calls it.
+    """
+
+    url: str
+
+    def inner(self, name: str) -> "Folder":
+        """A folder in it."""
+
+    def make(self) -> None:
+        """Make it, and those that it is in, where they are missing."""
+
+    def names(self) -> list[str]:
+        """Of the files in it that are whole, in order."""
+
+    def read(self, name: str) -> str:
+        """The text of a file.
+
+        Raises:
+            OSError: of a directory: there is no such file.
+            SparkError: of a URL: likewise.
+        """
+
+    def write(self, name: str, text: Iterable[str]) -> None:
+        """Write a file so that a reader sees the whole of it or the one before."""
+
+    def remove(self) -> None:
+        """Remove it and what is in it, if it is there."""
+
+
+class LocalFolder:
+    """A directory of this machine, and of all others if they mount it; see `Folder`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = str(path)
+
+    def inner(self, name: str) -> "LocalFolder":
+        """See `Folder`."""
+        return LocalFolder(self.path / name)
+
+    def make(self) -> None:
+        """See `Folder`."""
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def names(self) -> list[str]:
+        """See `Folder`."""
+        if not self.path.is_dir():
+            return []
+        return sorted(each.name for each in self.path.iterdir() if not each.name.startswith("."))
+
+    def read(self, name: str) -> str:
+        """See `Folder`."""
+        return (self.path / name).read_text(encoding="utf-8")
+
+    def write(self, name: str, text: Iterable[str]) -> None:
+        """See `Folder`; when this returns it is on the disk."""
+        self.make()
+        # Sources of Spark take no notice of names that begin with a dot.
+        new = self.path / f".{name}.new"
+        with new.open("w", encoding="utf-8") as file:
+            file.writelines(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path / name)
+
+    def remove(self) -> None:
+        """See `Folder`."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class RemoteFolder:
+    """A folder by URL; see `Folder`.
+
+    Args:
+        session: whose Java knows the file system.
+        url: of the folder.
+
+    Raises:
+        SparkError: no file system of Spark's has such URLs; later: it cannot be reached, or it
+            refuses.
+    """
+
+    def __init__(self, session: "SparkSession", url: str) -> None:
+        self.url = url.rstrip("/")
+        self._session = session
+        context: Any = session.sparkContext
+        self._java: Any = context._jvm
+        with self._told(self.url):
+            self._path = self._java.org.apache.hadoop.fs.Path(self.url)
+            self._files = self._path.getFileSystem(context._jsc.hadoopConfiguration())
+
+    def inner(self, name: str) -> "RemoteFolder":
+        """See `Folder`."""
+        return RemoteFolder(self._session, f"{self.url}/{name}")
+
+    def make(self) -> None:
+        """See `Folder`."""
+        with self._told(self.url):
+            self._files.mkdirs(self._path)
+
+    def names(self) -> list[str]:
+        """See `Folder`."""
+        with self._told(self.url):
+            if not self._files.exists(self._path):
+                return []
+            found = [str(each.getPath().getName()) for each in self._files.listStatus(self._path)]
+            return sorted(name for name in found if not name.startswith("."))
+
+    def read(self, name: str) -> str:
+        """See `Folder`."""
+        with self._told(f"{self.url}/{name}"):
+            stream = self._files.open(self._in(name))
+            try:
+                return str(self._java.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+
+    def write(self, name: str, text: Iterable[str]) -> None:
+        """See `Folder`."""
+        with self._told(f"{self.url}/{name}"):
+            new, target = self._in(f".{name}.new"), self._in(name)
+            stream = self._files.create(new, True)
+            for piece in _pieces(text):
+                stream.write(bytearray(piece))
+            stream.close()
+            context: Any = self._session.sparkContext
+            rename = self._java.org.apache.hadoop.fs.Options.Rename
+            options = context._gateway.new_array(rename, 1)
+            options[0] = rename.OVERWRITE
+            # The file system of `self._files` does not replace what is there.
+            place = self._java.org.apache.hadoop.fs.FileContext.getFileContext(
+                target.toUri(), context._jsc.hadoopConfiguration()
+            )
+            place.rename(new, target, options)
+
+    def remove(self) -> None:
+        """See `Folder`."""
+        with self._told(self.url):
+            self._files.delete(self._path, True)
+
+    def _in(self, name: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(self._path, name)
+
+    @contextlib.contextmanager
+    def _told(self, url: str) -> Iterator[None]:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            yield
+        except Py4JJavaError as error:
+            reason = str(error.java_exception.toString()).splitlines()[0]
+            raise SparkError(f"{url}: {reason}") from error
+
+
+def is_url(place: str | Path) -> bool:
+    """Whether it is a URL and no path."""
+    return "://" in str(place)
+
+
+def folder_of(place: str | Path, session: "SparkSession") -> Folder:
+    """The folder that a path or a URL names.
+
+    Raises:
+        SparkError: see `RemoteFolder`.
+    """
+    return RemoteFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
+
+
+def _pieces(text: Iterable[str]) -> Iterator[bytes]:
+    waiting: list[bytes] = []
+    size = 0
+    for line in text:
+        waiting.append(line.encode())
+        size += len(waiting[-1])
+        if size >= _PIECE:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
