@@ -27,6 +27,7 @@ from loaders.commands.publishing import (
 )
 from loaders.errors import InputError, LoaderError, ServerUnreachableError, SettingError
 from loaders.publisher import Publisher, is_stream
+from tpf_spark.folders import is_url
 from tpf_spark.session import SparkSettings, spark_session
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ def stream(
         str,
         typer.Argument(
             metavar="INPUT",
-            help="Directory of arriving files, mqtt://HOST, kafka://HOST:PORT, or sse+http://….",
+            help="Directory (or URL: hdfs://…) of arriving files, mqtt://HOST, kafka://HOST:PORT, "
+            "or sse+http://….",
         ),
     ],
     url: Url,
     checkpoint: Annotated[
-        Path, typer.Option("--checkpoint", metavar="DIR", help="Remembers what was sent.")
+        str, typer.Option("--checkpoint", metavar="DIR", help="Remembers what was sent; or a URL.")
     ],
     topic: Annotated[
         str | None,
@@ -113,7 +115,8 @@ def stream(
     dataset = dataset_url(url)
     if is_stream(dataset):
         raise SettingError("documents are published to datasets, not to streams")
-    settings = StreamSettings(checkpoint.resolve(), interval, per_batch, once)
+    home = checkpoint if is_url(checkpoint) else Path(checkpoint).resolve()
+    settings = StreamSettings(home, interval, per_batch, once)
     span = None if holds is None else timedelta(seconds=holds)
     if span is not None and span <= timedelta(0):
         raise SettingError("--holds must be positive")
@@ -130,7 +133,10 @@ def stream(
         records = CsvRecords(metadata, str(mapping), dataset, span, at, label.labelling, base)
     if source.startswith((_MQTT, _KAFKA)) and topic is None:
         raise SettingError("give the --topic")
-    if not source.startswith((_MQTT, _KAFKA, _EVENTS)) and not Path(source).is_dir():
+    received = source.startswith((_MQTT, _EVENTS))
+    if received and not isinstance(home, Path):
+        raise SettingError(f"what is received goes to this machine's disk: not to {checkpoint}")
+    if not (received or is_url(source) or Path(source).is_dir()):
         raise InputError("no such directory", source)
     clock = SystemClock()
     spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
@@ -153,17 +159,18 @@ def stream(
         if source.startswith(_KAFKA):
             assert topic is not None
             frame = messages_of(session, source.removeprefix(_KAFKA), topic, settings)
-        elif source.startswith((_MQTT, _EVENTS)):
+        elif isinstance(home, Path) and received:
             from loaders.stream.spool import Spool
 
-            spool = Spool(settings.checkpoint, "csv" if mapping else suffix, clock)
-            receiver = _receiver(source, topic, spool, settings.checkpoint)
+            spool = Spool(home, "csv" if mapping else suffix, clock)
+            receiver = _receiver(source, topic, spool, home)
             stack.enter_context(receiver)
             check = receiver.check
             frame = files_of(session, spool.directory, settings)
             done = spool.batch_done
         else:
-            frame = files_of(session, Path(source).resolve(), settings)
+            arriving = source if is_url(source) else Path(source).resolve()
+            frame = files_of(session, arriving, settings)
         summary = run_stream(
             frame, records, publisher, settings, stopped,
             lambda problem: _tell(f"left out: {problem}"), done, check,

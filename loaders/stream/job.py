@@ -19,10 +19,12 @@ from loaders.publisher import Publisher
 from loaders.stream.posting import OUTCOME, Outcome, ParsedRecord, RecordPoster, outcomes
 from loaders.stream.records import Document, RecordMapping
 from tpf_spark.errors import SparkError
+from tpf_spark.folders import Folder, folder_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_IDENTITY = "identity"
 _SCHEMA = "name string, at bigint, body string, start string, end string, facts int, problem string"
 
 
@@ -31,14 +33,14 @@ class StreamSettings:
     """How to run the job.
 
     Args:
-        checkpoint: directory that remembers what was sent.
+        checkpoint: directory, or its URL, that remembers what was sent.
         interval: seconds between two looks for new records.
         per_batch: how many records a micro-batch has at most: bounds the memory of who publishes.
         once: end when everything that is there has been sent.
         from_executors: an executor publishes, and the driver sees no content.
     """
 
-    checkpoint: Path
+    checkpoint: Path | str
     interval: float = 1.0
     per_batch: int = 100
     once: bool = False
@@ -54,14 +56,27 @@ class StreamSummary:
     left_out: int = 0
 
 
-def files_of(session: "SparkSession", directory: Path, settings: StreamSettings) -> "DataFrame":
-    """Whole files that appear in a directory (renamed into it when they are complete)."""
-    frame = (
+def files_of(
+    session: "SparkSession", directory: Path | str, settings: StreamSettings
+) -> "DataFrame":
+    """Whole files that appear in a directory or URL (renamed into it when they are complete).
+
+    Executors read them: on a cluster they must see the directory.
+
+    Raises:
+        SparkError: no file system of Spark's has such URLs, or there is nothing.
+    """
+    from pyspark.errors import PySparkException
+
+    reader = (
         session.readStream.format("text")
         .option("wholetext", "true")
         .option("maxFilesPerTrigger", str(settings.per_batch))
-        .load(str(directory))
     )
+    try:
+        frame = reader.load(str(directory))
+    except PySparkException as error:
+        raise SparkError(f"{directory}: {str(error).strip().splitlines()[0]}") from error
     return frame.selectExpr(
         "_metadata.file_name AS name",
         "unix_micros(_metadata.file_modification_time) AS at",
@@ -133,7 +148,8 @@ def run_stream(
 
     summary = StreamSummary()
     failures: list[LoaderError] = []
-    identity = _identity(settings.checkpoint)
+    checkpoint = folder_of(settings.checkpoint, records.sparkSession)
+    identity = _identity(checkpoint)
 
     def publish(frame: "DataFrame", number: int) -> None:
         batch = f"{identity}-{number}"
@@ -167,7 +183,7 @@ def run_stream(
 
     writer = (
         records.mapInArrow(_Mapper(mapping), _SCHEMA)
-        .writeStream.option("checkpointLocation", str(settings.checkpoint / "spark"))
+        .writeStream.option("checkpointLocation", checkpoint.inner("spark").url)
         .foreachBatch(publish)
     )
     if settings.once:
@@ -193,17 +209,13 @@ def run_stream(
     return summary
 
 
-def _identity(checkpoint: Path) -> str:
+def _identity(checkpoint: Folder) -> str:
     """The identity of the query: made once, and kept in the checkpoint."""
     from secrets import token_hex
 
-    path = checkpoint / "identity"
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        aside = path.with_name(".identity")
-        aside.write_text(f"stream-{token_hex(12)}", encoding="utf-8")
-        aside.replace(path)
-    return path.read_text(encoding="utf-8")
+    if _IDENTITY not in checkpoint.names():
+        checkpoint.write(_IDENTITY, [f"stream-{token_hex(12)}"])
+    return checkpoint.read(_IDENTITY)
 
 
 class _Mapper:

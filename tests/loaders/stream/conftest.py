@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.loaders.facts_server import Endpoint, facts_endpoint
+from tests.support.spark_cluster import SparkCluster
 from tpf_spark.errors import JavaNotFoundError
 from tpf_spark.java import find_java
 
@@ -30,16 +31,22 @@ def start(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
         pytest.skip(str(error))
     processes: list[subprocess.Popen[bytes]] = []
 
-    def run(source: object, url: str, *arguments: object) -> "subprocess.Popen[bytes]":
+    def run(
+        source: object, url: str, *arguments: object, cluster: SparkCluster | None = None
+    ) -> "subprocess.Popen[bytes]":
         command = [
             sys.executable, "-m", "commands", "tpf-load", "stream", source, url,
-            "--checkpoint", tmp_path / "checkpoint", "--token", "secret", "--master", "local[2]",
-            "--memory", "512m", *arguments,
+            "--checkpoint", tmp_path / "checkpoint", "--token", "secret", "--memory", "512m",
+            *arguments,
         ]  # fmt: skip
+        words = list(map(str, command))
+        if cluster is None:
+            words += ["--master", "local[2]"]
         with (tmp_path / "job.log").open("ab") as log:
             process = subprocess.Popen(
-                list(map(str, command)), cwd=PROJECT, stderr=log, start_new_session=True
-            )
+                words if cluster is None else cluster.command(words), cwd=PROJECT, stderr=log,
+                env=None if cluster is None else cluster.environment, start_new_session=True,
+            )  # fmt: skip
         processes.append(process)
         return process
 

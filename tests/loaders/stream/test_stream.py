@@ -5,15 +5,16 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyoxigraph as ox
 import pytest
-import requests
 
 from loaders.stream.job import StreamSettings, messages_of
 from tests.loaders.facts_server import Endpoint
@@ -22,6 +23,8 @@ from tests.loaders.stream.test_event_source import Events, sse
 from tests.loaders.stream.test_event_source import serve as serve
 from tests.loaders.stream.test_records import METADATA
 from tests.support.running_server import TOKEN, RunningServer, free_port
+from tests.support.spark_cluster import SparkCluster
+from tests.support.webhdfs import serving_files
 from tpf_spark.errors import SparkError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -72,48 +75,72 @@ def receipts(folder: Path) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def test_job_and_server_killed_in_between(
-    tmp_path: Path, start: Callable[..., "subprocess.Popen[bytes]"]
+def fetched(cluster: SparkCluster, url: str) -> bytes:
+    """A page, asked for where the server can be reached."""
+    program = """import sys, urllib.request as r
+request = r.Request(sys.argv[1], headers={"Accept": "text/turtle"})
+sys.stdout.buffer.write(r.urlopen(request, timeout=60).read())"""
+    command = cluster.command([sys.executable, "-c", program, url])
+    return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout
+
+
+def test_executors_job_and_server_killed_in_between_on_a_cluster(
+    tmp_path: Path,
+    start: Callable[..., "subprocess.Popen[bytes]"],
+    spark_cluster: SparkCluster,
 ) -> None:
-    arriving = tmp_path / "arriving"
-    arriving.mkdir()
+    """Nodes share no directory: what arrives and the checkpoint are at a URL."""
+    files = tmp_path / "files"
+    arriving = files / "arriving"
+    arriving.mkdir(parents=True)
     (tmp_path / "m.json").write_text(json.dumps(METADATA))
-    arguments = ["--mapping", tmp_path / "m.json", "--holds", "3600", "--token", TOKEN]
-    count = 60
+    count = 40
     last = dict(
         line.removesuffix(" .").rsplit(" ", 1)
         for line in (write_csv(arriving, number) for number in range(count))
     )
-    with RunningServer(tmp_path, LIVE) as server:
-        url = f"{server.origin}sensors"
-        assert requests.get(url, timeout=30).ok
-        job = start(arriving, url, *arguments, "--per-batch", "4")
+
+    def wait_for(receipt: int, job: "subprocess.Popen[bytes]") -> None:
         end = time.monotonic() + 240
-        while receipts(tmp_path)[0] < 6:
+        while receipts(tmp_path)[0] < receipt:
             assert job.poll() is None, (tmp_path / "job.log").read_text()
             assert time.monotonic() < end
             time.sleep(0.01)
-        server.process.kill()
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-        server.process.wait()
-    assert 6 <= receipts(tmp_path)[0] < count
-    with RunningServer(tmp_path, LIVE, port=server.port):
-        job = start(arriving, url, *arguments, "--once")
-        assert job.wait(300) == 0, (tmp_path / "job.log").read_text()
-        page = requests.get(
-            f"{url}/plain?predicate=http%3A%2F%2Fe%2Fvalue",
-            headers={"Accept": "text/turtle"},
-            timeout=30,
-        )
-        # Every batch counted once, so none of them came after a later one.
-        assert receipts(tmp_path) == (count, count)
-        shown = {
-            f"{quad.subject} {quad.predicate}": str(quad.object)
-            for quad in ox.parse(page.content, ox.RdfFormat.TURTLE)
-            if quad.predicate.value == "http://e/value"
-        }
-        assert shown == last
+
+    with serving_files(spark_cluster, files) as place:
+        there = ("--host", spark_cluster.host)
+        arguments = [
+            "--mapping", tmp_path / "m.json", "--holds", "3600", "--token", TOKEN,
+            "--checkpoint", f"{place}/checkpoint", "--publish-from", "executors",
+        ]  # fmt: skip
+        job_of = partial(start, f"{place}/arriving", cluster=spark_cluster)
+        with RunningServer(tmp_path, LIVE, *there, within=spark_cluster.command) as server:
+            url = f"{server.url}sensors"
+            assert fetched(spark_cluster, url)
+            job = job_of(url, *arguments, "--per-batch", "4")
+            wait_for(6, job)
+            executors = spark_cluster.executors()
+            assert executors
+            for each in executors:
+                each.kill()
+            wait_for(receipts(tmp_path)[0] + 6, job)
+            server.process.kill()
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+            server.process.wait()
+        assert 12 <= receipts(tmp_path)[0] < count
+        with RunningServer(tmp_path, LIVE, *there, port=server.port, within=spark_cluster.command):
+            job = job_of(url, *arguments, "--once")
+            assert job.wait(300) == 0, (tmp_path / "job.log").read_text()
+            page = fetched(spark_cluster, f"{url}/plain?predicate=http%3A%2F%2Fe%2Fvalue")
+            # Every batch counted once, so none of them came after a later one.
+            assert receipts(tmp_path) == (count, count)
+            shown = {
+                f"{quad.subject} {quad.predicate}": str(quad.object)
+                for quad in ox.parse(page, ox.RdfFormat.TURTLE)
+                if quad.predicate.value == "http://e/value"
+            }
+            assert shown == last
 
 
 def test_a_refusal_ends_the_job(
