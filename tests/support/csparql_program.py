@@ -1,19 +1,24 @@
 """A run on Spark in a process of its own, which may die on the way.
 
-Arguments: the URL of what it reads and writes, a directory of this machine, and how many answers it
-lives to see. With 0 it lives on, but waits at the first one until there is a file `GO`.
+Arguments: the URL of what it reads and writes, a directory of this machine, and how many answers
+its Java lives to see. With 0 it lives on, but waits at the first one until there is a file `GO`.
 """
 
 import os
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
 
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.spark.execution import SparkExecution
 from tpf_server.continuous.csparql.spark.session import continuous_session
+from tpf_server.continuous.engine.errors import ContinuousError
 
 WAITING, GO = "waiting", "go"
 STREAM = "http://e/s"
@@ -38,7 +43,8 @@ def main(master: str, url: str, directory: Path, lives: int) -> None:
         seen += 1
         if seen == lives:
             # The answers of the micro-batch are written, but Spark does not know that yet.
-            os._exit(9)
+            gateway: Any = SparkContext._gateway
+            os.kill(gateway.proc.pid, signal.SIGKILL)
         if lives == 0 and seen == 1:
             (directory / WAITING).touch()
             while not (directory / GO).exists():
@@ -59,4 +65,7 @@ def main(master: str, url: str, directory: Path, lives: int) -> None:
 
 
 if __name__ == "__main__":
-    main(os.environ["TPF_SPARK_MASTER"], sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    try:
+        main(os.environ["TPF_SPARK_MASTER"], sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    except ContinuousError as error:
+        sys.exit(f"failed: {error}")

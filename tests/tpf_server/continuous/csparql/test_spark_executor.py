@@ -37,7 +37,7 @@ FROM STREAM <s> [RANGE 20ms STEP 10ms] {{ ?a <urn:at> ?b }}"""
 
 
 class Site:
-    def __init__(self, spark: Any, work: Path) -> None:
+    def __init__(self, spark: Any, work: Path, shared: str = "") -> None:
         # Only with PySpark can it be imported.
         from tpf_server.continuous.csparql.spark.executor import SparkExecutor
 
@@ -47,7 +47,7 @@ class Site:
         def executors(lock: Any) -> Any:
             made = SparkExecutor(
                 engine.static, work, lock, base=engine.base, every="100 milliseconds",
-                session=lambda: contextlib.nullcontext(spark),
+                shared=shared, session=lambda: contextlib.nullcontext(spark),
             )  # fmt: skip
             return {"spark": made}, "native"
 
@@ -99,9 +99,10 @@ class Site:
 
 
 @pytest.fixture
-def site(spark: Any, tmp_path: Path) -> Iterator[Site]:
+def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
     settings(spark)
-    made = Site(spark, tmp_path / "spark")
+    shared = f"file://{tmp_path}/shared/" if getattr(request, "param", None) == "url" else ""
+    made = Site(spark, tmp_path / "spark", shared)
     yield made
     left = made.jobs()
     made.service.close()
@@ -116,7 +117,10 @@ def until(there: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_query_on_spark_answers_as_the_native_one_does(site: Site) -> None:
+@pytest.mark.parametrize("site", ["url"], indirect=True)
+def test_a_query_on_spark_answers_as_the_native_one_does(site: Site, tmp_path: Path) -> None:
+    left = tmp_path / "shared" / "query1" / "of-a-server-that-was-killed"
+    left.mkdir(parents=True)
     for name, engine in (("here", "native"), ("there", "spark")):
         made = site.register(name, engine)
         assert made.status_code == 201, made.text
@@ -126,6 +130,7 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: Site) -> None:
     until(lambda: site.state("there")["state"] == "running")
     site.push((25, "eve"), (41, "eve"))
     until(lambda: len(site.results("there")) >= 4)
+    assert not left.exists()
     assert site.results("there") == site.results("here")
     assert [len(rows) for _, rows in site.results("there")] == [1, 2, 2, 1]
     # A micro-batch is counted when it has ended, after its answers.
@@ -134,7 +139,7 @@ def test_a_query_on_spark_answers_as_the_native_one_does(site: Site) -> None:
     (query,) = site.jobs()
     assert site.session.delete(f"{ROOT}/queries/there", headers=TOKEN).status_code == 204
     until(query.ended.is_set)
-    assert not query.directory.exists()
+    assert list((tmp_path / "shared").iterdir()) == []
     site.push((61, "eve"))
     assert site.state("here")["state"] == "running"
 
@@ -144,7 +149,7 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
     site.push((1, "ann"), (12, "bob"))
     until(lambda: site.state("there")["state"] == "running")
     (query,) = site.jobs()
-    (query.directory / "stream0" / "broken.tsv").write_text("nonsense\n")
+    Path(query.place, "stream0", "broken.tsv").write_text("nonsense\n")
     until(lambda: site.state("there")["state"] == "stopped")
     assert "nonsense" in site.state("there")["error"]
 
@@ -156,10 +161,18 @@ def test_a_job_that_dies_is_a_state_with_a_reason(site: Site) -> None:
 
     query.job._queries = (Gone(),)
     assert set(site.state("there")["job"]) == {"batches", "lines", "late"}
+    assert site.register("gone", "spark").status_code == 201
+    gone = site.jobs()[-1]
+    until(lambda: site.state("gone")["state"] == "running")
+    running, gone.job._queries = gone.job._queries, (Gone(),)
+    until(lambda: site.state("gone")["state"] == "stopped")
+    assert site.state("gone")["error"] == "the Java that Spark runs in has ended"
+    for each in running:
+        each.stop()
     assert site.register("again", "spark").status_code == 201
-    (again,) = site.jobs()
+    again = site.jobs()[-1]
     assert site.session.delete(f"{ROOT}/queries/again", headers=TOKEN).status_code == 204
-    for each in (query, again):
+    for each in (query, gone, again):
         until(each.ended.is_set)
 
 
