@@ -94,7 +94,7 @@ class LocalFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class RemoteFolder:
+class HadoopFolder:
     """A folder by URL; see `Folder`.
 
     Args:
@@ -115,9 +115,9 @@ class RemoteFolder:
             self._path = self._java.org.apache.hadoop.fs.Path(self.url)
             self._files = self._path.getFileSystem(context._jsc.hadoopConfiguration())
 
-    def inner(self, name: str) -> "RemoteFolder":
+    def inner(self, name: str) -> "HadoopFolder":
         """See `Folder`."""
-        return RemoteFolder(self._session, f"{self.url}/{name}")
+        return HadoopFolder(self._session, f"{self.url}/{name}")
 
     def make(self) -> None:
         """See `Folder`."""
@@ -187,9 +187,9 @@ def folder_of(place: str | Path, session: "SparkSession") -> Folder:
     """The folder that a path or a URL names.
 
     Raises:
-        SparkError: see `RemoteFolder`.
+        SparkError: see `HadoopFolder`.
     """
-    return RemoteFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
+    return HadoopFolder(session, str(place)) if is_url(place) else LocalFolder(Path(place))
 
 
 def _pieces(text: Iterable[str]) -> Iterator[bytes]:
