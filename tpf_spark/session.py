@@ -178,6 +178,23 @@ def spark_context(
 
 
 @contextlib.contextmanager
+def java_answers() -> Iterator[None]:
+    """What Java is asked within the block it answers, or says why not.
+
+    Raises:
+        SparkError: it has ended.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except (Py4JError, ConnectionError) as error:
+        raise SparkError(JAVA_ENDED) from error
+
+
+@contextlib.contextmanager
 def _removed_unless_spark_fails(log: Path, harmless: tuple[type[Exception], ...]) -> Iterator[None]:
     try:
         yield

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tpf_server.continuous.engine.errors import ContinuousError
-from tpf_spark.session import JAVA_ENDED
+from tpf_spark.errors import SparkError
+from tpf_spark.session import java_answers
 
 _REASON = re.compile(r"(malformed line|ContinuousError|SparkError): [^\n]*")
 _OWN = re.compile("^(?:ContinuousError|SparkError): ")
@@ -26,11 +26,10 @@ def asking_java() -> Iterator[None]:
         ContinuousError: it has.
     """
     try:
-        yield
-    except Py4JJavaError:
-        raise
-    except (Py4JError, ConnectionError) as error:
-        raise ContinuousError(JAVA_ENDED) from error
+        with java_answers():
+            yield
+    except SparkError as error:
+        raise ContinuousError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
