@@ -99,7 +99,8 @@ def test_driver_and_executors_killed_where_files_have_urls_only(
     prepare(files)
     with serving_files(spark_cluster, files) as url:
         said = ended(started(spark_cluster, url, tmp_path, 4))
-        assert said == "the Java that Spark runs in has ended\n"
+        assert said.startswith("the Java that Spark runs in has ended")
+        assert said.count("\n") == 1
         before = list(ResultFiles(LocalFolder(files / "out")).read())
         assert 0 < len(before) < END // 3
         job = started(spark_cluster, url, tmp_path, 0)
