@@ -113,6 +113,8 @@ class FusedPlan:
         """The operators get back what is theirs."""
         self._state = ranked_groups(self._kernel, self._shape.ranking)
         self._kinds.clear()
+        # Terms that operators computed for them are held by nothing else.
+        self._made.clear()
         self.changed = self.refused = False
 
     def clear_operators(self) -> None:
