@@ -39,6 +39,11 @@ from tpf_server.continuous.engine.windows.star_window import StarWindow
 RowOf = Callable[[Sequence[Solution]], Solution]
 """A row of a node, of the rows of its groups."""
 _MOST_BRANCHES: Final = 8
+_MOST_KEYS: Final = 64
+_MOST_CONDITIONS: Final = 1000
+_MOST_WIDTH: Final = 1 << 62
+_MOST_WANTED: Final = 10_000
+"""Of more the place is found faster where they are a sorted list (see `TopK`)."""
 _TURNED: Final = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 
 
@@ -186,7 +191,9 @@ class _Reader:
             how.written[n].name == "MEDIAN" and not how.written[n].distinct for n in medians
         )
         known = None not in how.expressions and len(how.expressions) == keys + len(medians)
-        if not keys or len(medians) > 1 or not plain or not known or number >= _MOST_BRANCHES:
+        if not 0 < keys <= _MOST_KEYS or number >= _MOST_BRANCHES:
+            raise _NotFusibleError
+        if len(medians) > 1 or not plain or not known:
             raise _NotFusibleError
         if self.groups and keys != self.keys:
             raise _NotFusibleError
@@ -297,6 +304,8 @@ class _Reader:
                     one, two, name = two, one, _TURNED[name]
                 if one in node.left.schema or two not in node.left.schema:
                     raise _NotFusibleError
+                if one not in other.columns:
+                    raise _NotFusibleError
                 return GateShape(other, names[0], two, one, name, node)
         raise _NotFusibleError
 
@@ -318,7 +327,7 @@ class _Reader:
                 continue
             if type(window) is not StarWindow or not window.moves or window.slides:
                 break
-            if window.watermark is not None:
+            if window.watermark is not None or window.width >= _MOST_WIDTH:
                 break
             self.used.add(entry)
             found = dict(zip(node.schema, columns, strict=True))
@@ -335,7 +344,7 @@ def plan_shape(plan: Plan) -> PlanShape | None:
         return None
     by = order.sorts_by.columns if isinstance(order.sorts_by, SortKey) else None
     offset, wanted = order.limits
-    if by is None or offset >= wanted:
+    if by is None or not offset < wanted <= _MOST_WANTED:
         return None
     reader = _Reader(plan)
     try:
@@ -377,7 +386,7 @@ def _ranking(reader: _Reader, part: _Part, by: Sequence[tuple[int, bool]]) -> Ra
             raise _NotFusibleError
         ties.append(value.place)
         missing.discard(value.place)
-    if missing:
+    if missing or max(len(order), len(ties)) > _MOST_CONDITIONS:
         raise _NotFusibleError
     return Ranking(
         reader.keys, tuple(reader.branches), tuple(order), tuple(ties), 0, 1, apart=False
