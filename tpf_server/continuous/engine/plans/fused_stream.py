@@ -91,6 +91,7 @@ class FusedStream:
             return 0
         columns, count = self._prepared(rows, count)
         if not count or (not self.active and not self._adopt()):
+            self._forget()
             return 0
         batches = [plan.batch(each, count) for plan, each in zip(self._plans, columns, strict=True)]
         last = self._blocks[self._next] = _Taken(rows)
@@ -108,6 +109,12 @@ class FusedStream:
             if self.active and any(each.refused and each.reached == done for each in self._plans):
                 self.settle()
         return done
+
+    def _forget(self) -> None:
+        """What was found out of rows that did not come does not matter to those that will."""
+        if not self.active:
+            for plan in self._plans:
+                plan.forget()
 
     def _prepared(self, rows: FusedRows, count: int) -> tuple[list[list[Column]], int]:
         found = []
@@ -228,8 +235,6 @@ class FusedStream:
         if count:
             columns, taken = self._prepared(rows, count)
             if taken < count:
-                for plan in self._plans:
-                    plan.forget()
                 return False
             for plan, each in zip(self._plans, columns, strict=True):
                 plan.take(each, count)
