@@ -709,7 +709,7 @@ static void leave_gate(Ranked *self, Branch *branch, int64_t number)
         right->right_last = NONE;
     if (gate[THEIRS] == right->most) {
         int64_t most = INT64_MIN;
-        for (int64_t n = right->right_first; n != NONE;) {
+        for (int64_t n = right->right_first; n != NONE && most < right->most;) {
             const int64_t *other = entry_of(self, n) + branch->gate;
             most = other[THEIRS] > most ? other[THEIRS] : most;
             n = other[NEXT_RIGHT];

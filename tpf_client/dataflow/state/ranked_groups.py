@@ -245,10 +245,9 @@ class RankedGroups:
     def _leave_other(self, place: int, branch: Branch, entry: _Entry) -> None:
         partner = self._partners[place][entry.keys[1]]
         partner.right.popleft()
-        if entry.theirs == partner.most:
+        if entry.theirs == partner.most and entry.theirs not in partner.right:
             partner.most = max(partner.right, default=_LEAST)
-            if partner.most != entry.theirs:
-                self._look_again(place, branch, partner)
+            self._look_again(place, branch, partner)
         self._forget(place, entry.keys[1], partner)
 
     def _partner(self, place: int, key: int) -> _Partner:
