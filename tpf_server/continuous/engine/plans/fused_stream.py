@@ -105,7 +105,12 @@ class FusedStream:
             if done > before:
                 self._trim(int(rows.times[done - 1]))
                 self._show(done)
-                passed(int(rows.times[done - 1]), done - before)
+                try:
+                    passed(int(rows.times[done - 1]), done - before)
+                except BaseException:
+                    # Some plans may be ahead: they took rows that do not come any more.
+                    self.settle()
+                    raise
             if self.active and any(each.refused and each.reached == done for each in self._plans):
                 self.settle()
         return done
