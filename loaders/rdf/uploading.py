@@ -113,9 +113,11 @@ class StoreOutput:
 
     def __exit__(self, *_: object) -> None:
         if self.parts is not None and not self._put:
-            # What was not completed is removed, where it can be; else a later load does it.
+            # What was not completed is removed, where it can be; else a later load does it. A
+            # manifest may be there although nobody said so.
             with suppress(ServerError):
-                self.parts.folder.remove(self.parts.generation)
+                if _generation(self.parts.folder) != self.parts.generation:
+                    self.parts.folder.remove(self.parts.generation)
         if self._aside is not None:
             self._aside.cleanup()
 

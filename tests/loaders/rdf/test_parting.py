@@ -1,6 +1,7 @@
 """Stores that are written in parts are, once fetched, those that one machine writes."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +18,7 @@ from loaders.rdf.summary import RdfSummary
 from loaders.rdf.uploading import StoreOutput
 from tests.loaders.rdf.test_build import random_files
 from tests.support.object_store import BUCKET, ObjectStore
-from tpf_server.errors import CorruptStoreError, NoStoreError
+from tpf_server.errors import CorruptStoreError, NoStoreError, StoreUnreachableError
 from tpf_server.store.static import file_systems, layout
 from tpf_server.store.static.fetching import fetch_store, has_changed, remote_manifest
 from tpf_server.store.static.file_systems import RemoteFolder
@@ -111,6 +112,27 @@ def test_of_parts_nothing_half_written_is_fetched(
         folder.write("manifest.json", [altered.encode()])
         with pytest.raises(CorruptStoreError, match=r"manifest\.json is corrupt"):
             fetch_store(URL, tmp_path / "cache", remote.environment)
+
+
+def test_parts_stay_where_their_manifest_came_although_nobody_said_so(
+    remote: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = random_files(tmp_path / "in", 8, True)
+    load(files[1:], remote)
+    write = RemoteFolder.write
+
+    def lost(folder: RemoteFolder, name: str, blocks: Iterable[bytes]) -> None:
+        write(folder, name, blocks)
+        if name == layout.MANIFEST:
+            raise StoreUnreachableError(f"{folder.url}/{name}: no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RemoteFolder, "write", lost)
+        with pytest.raises(OutputError, match="no answer"):
+            load(files, remote)
+    found = remote_manifest(RemoteFolder(URL, remote.environment))
+    store = fetch_store(URL, tmp_path / "cache", remote.environment)
+    assert read_manifest(store).generation == found.generation
 
 
 def test_parts_that_are_no_store_are_refused() -> None:
