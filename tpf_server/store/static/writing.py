@@ -119,6 +119,8 @@ def switch_to(store: Path, folder: Path, manifest: Manifest) -> None:
     """
     stamp_verified(folder, manifest)
     sync_directory(folder)
+    # One of this name, which was fetched, is there where somebody was killed before the manifest.
+    shutil.rmtree(store / manifest.generation, ignore_errors=True)
     folder.rename(store / manifest.generation)
     sync_directory(store)
     write_manifest(store, manifest)

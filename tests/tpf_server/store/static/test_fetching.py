@@ -105,6 +105,16 @@ def test_nothing_half_written_is_fetched(remote: ObjectStore, tmp_path: Path) ->
     assert read_manifest(store).quads == 4
 
 
+def test_a_fetch_that_was_killed_before_the_manifest_is_in_nobodys_way(
+    remote: ObjectStore, tmp_path: Path
+) -> None:
+    assert load(write_lines(tmp_path, 3)) == 0
+    store = fetch_store(URL, tmp_path / "cache", remote.environment)
+    (store / "manifest.json").unlink()
+    assert fetch_store(URL, tmp_path / "cache", remote.environment) == store
+    assert read_manifest(store).quads == 3
+
+
 def test_an_object_store_that_fails_is_asked_again_and_then_told_in_a_line(
     remote: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
