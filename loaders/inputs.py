@@ -57,7 +57,7 @@ class RemoteFile:
     web: WebFile | None = None
 
     def __str__(self) -> str:
-        return self.url
+        return without_secrets(self.url)
 
     @cached_property
     def path(self) -> PurePosixPath:
@@ -101,17 +101,22 @@ def is_remote(given: object) -> bool:
 
 
 def without_secrets(given: str) -> str:
-    """An input as it may be written down: a query may be a signature."""
-    return given.partition("?")[0] if given.lower().startswith(("http://", "https://")) else given
+    """An input as it may be written down: a query may be a signature, and what is before ``@``."""
+    scheme, _, rest = given.partition("://")
+    if scheme.lower() not in _WEB:
+        return given
+    place, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
 
 
 def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[RemoteFile]:
     """The RDF files at a URL: a file; of an object store and HDFS, also a folder or a pattern.
 
     Raises:
-        InputError: there is none, or nobody answers; quotes the URL.
+        InputError: there is none, or nobody answers; quotes the URL, without what is secret of it.
     """
     scheme, _, rest = url.partition("://")
+    shown = without_secrets(url)
     access = tuple(sorted(item for item in environment.items() if item[0].startswith("AWS_")))
     try:
         match scheme.lower():
@@ -119,14 +124,16 @@ def remote_files(url: str, environment: Mapping[str, str] = os.environ) -> list[
                 return _found(url, access)
             case "http" | "https":
                 if "@" in rest.partition("/")[0]:
-                    raise InputError("a URL that is loaded has no name and no password", url)
-                check_ending(PurePosixPath(unquote(urlsplit(url).path)), without_secrets(url))
+                    raise InputError("a URL that is loaded has no name and no password", shown)
+                check_ending(PurePosixPath(unquote(urlsplit(url).path)), shown)
                 web = found_at(url)
                 return [RemoteFile(url, web.size or 0, web.parts, (), web)]
+    except InputError:
+        raise
     except (RdfInputError, SettingsError) as error:
         raise InputError(str(error)) from None
-    except OSError as error:
-        raise InputError(reason(error), url) from error
+    except (OSError, ValueError) as error:  # that it is no URL, or no path, is a ValueError
+        raise InputError(reason(error), shown) from error
     known = ", ".join(f"{each}://" for each in (*_OBJECTS, _HDFS, *_WEB))
     raise InputError(f"{scheme}:// is not read from ({known})", url)
 

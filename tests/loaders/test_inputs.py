@@ -136,7 +136,9 @@ def test_what_is_not_there_or_not_to_be_had_is_told_in_a_line(
     assert said(f"{FOLDER}/*.trig") == f"{FOLDER}/*.trig: no file matches"
     assert said("ftp://e/a.nt").startswith("ftp://e/a.nt: ftp:// is not read from (s3://, ")
     assert said("hdfs://node:8020/a.nt").startswith("hdfs://node:8020/a.nt: HDFS needs libhdfs")
-    assert "no name and no password" in said("https://me:secret@e/a.nt")
+    assert said("https://me:secret@e/a.nt").startswith("https://e/a.nt: a URL that is loaded has no")
+    assert said(f"{FOLDER}//a.nt") == f"{FOLDER}//a.nt: Empty path component in path stores/in//a.nt"
+    assert said("http://[::1/a.nt") == "http://[::1/a.nt: Invalid IPv6 URL"
     # It fails now and then; while a file is read; and from the beginning.
     some = iter([True, False, True])
     remote.fails = lambda _method, _path: next(some, False)
@@ -215,10 +217,11 @@ def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> N
             found, others = read(far, 3000)
             assert found == quads
             assert [each.line for each in others] == [each.line for each in rejects]
+            assert {each.path for each in others} == {f"{url}/a.nt"}
         files.cut = 0
         assert len(cut(far, 3000)) > 20
         files.failures = iter([500] * 5)
-        with pytest.raises(InputError, match=rf"^{url}/a\.nt\?signature=x: HTTP 500 "):
+        with pytest.raises(InputError, match=rf"^{url}/a\.nt: HTTP 500 "):
             read(far, 3000)
         files.failures = iter(())
         files.tag = '"2"'
