@@ -194,10 +194,19 @@ def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     ends = {0}
     for each in wanted:
         if each == "**":
-            ends = set(range(min(ends, default=len(parts) + 1), len(parts) + 1))
+            ends = {more for end in ends for more in _from(parts, end)}
         else:
             ends = {end + 1 for end in ends if end < len(parts) and _fits(parts[end], each)}
     return len(parts) in ends
+
+
+def _from(parts: Sequence[str], begin: int) -> Iterator[int]:
+    """Where ``**`` may end: like ``*``, it goes into nothing that is hidden."""
+    yield begin
+    for end in range(begin, len(parts)):
+        if parts[end].startswith("."):
+            return
+        yield end + 1
 
 
 def _fits(part: str, wanted: str) -> bool:

@@ -37,7 +37,7 @@ def disk(tmp_path: Path) -> Path:
     lines = text + b"nonsense\n" + text
     files = {
         "in/a.nt": lines, "in/b.nq.gz": gzip.compress(text), "in/c/d.ttl": b"<x:a> <x:b> _:c .",
-        "in/c/e/f g.nt.zst": zstd(text), "in/c/.hidden.nt": text, "in/note.txt": b"dear",
+        "in/c/e/f g.nt.zst": zstd(text), "in/c/.hidden.nt": text, "in/.d/a.nt": text, "in/note.txt": b"dear",
         "in/c/g.jsonld": b'{"@id": "x:a", "x:b": {"@id": "x:c"}}', "in/h#1?.nt": text,
     }  # fmt: skip
     for name, content in files.items():
