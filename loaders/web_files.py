@@ -119,9 +119,19 @@ class _Body(io.RawIOBase):
             headers = {"Range": f"bytes={self._position}-"} if self._position else {}
             answer = _answer(self._session, self._url, headers)
             self._answer = answer
-            if answer.status_code != (206 if headers else 200) or _tag(answer) != self._file.tag:
+            if answer.status_code != (206 if headers else 200) or not self._goes_on(answer):
                 raise _ChangedError("it has changed while it was read")
         return self._answer
+
+    def _goes_on(self, answer: requests.Response) -> bool:
+        """Whether what comes is of the file that was found, and from the place where we are."""
+        size = str(self._file.size)
+        if self._position:
+            place, _, whole = answer.headers.get("Content-Range", "").partition("/")
+            fits = place.startswith(f"bytes {self._position}-") and whole in (size, "*")
+        else:
+            fits = self._file.size is None or answer.headers.get("Content-Length", size) == size
+        return fits and _tag(answer) == self._file.tag
 
     def _end(self) -> None:
         if self._answer is not None:

@@ -227,6 +227,14 @@ def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> N
         files.tag = '"2"'
         with pytest.raises(InputError, match="changed while it was read"):
             read(far, 3000)
+        # A server that does not say when a file changes tells its size.
+        files.tag = ""
+        far = remote_files(f"{url}/a.nt")
+        text = (disk / "a.nt").read_bytes()
+        (disk / "a.nt").write_bytes(text + b"\n")
+        with pytest.raises(InputError, match="changed while it was read"):
+            read(far, 3000)
+        (disk / "a.nt").write_bytes(text)
         # Without parts, as one piece; and a break is the end, for nobody can go on behind it.
         files.parts = False
         (plain,) = cut(remote_files(f"{url}/a.nt"), 3000)
