@@ -78,6 +78,8 @@ class RemoteFile:
             return
         system = _system(self.url, self.access)
         with system.open_input_file(_location(self.url)) as file:
+            if file.size() != self.size:
+                raise OSError("it has changed while it was read")
             yield io.BufferedReader(cast("Any", file), _BUFFER)
 
     @contextmanager

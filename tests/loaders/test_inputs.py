@@ -74,7 +74,9 @@ def read(files: list[Path | RemoteFile], piece: int) -> tuple[list[QuadTexts], l
     return quads, rejects
 
 
-def test_what_lies_in_an_object_store_is_read_as_from_a_disk(there: Path) -> None:
+def test_what_lies_in_an_object_store_is_read_as_from_a_disk(
+    there: Path, remote: ObjectStore
+) -> None:
     for given in ("", "/", "/c", "/c/*", "/*/*.ttl", "/**/*.nt*", "/[a-c]*", "/a.nt", "/?[!o]*"):
         local = input_files([f"{there}{given}"])
         names = [str(file).replace(str(there), FOLDER) for file in local]
@@ -89,6 +91,9 @@ def test_what_lies_in_an_object_store_is_read_as_from_a_disk(there: Path) -> Non
         assert read(far, piece) == (quads, wanted)
         assert [(each.line, each.text) for each in rejects] == [(701, "nonsense")]
     assert len(cut(far, 3000)) > 20
+    s3_system(remote.environment).copy_file(f"{BUCKET}/in/b.nq.gz", f"{BUCKET}/in/a.nt")
+    with pytest.raises(InputError, match=r"in/a\.nt: it has changed while it was read"):
+        read(far, 3000)
     assert not any(word in repr(far) for word in ("somebody", "something"))
 
 
