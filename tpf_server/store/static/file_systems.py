@@ -74,12 +74,14 @@ class RemoteFolder:
     """
 
     def __init__(self, url: str, environment: Mapping[str, str]) -> None:
-        parts = urlsplit(url)
-        folder = parts.path.strip("/")
-        if not parts.netloc or not folder or parts.query or "@" in parts.netloc:
+        # Not what other URLs have; `urlsplit` would leave it out, or call it no URL.
+        other = "?" in url or "#" in url
+        bucket, _, path = url.partition("://")[2].partition("/")
+        folder = path.strip("/")
+        if not bucket or not folder or other or "@" in bucket or "//" in folder:
             raise SettingsError(f"{url} is no folder in a bucket: s3://BUCKET/FOLDER")
         self.url = url.rstrip("/")
-        self._path = f"{parts.netloc}/{folder}"
+        self._path = f"{bucket}/{folder}"
         self._environment = {k: v for k, v in environment.items() if k.startswith("AWS_")}
         self._system = s3_system(self._environment)
 
