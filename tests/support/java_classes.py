@@ -69,6 +69,8 @@ def use_class_archive() -> None:
     """
     if _VARIABLE in os.environ or find_spec("pyspark") is None:
         return
+    if len(str(_FOLDER).split()) > 1:
+        return  # what Java is told there is cut at spaces
     try:
         java = find_java(None, os.environ)
     except JavaNotFoundError:
