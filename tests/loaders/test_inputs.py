@@ -37,7 +37,8 @@ def disk(tmp_path: Path) -> Path:
     lines = text + b"nonsense\n" + text
     files = {
         "in/a.nt": lines, "in/b.nq.gz": gzip.compress(text), "in/c/d.ttl": b"<x:a> <x:b> _:c .",
-        "in/c/e/f g.nt.zst": zstd(text), "in/c/.hidden.nt": text, "in/.d/a.nt": text, "in/note.txt": b"dear",
+        "in/c/e/f g.nt.zst": zstd(text), "in/c/.hidden.nt": text, "in/note.txt": b"dear",
+        "in/.d/a.nt": text,
         "in/c/g.jsonld": b'{"@id": "x:a", "x:b": {"@id": "x:c"}}', "in/h#1?.nt": text,
     }  # fmt: skip
     for name, content in files.items():
@@ -91,7 +92,9 @@ def test_what_lies_in_an_object_store_is_read_as_from_a_disk(
         assert read(far, piece) == (quads, wanted)
         assert [(each.line, each.text) for each in rejects] == [(701, "nonsense")]
     assert len(cut(far, 3000)) > 20
-    s3_system(remote.environment).copy_file(f"{BUCKET}/in/b.nq.gz", f"{BUCKET}/in/a.nt")
+    system = s3_system(remote.environment)
+    with system.open_output_stream(f"{BUCKET}/in/a.nt", compression=None) as out:
+        out.write(b"\n")
     with pytest.raises(InputError, match=r"in/a\.nt: it has changed while it was read"):
         read(far, 3000)
     assert not any(word in repr(far) for word in ("somebody", "something"))
@@ -141,8 +144,8 @@ def test_what_is_not_there_or_not_to_be_had_is_told_in_a_line(
     assert said(f"{FOLDER}/*.trig") == f"{FOLDER}/*.trig: no file matches"
     assert said("ftp://e/a.nt").startswith("ftp://e/a.nt: ftp:// is not read from (s3://, ")
     assert said("hdfs://node:8020/a.nt").startswith("hdfs://node:8020/a.nt: HDFS needs libhdfs")
-    assert said("https://me:secret@e/a.nt").startswith("https://e/a.nt: a URL that is loaded has no")
-    assert said(f"{FOLDER}//a.nt") == f"{FOLDER}//a.nt: Empty path component in path stores/in//a.nt"
+    assert said("https://me:secret@e/a.nt").startswith("https://e/a.nt: a URL that is loaded has ")
+    assert said(f"{FOLDER}//a.nt").startswith(f"{FOLDER}//a.nt: Empty path component")
     assert said("http://[::1/a.nt") == "http://[::1/a.nt: Invalid IPv6 URL"
     # It fails now and then; while a file is read; and from the beginning.
     some = iter([True, False, True])

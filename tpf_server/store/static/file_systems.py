@@ -74,7 +74,7 @@ class RemoteFolder:
     """
 
     def __init__(self, url: str, environment: Mapping[str, str]) -> None:
-        # Not what other URLs have; `urlsplit` would leave it out, or call it no URL.
+        # It is no URL of the web: a path as it stands, of which `urlsplit` would take the end.
         other = "?" in url or "#" in url
         bucket, _, path = url.partition("://")[2].partition("/")
         folder = path.strip("/")

@@ -136,6 +136,8 @@ def test_an_object_store_that_fails_is_asked_again_and_then_told_in_a_line(
         ("s3://bucket", {}, "no folder in a bucket"),
         ("s3:///folder", {}, "no folder in a bucket"),
         ("s3://key@bucket/folder", {}, "no folder in a bucket"),
+        ("s3://bucket/a//b", {}, "no folder in a bucket"),
+        ("s3://bucket/folder#1", {}, "no folder in a bucket"),
         (URL, {"AWS_ENDPOINT_URL": "localhost:9000"}, "'localhost:9000'"),
     ],
 )
