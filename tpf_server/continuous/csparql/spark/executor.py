@@ -122,12 +122,22 @@ class SparkQuery(ExecutedQuery):
         self._waiting.put(None)
 
     def write(self, folders: Sequence[Folder], seconds: float) -> None:
-        """Write what was handed on, or wait so long for something."""
+        """Write what was handed on, or wait so long for something.
+
+        All of it becomes one file of each stream: however long a file takes, no more waits than has
+        come meanwhile.
+        """
+        waiting: list[_Files] = []
         with contextlib.suppress(queue.Empty):
             found = self._waiting.get(timeout=seconds)
-            if found is not None:
-                for folder, lines in zip(folders, found.lines, strict=True):
-                    folder.write(found.name, lines)
+            while True:
+                if found is not None:
+                    waiting.append(found)
+                found = self._waiting.get_nowait()
+        if waiting:
+            for number, folder in enumerate(folders):
+                lines = (line for each in waiting for line in each.lines[number])
+                folder.write(waiting[-1].name, lines)
 
 
 class SparkExecutor:
