@@ -51,7 +51,7 @@ class ResultFiles:
         """The last instant that earlier micro-batches answered."""
         for name in reversed(self._files()):
             if int(name.partition(".")[0]) < batch:
-                lines = self._results.read(name).splitlines()
+                lines = self._lines(name)
                 if lines:
                     return int(json.loads(lines[-1])["at"])
         return None
@@ -59,7 +59,7 @@ class ResultFiles:
     def read(self, query: str = "") -> Iterator[PeriodicAnswer]:
         """All answers, in the order of their instants."""
         for name in self._files():
-            for line in self._results.read(name).splitlines():
+            for line in self._lines(name):
                 value = json.loads(line)
                 yield PeriodicAnswer(
                     query,
@@ -71,6 +71,10 @@ class ResultFiles:
                         for row in value["rows"]
                     ),
                 )
+
+    def _lines(self, name: str) -> list[str]:
+        # Not `splitlines`: literals may have what that takes for line ends, as U+2028.
+        return self._results.read(name).split("\n")[:-1]
 
     def _files(self) -> list[str]:
         return [name for name in self._results.names() if name.endswith(".ndjson")]
