@@ -46,7 +46,8 @@ class Estimate:
         pages: requests that reading it whole takes beyond the first page; ``None``: unknown.
         dynamic: how many matches are labelled facts; ``None``: nobody says.
         block: how many keys one request can be restricted to; 1: one by one.
-        first: the matches on the first page, where there are others.
+        first: those matches on the first page that further pages show alike, where there are
+            others.
     """
 
     count: int | None
@@ -285,8 +286,9 @@ class FragmentSource:
         else:
             url = form.url(pattern, form.as_of(past))
             (page,) = yield [Request(url, past or self._since)]
-            if self._once:
-                first = selector(pattern, form, url)(page.facts)
+            if self._once and _lasting(page, past):
+                found = selector(pattern, form, url)(page.facts)
+                first = [fact for fact in found if all(map(askable, fact.quad))]
         about = page.metadata
         per_page = about.page_size or len(page.facts)
         if about.next_page is None:
@@ -382,6 +384,17 @@ class FragmentSource:
         in_a_graph = form.graph is None and bool(pattern.graph) and not is_variable(pattern.graph)
         unaskable = any(not is_variable(term) and not askable(term) for term in pattern)
         return in_a_graph or unaskable or impossible(pattern)
+
+
+def _lasting(page: Page, past: datetime | None) -> bool:
+    """Whether pages that are read later agree with a page.
+
+    Args:
+        page: what was read.
+        past: the instant of which all pages are asked for; ``None``: now.
+    """
+    about = page.metadata
+    return page.evaluated_at == past if past else not about.dynamic and about.change is None
 
 
 def substitute(pattern: QuadPattern, binding: dict[Variable, Term]) -> QuadPattern:
