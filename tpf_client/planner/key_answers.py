@@ -92,6 +92,7 @@ class KeyAnswers:
         self._index: dict[Solution, dict[Solution, None]] | None = None
         self._extract = extractor(pattern, evaluation.dictionary)
         self._seen: dict[Solution, dict[Solution, None]] | None = None
+        self._settled: set[Solution] = set()
         self._places = [
             (place, keys.index(Variable(term)))
             for place, term in enumerate(pattern)
@@ -115,7 +116,7 @@ class KeyAnswers:
             return self.report.whole is not None and self.report.whole.loaded
         batch = self._entries[key].batch
         if batch is None:
-            # It can match nothing, or it waits.
+            # It can match nothing, was answered before the whole fragment was begun, or waits.
             return key not in self._waiting
         return batch.fragment is not None and batch.fragment.loaded
 
@@ -125,6 +126,7 @@ class KeyAnswers:
         entry = self._entries[key] = _Key(deliver)
         if self._index is None:
             self._waiting[key] = entry
+            self._settled.discard(key)
             rows = entry.rows = self._on_first_page().pop(key, {})
             self.report.rows += len(rows)
         else:
@@ -301,6 +303,10 @@ class KeyAnswers:
         index: dict[Solution, dict[Solution, None]] = {}
         self._index = index
         for key, entry in list(self._entries.items()):
+            read = None if entry.batch is None else entry.batch.fragment
+            if not self._evaluation.live and read is not None and read.loaded:
+                # The whole fragment may call the same otherwise, or be of a later instant.
+                self._settled.add(key)
             self._let_go(key, entry)
             if entry.rows and self._evaluation.live:
                 # The whole fragment may show another instant: it delivers everything anew.
@@ -348,7 +354,8 @@ class KeyAnswers:
         self._estimate = replace(self._estimate, pages=None)
         for key, entry in self._entries.items():
             entry.rows = index.get(key, {})
-            self._waiting[key] = entry
+            if key not in self._settled:
+                self._waiting[key] = entry
 
     def _receive(self, changes: QuadChanges) -> None:
         index = self._index
@@ -360,6 +367,8 @@ class KeyAnswers:
             if row is None:
                 continue
             key = key_of(row)
+            if key in self._settled:
+                continue
             rows = index.setdefault(key, {})
             if count > 0:
                 if row in rows:
