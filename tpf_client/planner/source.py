@@ -286,7 +286,9 @@ class FragmentSource:
         else:
             url = form.url(pattern, form.as_of(past))
             (page,) = yield [Request(url, past or self._since)]
-            if self._once and _lasting(page, past):
+            lasting = not page.metadata.dynamic and page.metadata.change is None
+            if self._once and past is None and lasting:
+                # What was not as it is on other pages would come from them a second time.
                 found = selector(pattern, form, url)(page.facts)
                 first = [fact for fact in found if all(map(askable, fact.quad))]
         about = page.metadata
@@ -384,17 +386,6 @@ class FragmentSource:
         in_a_graph = form.graph is None and bool(pattern.graph) and not is_variable(pattern.graph)
         unaskable = any(not is_variable(term) and not askable(term) for term in pattern)
         return in_a_graph or unaskable or impossible(pattern)
-
-
-def _lasting(page: Page, past: datetime | None) -> bool:
-    """Whether pages that are read later agree with a page.
-
-    Args:
-        page: what was read.
-        past: the instant of which all pages are asked for; ``None``: now.
-    """
-    about = page.metadata
-    return page.evaluated_at == past if past else not about.dynamic and about.change is None
 
 
 def substitute(pattern: QuadPattern, binding: dict[Variable, Term]) -> QuadPattern:
