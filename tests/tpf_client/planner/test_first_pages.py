@@ -31,9 +31,13 @@ KINDS = [quad(n, "kind", iri(EX + ("few" if n < KEYS else "rest"))) for n in ran
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., LiveServer]]:
     servers: list[LiveServer] = []
 
-    def serve(data: Iterable[Quad], *, live: bool) -> LiveServer:
+    def serve(data: Iterable[Quad], *, live: bool, page_labels: bool = True) -> LiveServer:
         server = {"max_values": request.param, "max_page_size": 10}
-        servers.append(LiveServer(tmp_path, data, live=live, page_size=10, server=server))
+        servers.append(
+            LiveServer(
+                tmp_path, data, live=live, page_size=10, server=server, page_labels=page_labels
+            )
+        )
         return servers[-1]
 
     yield serve
@@ -82,8 +86,11 @@ def test_blank_nodes_that_only_their_page_knows(
     assert len(found) == len(subjects) == (50 if rest == "LIMIT 50" else keys)
 
 
-def test_facts_that_change_before_they_are_looked_up(served: Callable[..., LiveServer]) -> None:
-    server = served(KINDS, live=True)
+@pytest.mark.parametrize("page_labels", [True, False], ids=["labels", "no labels"])
+def test_facts_that_change_before_they_are_looked_up(
+    served: Callable[..., LiveServer], page_labels: bool
+) -> None:
+    server = served(KINDS, live=True, page_labels=page_labels)
     server.publish(
         Fact(quad(n, "late", literal(str(k))), Interval(START + SLOT * k, START + SLOT * (k + 1)))
         for n in range(ALL)
