@@ -202,12 +202,16 @@ def test_messages_of_mosquitto(
             send(number)
         job = start(source, endpoint.url, *arguments)
         endpoint.wait_for(8, job)
+        # What was read leaves the spool when the next micro-batch was published.
+        removed = tmp_path / "checkpoint" / "spool-read"
+        end = time.monotonic() + 120
+        while not any(removed.iterdir()):
+            assert time.monotonic() < end
+            time.sleep(0.1)
         job.send_signal(signal.SIGINT)
         assert job.wait(120) == 0, (tmp_path / "job.log").read_text()
         assert sorted(line for posted in endpoint.facts.accepted for line in posted.lines) == lines
-        # What was read leaves the spool when the next micro-batch starts.
-        read = {path.name for path in (tmp_path / "checkpoint" / "spool-read").iterdir()}
-        assert read
+        read = {path.name for path in removed.iterdir()}
         assert len(read | {path.name for path in spool.iterdir()}) == 8
         assert not read & {path.name for path in spool.iterdir()}
     finally:

@@ -224,6 +224,21 @@ def test_an_explanation_says_which_operators_are_one(kernel):
         " GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
         "SELECT ?k (COUNT(*) AS ?c) {{ STREAM <urn:s> [TRIPLES 9] {{ ?s <urn:k> ?k }} }}"
         " GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+        "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " FILTER EXISTS {{ STREAM <urn:s> [RANGE 50ms]"
+        " {{ ?t <urn:k> ?k ; <urn:n> ?z }} FILTER (?nowhere > ?x) }} }}"
+        " GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+        *[
+            "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " }}"
+            f" GROUP BY ?k ORDER BY DESC(?c) LIMIT {limit}"
+            for limit in (10**10, 10**16)
+        ],
+        "SELECT ?k (COUNT(*) AS ?c) {{ STREAM <urn:s> [RANGE 100000000000000000h]"
+        " {{ ?s <urn:k> ?k ; <urn:n> ?n }} }} GROUP BY ?k ORDER BY DESC(?c) LIMIT 3",
+        "SELECT ?k (COUNT(*) AS ?c) {{ "
+        + STAR
+        + " }} GROUP BY ?k "
+        + " ".join(f"(?x + {each} AS ?k{each})" for each in range(66))
+        + " ORDER BY DESC(?c) LIMIT 3",
     ],
 )
 def test_other_queries_are_for_the_operators(kernel, text):
@@ -302,3 +317,65 @@ def test_terms_that_are_in_the_window_are_not_forgotten(kernel):
     engine.sweep()
     feed.push_batch(pa.array(some + 50), batch([60] * 50, '"kept"'), pa.array(some + 50))
     assert {row[0] for each in query for row in each.rows} == {'"kept"'}
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_terms_that_are_computed_of_groups_are_not_taken_for_forgotten_ones(kernel, outside):
+    made = '(CONCAT("n", STR(?c)) AS ?t)'
+    groups = " {{ " + STAR + " }} GROUP BY ?k"
+    text = f"SELECT ?k (COUNT(*) AS ?c) {made}{groups}"
+    if outside:
+        text = f"SELECT ?k ?c {made} {{{{ {{{{ SELECT ?k (COUNT(*) AS ?c){groups} }}}} }}}}"
+    found = []
+    for wanted in ("off", kernel):
+        engine, query, feed = engine_of(f"{text} ORDER BY DESC(?c) LIMIT 2", kernel=wanted)
+        for at in (0, 5000, 10000):
+            some = np.arange(at, at + 50)
+            feed.push_batch(pa.array(some), batch([1] * 50), pa.array(some))
+            engine.sweep()
+            feed.push_batch(pa.array(some + 1500), batch([1] * 50), pa.array(some + 1500))
+        found.append([each.rows for each in query])
+    assert found[0] == found[1]
+    assert len(found[0]) > 50
+
+
+def test_an_interrupted_batch_leaves_nothing_that_has_not_arrived(kernel):
+    found = []
+    for wanted in ("off", kernel):
+        engine = Engine(semantics=PAPER, kernel=wanted)
+        seen: list[Any] = []
+
+        def interrupt(each, seen=seen):
+            seen.append(each)
+            if len(seen) == 12:
+                raise KeyboardInterrupt
+
+        star = STAR.format(width=500)
+        few = f"SELECT ?n (COUNT(*) AS ?c) {{ {star} }} GROUP BY ?n"
+        more = engine.register(f"{few} HAVING (?c > 25) ORDER BY DESC(?c) ?n LIMIT 1")
+        engine.register(f"{few} ORDER BY DESC(?c) ?n LIMIT 3", interrupt)
+        feed = engine.record_feed("urn:s", NAMES, "urn:r/")
+        some = np.arange(20)
+        with pytest.raises(KeyboardInterrupt):
+            feed.push_batch(pa.array(some), batch([1] * 20), pa.array(some))
+        feed.push_batch(pa.array(some + 100), batch([1] * 20), pa.array(some + 100))
+        found.append((engine.arrivals, seen, [each.rows for each in more]))
+    assert found[0] == found[1]
+    assert found[0][2]
+
+
+def test_numbers_after_a_batch_of_texts_are_for_the_plan_again(kernel):
+    text = (
+        "SELECT ?k (COUNT(*) AS ?c) {{ " + STAR + " FILTER EXISTS {{ STREAM <urn:s> [RANGE 50ms]"
+        " {{ ?t <urn:k> ?k ; <urn:n> ?z }} FILTER (?z > ?n) }} }}"
+        " GROUP BY ?k ORDER BY DESC(?c) LIMIT 2"
+    )
+    engine, _, feed = engine_of(text, kernel=kernel)
+    texts = batch([1, 2, 3]).set_column(1, "urn:n", pa.array(['"x"'] * 3))
+    feed.push_batch(pa.array([1, 2, 3]), texts, pa.array([1, 2, 3]))
+    fused = 0
+    for at in range(1000, 9000, 1000):
+        some = np.arange(at, at + 40)
+        feed.push_batch(pa.array(some), batch([int(n) % 7 for n in some]), pa.array(some))
+        fused += any(each.elsewhere for each in engine.stream("urn:s").inputs)
+    assert fused
