@@ -179,7 +179,8 @@ def _listener(path: str) -> socket.socket:
     Path(path).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
-    listener.listen(128)
+    # A connection to a Unix socket beyond these is refused at once, unlike one of TCP.
+    listener.listen(4096)
     return listener
 
 
