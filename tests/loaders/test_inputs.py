@@ -237,7 +237,7 @@ def test_files_at_a_web_server(disk: Path, monkeypatch: pytest.MonkeyPatch) -> N
             read(far, 3000)
         # A server that does not say when a file changes tells its size.
         files.tag = ""
-        far = remote_files(f"{url}/a.nt")
+        far = [*remote_files(f"{url}/a.nt")]
         text = (disk / "a.nt").read_bytes()
         (disk / "a.nt").write_bytes(text + b"\n")
         with pytest.raises(InputError, match="changed while it was read"):

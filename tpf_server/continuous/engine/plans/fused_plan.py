@@ -38,8 +38,8 @@ from tpf_server.continuous.engine.plans.column_expressions import (
     ColumnExpressions,
     Rows,
 )
-from tpf_server.continuous.engine.plans.fusible import GateShape, GroupShape, PlanShape
 from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.plans.plan_shapes import GateShape, GroupShape, PlanShape
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 
 _REMEMBERED: Final = 1000

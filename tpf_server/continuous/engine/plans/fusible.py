@@ -5,7 +5,7 @@ are counted, or have a median; also groups of several windows that are joined by
 rows that count only where another window has one of the same key, or has none (EXISTS).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from annotations.terms import Variable
@@ -34,10 +34,15 @@ from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
 from tpf_client.sparql.expressions.inlined import INTEGER, TAG, TAG_BITS
 from tpf_client.sparql.ordering import SortKey
 from tpf_server.continuous.engine.plans.plan import Plan
+from tpf_server.continuous.engine.plans.plan_shapes import (
+    GateShape,
+    GroupShape,
+    PlanShape,
+    RowOf,
+    RowSource,
+)
 from tpf_server.continuous.engine.windows.star_window import StarWindow
 
-RowOf = Callable[[Sequence[Solution]], Solution]
-"""A row of a node, of the rows of its groups."""
 _MOST_BRANCHES: Final = 8
 _MOST_KEYS: Final = 64
 _MOST_CONDITIONS: Final = 1000
@@ -45,74 +50,6 @@ _MOST_WIDTH: Final = 1 << 62
 _MOST_WANTED: Final = 10_000
 """Of more the place is found faster where they are a sorted list (see `TopK`)."""
 _TURNED: Final = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
-
-
-class RowSource(NamedTuple):
-    """Where rows come from.
-
-    Args:
-        window: a window.
-        columns: of its rows, by the names that others have for them.
-    """
-
-    window: StarWindow
-    columns: Mapping[Variable, int]
-
-
-class GateShape(NamedTuple):
-    """What EXISTS looks at; rows meet that have the same value of `key`.
-
-    Args:
-        other: where the others come from.
-        key: a variable of both.
-        mine: what of a row is compared, and with what of the others; ``None``: nothing is.
-        theirs: see above.
-        comparison: how the others compare: ``>``, ``<``, ``>=`` or ``<=``.
-        node: the operator.
-    """
-
-    other: RowSource
-    key: Variable
-    mine: Variable | None
-    theirs: Variable | None
-    comparison: str
-    node: SemiJoin
-
-
-class GroupShape(NamedTuple):
-    """The groups of rows.
-
-    Args:
-        source: where the rows come from.
-        group: the operator.
-        keys: where each key of the whole is among its own.
-        median: which of its aggregates is one, or `NONE`.
-        gate: which rows count; ``None``: all.
-    """
-
-    source: RowSource
-    group: Group
-    keys: tuple[int, ...]
-    median: int
-    gate: GateShape | None
-
-
-class PlanShape(NamedTuple):
-    """What a plan comes to.
-
-    Args:
-        groups: how rows come to groups.
-        ranking: what is kept of them.
-        order: the operator at the end.
-        row: makes a row of what is shown.
-        distinct: operators that keep rows, too.
-    """
-
-    groups: tuple[GroupShape, ...]
-    ranking: Ranking
-    order: TopK
-    row: RowOf
-    distinct: tuple[Distinct, ...]
 
 
 class _NotFusibleError(Exception):
