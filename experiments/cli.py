@@ -17,6 +17,7 @@ from experiments.harness.configuration import read_configuration
 from experiments.harness.experiment import Experiment
 from experiments.harness.machine import PROJECT
 from experiments.harness.publishing import publish as publish_report
+from experiments.harness.publishing import unpack as unpack_report
 from experiments.harness.report import duration, write_report
 from experiments.harness.runner import Runner, progress_bar
 from experiments.registry import EXPERIMENTS, MINUTES, names
@@ -117,6 +118,21 @@ def publish(
     """Write page, summary and figures of the results for publishing, e.g. to docs/report."""
     try:
         typer.echo(str(publish_report(output, EXPERIMENTS, to, readme)))
+    except ExperimentError as error:
+        typer.echo(f"tpf-experiments: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None
+
+
+@app.command()
+def unpack(
+    published: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="Folder of a published report.")
+    ],
+    output: Output,
+) -> None:
+    """Bring back the results of a published report, for report, compare or run --resume."""
+    try:
+        typer.echo(", ".join(unpack_report(published, output)))
     except ExperimentError as error:
         typer.echo(f"tpf-experiments: {error}", err=True)
         raise typer.Exit(2 if isinstance(error, ConfigurationError) else 1) from None

@@ -1,5 +1,6 @@
-"""A report as a small set of files: a page of HTML, a summary in Markdown, figures as SVG."""
+"""A report as a small set of files: a page, a summary in Markdown, figures as SVG, raw data."""
 
+import lzma
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -7,11 +8,21 @@ from pathlib import Path
 
 from experiments.errors import ConfigurationError
 from experiments.harness.experiment import Experiment
-from experiments.harness.report import Section, ShownFigure, checks_of, render, sections
+from experiments.harness.report import (
+    FACTS,
+    RAW,
+    Section,
+    ShownFigure,
+    checks_of,
+    render,
+    sections,
+)
 
 PAGE = "index.html"
 SUMMARY = "README.md"
 FIGURES = "figures"
+RESULTS = "results"
+_PACKED = f"{RAW}.xz"
 _SHOWN_FIGURES = 3
 # Paths of somebody's machine have no place in what is published.
 _MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|mnt|opt|srv|var|Users)/[\w./-]+")
@@ -37,7 +48,7 @@ def publish(
     Raises:
         ConfigurationError: there are no results, or other files are in the folder.
     """
-    known = {PAGE, SUMMARY, FIGURES}
+    known = {PAGE, SUMMARY, FIGURES, RESULTS}
     if folder.is_dir() and {path.name for path in folder.iterdir()} - known:
         raise ConfigurationError(f"{folder} holds other files: choose another folder")
     figures: dict[str, Path] = {}
@@ -58,12 +69,52 @@ def publish(
     (folder / FIGURES).mkdir(parents=True)
     for name, path in figures.items():
         shutil.copyfile(path, folder / FIGURES / name)
+    for section in found:
+        _pack(output / section.name, folder / RESULTS / section.name)
     page = folder / PAGE
     page.write_text(_clean(render(found, checks_of(found, experiments))), encoding="utf-8")
     (folder / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
     if readme is not None:
         _mention(readme, found, folder)
     return page
+
+
+def unpack(folder: Path, output: Path) -> list[str]:
+    """Bring back the results that a published report was made of.
+
+    They can be looked into, compared with, and gone on from.
+
+    Args:
+        folder: where :func:`publish` wrote.
+        output: where the results go, as a run leaves them.
+
+    Returns:
+        The names of the experiments.
+
+    Raises:
+        ConfigurationError: no raw data are in the folder, or results of one are in ``output``.
+    """
+    packed = sorted((folder / RESULTS).glob(f"*/{_PACKED}"))
+    if not packed:
+        raise ConfigurationError(f"{folder} holds no published results")
+    names = [each.parent.name for each in packed]
+    if taken := [name for name in names if (output / name).exists()]:
+        raise ConfigurationError(f"{output} has results of {', '.join(taken)}: choose another")
+    for each in packed:
+        target = output / each.parent.name
+        target.mkdir(parents=True)
+        with lzma.open(each) as source, (target / RAW).open("wb") as copy:
+            shutil.copyfileobj(source, copy)
+        shutil.copyfile(each.with_name(FACTS), target / FACTS)
+    return names
+
+
+def _pack(results: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    raw = _clean((results / RAW).read_text(encoding="utf-8"))
+    (target / _PACKED).write_bytes(lzma.compress(raw.encode()))
+    facts = _clean((results / FACTS).read_text(encoding="utf-8"))
+    (target / FACTS).write_text(facts, encoding="utf-8")
 
 
 def _clean(text: str) -> str:
@@ -88,7 +139,8 @@ def _summary(found: Sequence[Section]) -> str:
         f"{_day(found)}, {_machine(found)}, {found[0].facts['machine']['system']}, Python "
         f"{found[0].facts['machine']['Python']}. "
         f"Written by `tpf-experiments publish`; everything that was measured is in "
-        f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md).",
+        f"[{PAGE}]({PAGE}), how it was measured in [experiments](../experiments.md), the raw data "
+        f"in [{RESULTS}]({RESULTS}).",
     ]
     for section in found:
         if section.answers:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import ConfigurationError
-from experiments.harness.publishing import publish
-from experiments.harness.report import FACTS
+from experiments.harness.publishing import publish, unpack
+from experiments.harness.report import FACTS, RAW
 from tests.experiments.harness.test_runner import Squares, run
 
 README = "# Project\n\n<!-- report -->\nold\n<!-- /report -->\n\nMore.\n"
@@ -75,3 +75,23 @@ def test_nothing_is_published_of_nothing_or_over_other_files(tmp_path: Path) -> 
     readme.write_text("no place")
     with pytest.raises(ConfigurationError, match="no place"):
         publish(tmp_path / "results", [Squares()], tmp_path / "report", readme)
+
+
+def test_results_that_were_published_can_be_had_again_and_gone_on_with(tmp_path: Path) -> None:
+    first = run(tmp_path / "results", Squares())
+    publish(tmp_path / "results", [Squares()], tmp_path / "report")
+    assert unpack(tmp_path / "report", tmp_path / "again") == [Squares().name]
+    assert (tmp_path / "again" / Squares().name / RAW).read_bytes() == (
+        tmp_path / "results" / Squares().name / RAW
+    ).read_bytes()
+    squares = Squares()
+    assert run(tmp_path / "again", squares, resume=True) == first
+    assert squares.calls == []
+    # Published anew they are the same files.
+    page = (tmp_path / "report/index.html").read_text()
+    assert publish(tmp_path / "again", [Squares()], tmp_path / "second").read_text() == page
+    with pytest.raises(ConfigurationError, match="has results of"):
+        unpack(tmp_path / "report", tmp_path / "again")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigurationError, match="no published results"):
+        unpack(tmp_path / "empty", tmp_path / "other")
