@@ -3,124 +3,19 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from heapq import heappop, heappush
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
-from annotations.instants import from_micros, to_micros
-from annotations.labels import Fact, Interval, key_of
+from annotations.instants import to_micros
+from annotations.labels import Fact
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
-from annotations.terms import Quad
 from annotations.whole_files import replaced_file
 from loaders.errors import OutputError
+from loaders.history import history
 from loaders.progress import Report, Silent
 from loaders.sources.base import Feed, FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.static import line_of
-
-
-class FactPlace(NamedTuple):
-    """Where a fact is in a history: facts are told in this order.
-
-    Args:
-        batch: the number of the batch at which it is known when the fact ended.
-        replaced: whether a statement of that batch ended it; such facts come after the others.
-        since: the number of the batch since which its subject and predicate are spoken of
-            without a break; of what was replaced, `batch`.
-        within: the place, in that batch, of what was said.
-    """
-
-    batch: int
-    replaced: bool
-    since: int
-    within: int
-
-
-class NumberedBatch(NamedTuple):
-    """Some of the statements of a batch.
-
-    Args:
-        number: of the batch.
-        at, end: when it was told, and until when it holds, in microseconds since 1970.
-        quads: statements with their places in the batch.
-    """
-
-    number: int
-    at: int
-    end: int
-    quads: Iterable[tuple[int, Quad]]
-
-
-def history(batches: Iterable[FeedBatch]) -> Iterator[Fact]:
-    """The statements of a feed with the intervals in which they hold.
-
-    A statement that is repeated before it ceases to hold has one interval. A statement ends where
-    another one of the same subject, predicate and graph begins.
-    """
-    numbered = (
-        NumberedBatch(number, to_micros(batch.at), to_micros(batch.end), enumerate(batch.quads))
-        for number, batch in enumerate(batches)
-    )
-    return (fact for _, fact in placed_history(numbered))
-
-
-class _Held(NamedTuple):
-    quad: Quad
-    start: int
-    end: int
-    since: int
-    within: int
-
-
-def placed_history(batches: Iterable[NumberedBatch]) -> Iterator[tuple[FactPlace, Fact]]:
-    """The facts of `history` with their places, in this order.
-
-    Of all batches, but perhaps only what they say of some subjects and predicates: the histories
-    of all of these, put together by their places, are that of the whole.
-    """
-    held: dict[tuple[str, ...], _Held] = {}
-    # Which may end when: they do where nothing was said of them since. A batch has one end.
-    ending: dict[int, list[tuple[str, ...]]] = {}
-    ends: list[int] = []
-    number = -1
-    for number, at, end, quads in batches:
-        over: list[_Held] = []
-        while ends and ends[0] < at:
-            for key in ending.pop(heappop(ends)):
-                fact = held.get(key)
-                if fact is not None and fact.end < at:
-                    over.append(held.pop(key))
-        # In the order in which they began, whatever ended first.
-        for fact in sorted(over, key=_began):
-            yield FactPlace(number, False, fact.since, fact.within), _fact(fact, fact.end)
-        if end not in ending:
-            ending[end] = []
-            heappush(ends, end)
-        for within, quad in quads:
-            key = key_of(quad)
-            before = held.get(key)
-            if before is None or before.end != end:
-                ending[end].append(key)
-            if before is None:
-                held[key] = _Held(quad, at, end, number, within)
-            elif before.quad == quad:
-                if before.end < end:
-                    held[key] = before._replace(end=end)
-            else:
-                if before.start < at:
-                    place = FactPlace(number, True, number, within)
-                    yield place, _fact(before, min(before.end, at))
-                held[key] = before._replace(quad=quad, start=at, end=end)
-    for fact in held.values():
-        yield FactPlace(number + 1, False, fact.since, fact.within), _fact(fact, fact.end)
-
-
-def _began(held: _Held) -> tuple[int, int]:
-    return held.since, held.within
-
-
-def _fact(held: _Held, end: int) -> Fact:
-    return Fact(held.quad, Interval(from_micros(held.start), from_micros(end)))
 
 
 def naming_of(dataset: str) -> Naming:

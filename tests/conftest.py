@@ -1,7 +1,9 @@
 """How the suite is spread over a machine, and which random examples it tries."""
 
 import gc
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -9,6 +11,9 @@ from hypothesis import settings
 from tests.support.java_classes import use_class_archive
 from tests.support.object_store import BUCKET, ObjectStore, object_store
 from tests.support.spark_cluster import SparkCluster, standalone_cluster
+from tpf_spark.errors import JavaNotFoundError
+from tpf_spark.java import find_java
+from tpf_spark.session import SparkSettings, spark_context
 
 # The same examples on every machine: a suite that was green stays green. New examples come with
 # `pytest --hypothesis-profile=default`.
@@ -42,6 +47,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before the first Java of Spark: what makes its start cheaper."""
     if item.get_closest_marker("spark"):
         use_class_archive()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark context for all tests, and none without Java."""
+    pytest.importorskip("pyspark")
+    try:
+        find_java(None, os.environ)
+    except JavaNotFoundError as error:
+        pytest.skip(str(error))
+    work = tmp_path_factory.mktemp("spark")
+    settings = SparkSettings(master="local[2]", memory="1g", local_dir=str(work))
+    with spark_context(settings, name="tests") as context:
+        yield context
 
 
 @pytest.fixture(scope="session")

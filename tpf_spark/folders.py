@@ -7,7 +7,7 @@ What a URL may begin with is what Hadoop's file systems know: ``hdfs``, and with
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -83,11 +83,16 @@ class LocalFolder:
         self.make()
         # Sources of Spark take no notice of names that begin with a dot.
         new = self.path / f".{name}.new"
-        with new.open("w", encoding="utf-8") as file:
-            file.writelines(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path / name)
+        try:
+            with new.open("w", encoding="utf-8") as file:
+                file.writelines(text)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                new.unlink()
+            raise
 
     def remove(self) -> None:
         """See `Folder`."""
@@ -145,19 +150,42 @@ class HadoopFolder:
         """See `Folder`."""
         with self._told(f"{self.url}/{name}"):
             new, target = self._in(f".{name}.new"), self._in(name)
-            stream = self._files.create(new, True)
+            try:
+                self._create(new, text)
+                self._replace(new, target)
+            except BaseException:
+                self._in_spite_of_java(self._files.delete, new, False)
+                raise
+
+    def _create(self, new: Any, text: Iterable[str]) -> None:
+        stream = self._files.create(new, True)
+        try:
             for piece in _pieces(text):
                 stream.write(bytearray(piece))
             stream.close()
-            context: Any = self._session.sparkContext
-            rename = self._java.org.apache.hadoop.fs.Options.Rename
-            options = context._gateway.new_array(rename, 1)
-            options[0] = rename.OVERWRITE
-            # The file system of `self._files` does not replace what is there.
-            place = self._java.org.apache.hadoop.fs.FileContext.getFileContext(
-                target.toUri(), context._jsc.hadoopConfiguration()
-            )
-            place.rename(new, target, options)
+        except BaseException:
+            # Java has it open until it is closed.
+            self._in_spite_of_java(stream.close)
+            raise
+
+    def _replace(self, new: Any, target: Any) -> None:
+        context: Any = self._session.sparkContext
+        rename = self._java.org.apache.hadoop.fs.Options.Rename
+        options = context._gateway.new_array(rename, 1)
+        options[0] = rename.OVERWRITE
+        # The file system of `self._files` does not replace what is there.
+        place = self._java.org.apache.hadoop.fs.FileContext.getFileContext(
+            target.toUri(), context._jsc.hadoopConfiguration()
+        )
+        place.rename(new, target, options)
+
+    @staticmethod
+    def _in_spite_of_java(work: Callable[..., Any], *arguments: Any) -> None:
+        """Tidy up after an error, which is told and not what Java says of this."""
+        from py4j.protocol import Py4JJavaError
+
+        with contextlib.suppress(Py4JJavaError):
+            work(*arguments)
 
     def remove(self) -> None:
         """See `Folder`."""

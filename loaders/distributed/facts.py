@@ -29,7 +29,8 @@ from annotations.terms import Quad, Term
 from loaders.distributed.packing import packed, rows_of, unpacked
 from loaders.distributed.parts import FeedPart, feed_parts, stream_of, told
 from loaders.distributed.shipping import Shipped, shipped
-from loaders.dynamic import FactPlace, NumberedBatch, file_aside, placed_history
+from loaders.dynamic import file_aside
+from loaders.history import FactPlace, NumberedBatch, placed_history
 from loaders.jobs import done_in_thread
 from loaders.progress import Report, spark_tasks
 from loaders.sources.base import LatestReadings, MeasurableFeed

@@ -1,43 +1,31 @@
 """Dynamic facts and streams as files; that they are read back by the method and by a server."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from datetime import datetime
 from pathlib import Path
 
-import hypothesis.strategies as st
 import pyoxigraph as ox
 import pytest
-from hypothesis import given
 
-from annotations.labels import Fact, overlaps
+from annotations.labels import Fact
 from annotations.methods import METHODS
 from annotations.methods.method import Method
-from annotations.terms import Quad, Term
 from loaders.dynamic import (
     FeedStream,
-    NumberedBatch,
-    history,
     naming_of,
-    placed_history,
     write_facts,
     write_streams,
 )
 from loaders.errors import OutputError
+from loaders.history import history
 from loaders.sources.base import FeedBatch
 from loaders.sources.irail import Irail
 from loaders.sources.taxi import Taxi
 from tests.loaders.recordings import entry, write_directory
 from tests.loaders.sources.test_taxi import EXAMPLE, LATER
+from tests.loaders.test_history import MINUTE
 from tests.support.oracle import quad_of
 from tests.support.served import BASE, NOON, TOKEN, Served
-
-BEGIN = datetime(2015, 12, 8, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-
-
-def fact_of(subject: int, value: int) -> Quad:
-    return Quad(Term(f"<http://e/{subject}>"), Term("<http://e/p>"), Term(f'"{value}"'))
 
 
 class Recorded:
@@ -50,76 +38,6 @@ class Recorded:
 
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         return iter(self._batches)
-
-
-@st.composite
-def feeds(draw: st.DrawFn) -> list[FeedBatch]:
-    instants = sorted(draw(st.sets(st.integers(0, 20), min_size=2, max_size=8)))
-    batches = []
-    for at, following in pairwise(instants):
-        said = draw(st.dictionaries(st.integers(0, 2), st.integers(0, 2), max_size=3))
-        quads = tuple(fact_of(subject, value) for subject, value in said.items())
-        holds = draw(st.none() | st.integers(1, 8))
-        start = BEGIN + at * MINUTE
-        end = None if holds is None else start + holds * MINUTE
-        batches.append(FeedBatch(start, BEGIN + following * MINUTE, quads, end))
-    return batches
-
-
-def says(batches: list[FeedBatch], now: datetime) -> set[Quad]:
-    """What holds at an instant, straight from the rules."""
-    held: dict[tuple[str, str], tuple[Quad, datetime]] = {}
-    for batch in batches:
-        if batch.at <= now:
-            for quad in batch.quads:
-                before = held.get((quad.subject, quad.predicate))
-                end = batch.end
-                if before is not None and before[0] == quad and before[1] >= batch.at:
-                    end = max(end, before[1])
-                held[quad.subject, quad.predicate] = (quad, end)
-    return {quad for quad, end in held.values() if now < end}
-
-
-@given(feeds())
-def test_a_history_says_at_every_instant_what_the_feed_says(batches: list[FeedBatch]) -> None:
-    facts = list(history(batches))
-    assert not list(overlaps(facts))
-    for minute in range(30):
-        now = BEGIN + minute * MINUTE
-        assert {fact.quad for fact in facts if fact.valid_at(now)} == says(batches, now)
-
-
-def test_what_is_repeated_is_one_fact() -> None:
-    batches = [
-        FeedBatch(BEGIN + n * MINUTE, BEGIN + (n + 1) * MINUTE, (fact_of(1, 7),)) for n in range(9)
-    ]
-    (fact,) = history(batches)
-    assert fact.label is not None
-    assert (fact.label.start, fact.label.end) == (BEGIN, BEGIN + 9 * MINUTE)
-
-
-class CountedInstant(int):
-    """An instant that knows how often instants were compared."""
-
-    compared = 0
-
-    def __lt__(self, other: int) -> bool:
-        CountedInstant.compared += 1
-        return super().__lt__(other)
-
-
-def test_work_for_a_statement_does_not_grow_with_what_holds() -> None:
-    def work(count: int) -> int:
-        """Of a feed whose every statement holds to the end of the day."""
-        CountedInstant.compared = 0
-        batches = [
-            NumberedBatch(n, CountedInstant(n), CountedInstant(n + 86_400), [(0, fact_of(n, 1))])
-            for n in range(count)
-        ]
-        assert len(list(placed_history(batches))) == count
-        return CountedInstant.compared
-
-    assert work(2_000) < 3 * work(1_000)
 
 
 def recorded_board(tmp_path: Path) -> Irail:

@@ -57,7 +57,7 @@ class KeptResults:
 
     Args:
         path: of the file; it need not exist.
-        ownership: of this and of what belongs to it: who reads takes it.
+        ownership: of this and of what belongs to it; only who has it reads and writes.
     """
 
     def __init__(self, path: Path, ownership: Ownership) -> None:
@@ -71,7 +71,10 @@ class KeptResults:
             RegistrationsError: the file cannot be read or removed, or it is none of these.
         """
         try:
-            with self._ownership.taken():
+            with self._ownership.held() as mine:
+                if not mine:
+                    _log.warning("results are not taken up: %s: %s", self._path, TAKEN_OVER)
+                    return {}, []
                 found = json.loads(self._path.read_text(encoding="utf-8"))
                 self._path.unlink()
                 sync_directory(self._path.parent)

@@ -49,6 +49,19 @@ class Registrations:
         self._ownership = Ownership(path.with_name(f"{path.stem}-owner"))
         self.results = KeptResults(path.with_name(f"{path.stem}-results.json"), self._ownership)
 
+    def take(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
+        """What `load` gives, and from now on nobody who began before keeps anything here.
+
+        Raises:
+            RegistrationsError: the file cannot be read, or it is none of these.
+        """
+        try:
+            # What another one keeps before this is read, and what comes later it is refused.
+            with self._ownership.taken():
+                return self.load()
+        except OSError as error:
+            raise RegistrationsError(f"{self._path}: {error}") from error
+
     def load(self) -> tuple[dict[Term, list[str] | None], list[Registration]]:
         """The streams with the predicates that they declare, and queries as they were registered.
 

@@ -114,7 +114,7 @@ class ContinuousService:
         self._registrations = registrations
 
     def _restore(self, registrations: Registrations) -> None:  # what is refused stays, as failed
-        streams, queries = registrations.load()
+        streams, queries = registrations.take()
         for stream, predicates in streams.items():
             self._streams.create(stream, predicates)
         for each in queries:

@@ -22,8 +22,9 @@ from loaders.distributed.facts import write_facts_spark
 from loaders.distributed.parts import feed_parts
 from loaders.distributed.session import session_of
 from loaders.distributed.streams import write_streams_spark
-from loaders.dynamic import FeedStream, history, naming_of, write_facts, write_streams
+from loaders.dynamic import FeedStream, naming_of, write_facts, write_streams
 from loaders.errors import InputError
+from loaders.history import history
 from loaders.progress import Silent
 from loaders.sources.base import FeedBatch, FeedSpan, MeasurableFeed, Reading, StreamSource
 from loaders.sources.citybench import CityBench
@@ -40,7 +41,7 @@ from tests.loaders.sources.test_citybench import city as city
 from tests.loaders.sources.test_gtfs import write
 from tests.loaders.sources.test_gtfs_rt import record
 from tests.loaders.sources.test_taxi import EXAMPLE, LATER
-from tests.loaders.test_dynamic import BEGIN, MINUTE, fact_of, feeds
+from tests.loaders.test_history import BEGIN, MINUTE, fact_of, feeds
 from tests.support.spark_cluster import PROJECT, SparkCluster
 
 pytestmark = pytest.mark.timeout(900)

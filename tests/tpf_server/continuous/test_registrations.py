@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,15 @@ PERIODIC = """REGISTER QUERY <http://example.org/queries#counts> COMPUTED EVERY 
 SELECT (COUNT(*) AS ?n) FROM STREAM <s> [RANGE 1s STEP 1s] { ?a <urn:p> ?b }"""
 
 
-def service(path: Path, **limits: int) -> ContinuousService:
+def service(
+    path: Path, registrations: Registrations | None = None, **limits: int
+) -> ContinuousService:
     engine = Engine(limits=EngineLimits(**limits))
     return ContinuousService(
         engine,
         CsparqlEngine(beside=engine),
         ManualClock(datetime(2020, 1, 1, tzinfo=UTC)),
-        registrations=Registrations(path),
+        registrations=registrations or Registrations(path),
     )
 
 
@@ -196,3 +199,53 @@ def test_a_worker_that_outlives_its_server_writes_nothing_of_the_next_one(
     following.close()
     assert (tmp_path / "kept-results.json").exists()
     assert [each.name for each in Registrations(path).load()[1]] == ["q", "other"]
+
+
+def test_nobody_is_told_that_a_query_is_kept_which_the_next_server_has_not_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "kept.json"
+    orphan = service(path)
+    orphan.register(SELECT, name="q")
+    registrations = Registrations(path)
+    read, told = registrations.load, []
+
+    def load() -> Any:
+        found = read()
+
+        def register() -> None:
+            try:
+                orphan.register(SELECT, name="late")
+            except RegistrationsError as error:
+                told.append(str(error))
+
+        # It waits until what it is to be kept in is free; the queries have been read by then.
+        late = threading.Thread(target=register)
+        waiting.append(late)
+        late.start()
+        late.join(0.2)
+        return found
+
+    waiting: list[threading.Thread] = []
+    registrations.load = load  # type: ignore[method-assign]
+    following = service(path, registrations)
+    waiting[0].join()
+    assert told == [f"{path}: another server has begun with it"]
+    assert [each.id for each in following.queries()] == ["q"]
+    assert [each.name for each in registrations.load()[1]] == ["q"]
+
+
+def test_a_server_that_another_one_overtakes_leaves_the_results_to_that_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kept.json"
+    first = service(path)
+    first.register(SELECT, name="q")
+    first.close()
+    slow = Registrations(path)
+    slow.take()
+    following = Registrations(path)
+    following.take()
+    assert slow.results.take() == ({}, [])
+    assert "results are not taken up: " in caplog.text
+    assert set(following.results.take()[0]) == {"q"}
