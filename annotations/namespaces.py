@@ -38,6 +38,12 @@ RDF_OBJECT = Term(f"<{RDF}object>")
 RDF_REIFIES = Term(f"<{RDF}reifies>")
 
 
+@lru_cache(maxsize=1024)
+def integer(value: int) -> Term:
+    """The ``xsd:integer`` literal of a number."""
+    return Term(f'"{value}"^^<{XSD_INTEGER}>')
+
+
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """The predicates that carry time labels and annotations.

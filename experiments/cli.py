@@ -13,14 +13,13 @@ from annotations.clock import SystemClock
 from experiments.errors import ConfigurationError, ExperimentError
 from experiments.harness.commits import measure_alternately
 from experiments.harness.comparison import RunComparison, compare_runs, read_run
-from experiments.harness.configuration import read_configuration
+from experiments.harness.configuration import read_run_configuration
 from experiments.harness.experiment import Experiment
 from experiments.harness.machine import PROJECT
-from experiments.harness.publishing import publish as publish_report
-from experiments.harness.publishing import unpack as unpack_report
+from experiments.harness.publishing import publish_report, unpack_report
 from experiments.harness.report import duration, write_report
 from experiments.harness.runner import Runner, progress_bar
-from experiments.registry import EXPERIMENTS, MINUTES, names
+from experiments.registry import EXPERIMENTS, STUDY_MINUTES, names
 
 ALL = "all"
 app = typer.Typer(
@@ -28,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Measure one architecture against another.",
 )  # fmt: skip
 
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for results and report.")]
+_Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for results and report.")]
 
 
 @app.command("list")
@@ -37,18 +36,20 @@ def list_() -> None:
     console = Console(highlight=False)
     for experiment in EXPERIMENTS:
         full, quick = experiment.settings(), experiment.settings.quick()
-        took = duration(60_000 * MINUTES[experiment.name])
+        took = duration(60_000 * STUDY_MINUTES[experiment.name])
         console.print(f"[bold]{experiment.name}[/bold] (a full run: about {took})")
         console.print(f"  {experiment.question}")
         for name in experiment.settings.__dataclass_fields__:
             console.print(f"  {name} = {getattr(full, name)!r}, {getattr(quick, name)!r}")
-    console.print(f"All of it: about {sum(MINUTES.values()) / 60:.1f} hours on two quiet cores.")
+    console.print(
+        f"All of it: about {sum(STUDY_MINUTES.values()) / 60:.1f} hours on two quiet cores."
+    )
 
 
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(help="An experiment of the list, or all.")],
-    output: Output,
+    output: _Output,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a check.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the measurements that are there.")
@@ -63,7 +64,7 @@ def run(
     # As an interrupt: what was started is ended, and the report says what there is.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        configuration = read_configuration(config, quick=quick, names=names())
+        configuration = read_run_configuration(config, quick=quick, names=names())
         chosen = _chosen(name)
         output.mkdir(parents=True, exist_ok=True)
         with progress_bar() as progress:
@@ -97,7 +98,7 @@ def _run(runner: Runner, experiment: Experiment, progress: Progress) -> bool:
 
 
 @app.command()
-def report(output: Output) -> None:
+def report(output: _Output) -> None:
     """Write the report anew from the raw data."""
     try:
         typer.echo(str(write_report(output, EXPERIMENTS)))
@@ -108,7 +109,7 @@ def report(output: Output) -> None:
 
 @app.command()
 def publish(
-    output: Output,
+    output: _Output,
     to: Annotated[Path, typer.Option("--to", help="Folder for the published files.")],
     readme: Annotated[
         Path | None,
@@ -128,7 +129,7 @@ def unpack(
     published: Annotated[
         Path, typer.Argument(exists=True, file_okay=False, help="Folder of a published report.")
     ],
-    output: Output,
+    output: _Output,
 ) -> None:
     """Bring back the results of a published report, for report, compare or run --resume."""
     try:

@@ -109,7 +109,7 @@ class RecordedHour:
     speed: float
 
 
-def recording(data: str) -> RecordedHour:
+def recorded_hour(data: str) -> RecordedHour:
     """The flights that the package index offers, or a file of liveboards.
 
     Raises:
@@ -127,7 +127,7 @@ def recording(data: str) -> RecordedHour:
     return RecordedHour("irail", (data,), span.start, span.start + _SHOWN, 60)
 
 
-def run(data: str, seconds: float | None) -> None:
+def run_demo(data: str, seconds: float | None) -> None:
     """Load, serve, replay and watch; leaves no process and no file behind.
 
     Args:
@@ -138,7 +138,7 @@ def run(data: str, seconds: float | None) -> None:
         DemoError: a part did not start or ended too early.
         LoaderError: the recording cannot be read.
     """
-    chosen = recording(data)
+    chosen = recorded_hour(data)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tpf-demo-")))
         _say(f"loading the static facts of {chosen.source}")
@@ -309,4 +309,4 @@ def main(
     ] = "flights",
 ) -> None:
     """Show a live departure board, computed by the client from time-labelled fragments."""
-    run(data, seconds)
+    run_demo(data, seconds)

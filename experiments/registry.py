@@ -36,7 +36,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ClientTicks(),
     PageReaders(),
 )
-MINUTES: Mapping[str, float] = {
+STUDY_MINUTES: Mapping[str, float] = {
     "server-vs-client": 30, "cost-model": 0.1, "fragments": 14, "annotation-methods": 30,
     "conference": 12, "taxi": 6, "csparql": 15, "citybench": 25, "client": 15, "load": 9,
     "adaptivity": 4, "sharing": 4, "signal": 9, "ticks": 4, "page-readers": 3,

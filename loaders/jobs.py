@@ -12,10 +12,10 @@ from loaders.errors import InputError, OutputError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 
-def collected(context: "SparkContext", work: Any) -> list[Any]:
+def made_by_workers(context: "SparkContext", work: Any) -> list[Any]:
     """What the workers make of a distributed collection (an RDD).
 
     Raises:
@@ -38,7 +38,7 @@ def one_by_one(context: "SparkContext", work: Any) -> Iterator[Any]:
         yield from done_in_thread(context, partial(context.runJob, work, iter, some))
 
 
-def done_in_thread(context: "SparkContext", work: Callable[[], Result]) -> Result:
+def done_in_thread(context: "SparkContext", work: Callable[[], ResultT]) -> ResultT:
     """What a function returns that waits for Spark.
 
     Another thread waits for Java, so that Ctrl-C interrupts no call to it: it ends the work.

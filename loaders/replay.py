@@ -252,7 +252,7 @@ def _label(batch: FeedBatch, timeline: TimeShift, settings: ReplaySettings) -> L
     return Expiration(end) if settings.labelling == "expiration" else Interval(start, end)
 
 
-def describe(summary: ReplaySummary) -> str:
+def replay_line(summary: ReplaySummary) -> str:
     """One line for the user."""
     words = [f"{counted(summary.facts, 'fact')} in {counted(summary.batches, 'batch', 'batches')}"]
     if summary.retries:

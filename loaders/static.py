@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from annotations.terms import Quad
-from loaders.jobs import collected, one_by_one
+from loaders.jobs import made_by_workers, one_by_one
 from loaders.outputs import directory_aside
 from loaders.progress import Report, Silent, spark_tasks
 from loaders.sources.base import StaticSource
@@ -90,7 +90,7 @@ def load_spark(
         parts = lines.distinct(context.defaultParallelism)
         with spark_tasks(context, report, f"reading {source.name} with Spark"):
             found = parts.mapPartitions(_part).persist(StorageLevel.DISK_ONLY)
-            counts = collected(context, found.map(_count))
+            counts = made_by_workers(context, found.map(_count))
         try:
             files = (part for part in one_by_one(context, found) if part.lines)
             for number, part in enumerate(files):

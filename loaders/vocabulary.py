@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
-from annotations.namespaces import RDF_TYPE, RDFS, XSD, XSD_DATE_TIME, XSD_INTEGER
+from annotations.namespaces import RDF_TYPE, RDFS, XSD, XSD_DATE_TIME
 from annotations.terms import Term, iri, literal
 
 TRAIN = "http://example.org/train#"
@@ -27,11 +27,7 @@ STOP = iri(TRAIN + "stop")
 DELAY = iri(TRAIN + "delay")
 PLATFORM = iri(TRAIN + "platform")
 STATUS = iri(TRAIN + "status")
-
-
-def integer(value: int) -> Term:
-    """The ``xsd:integer`` literal of a number."""
-    return Term(f'"{value}"^^<{XSD_INTEGER}>')
+CANCELLED = literal("cancelled")
 
 
 def date_time(lexical: str) -> Term:

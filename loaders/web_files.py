@@ -14,7 +14,7 @@ import urllib3
 
 from loaders.fetching import reason_of
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 _ATTEMPTS: Final = 5
 _PAUSE: Final = 0.2
 """Seconds before the second attempt; each further one waits twice as long."""
@@ -147,7 +147,7 @@ class _ChangedError(OSError):
     """Another file than the one that was found."""
 
 
-def _tried(ask: Callable[[], Answer]) -> Answer:
+def _tried(ask: Callable[[], AnswerT]) -> AnswerT:
     for attempt in range(1, _ATTEMPTS):
         try:
             return ask()

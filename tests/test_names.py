@@ -1,36 +1,131 @@
-"""No two public classes of the packages have the same name."""
+"""No public name of the packages means two things, and no function is written twice."""
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import PurePath
 
 from tests.__main__ import PACKAGES, ROOT
 
-# A query says what an operator then does.
-SAID_AND_DONE = ("tpf_client.sparql.algebra", "tpf_client.dataflow.operators.")
-# Each study has its own, under the name that the configuration of a run knows.
-OF_EACH_STUDY = {"Sizes"}
+_OPERATIONS = (
+    # A query says what an operator then does.
+    ("tpf_client.sparql.algebra", "tpf_client.dataflow.operators."),
+    # Spark does to columns and frames what Python does to terms and patterns.
+    ("annotations.", "tpf_server.continuous.csparql.spark."),
+    ("tpf_client.sparql.rewrite.", "tpf_server.continuous.csparql.spark."),
+)
+"""Where one operation has one name for two kinds of things."""
+_OF_EACH_STUDY = {"Sizes"}
+"""The configuration of a run knows them by these names."""
+_OF_EACH_PROGRAM = {"app", "factory", "main"}
+"""What a program begins with."""
+_ONE_IDEA = {"Solution"}
+"""A row of identifiers inside; terms by the names of their variables for who asks."""
+_LONG = 16
+"""Nodes of a function that is no triviality."""
 
 
-def public_classes() -> Iterator[tuple[str, str]]:
-    """The name of each class, and its module."""
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-            for node in ast.parse(file.read_text("utf-8")).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    yield node.name, module
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """What a module does, also where a condition or an error decides."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try):
+            yield from statements([*statement.body, *statement.orelse])
+        if isinstance(statement, ast.Try):
+            yield from statements(inner for each in statement.handlers for inner in each.body)
+
+
+def defined(statement: ast.stmt) -> list[str]:
+    """The names that a statement defines, but for commands, which are called by what users type."""
+    match statement:
+        case ast.ClassDef():
+            return [statement.name]
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return [] if is_command(statement) else [statement.name]
+        case ast.Assign():
+            targets = statement.targets
+        case ast.AnnAssign():
+            targets = [statement.target]
+        case _:
+            return []
+    if isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) == "TypeVar":
+        return []  # it stands for anything
+    names = [node for target in targets for node in ast.walk(target)]
+    return [each.id for each in names if isinstance(each, ast.Name)]
+
+
+def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it is one of a command line."""
+    decorators = [ast.unparse(each).partition("(")[0] for each in function.decorator_list]
+    return any(each in ("grouped", "app.command") for each in decorators)
+
+
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    """The modules of the packages."""
+    return [
+        (".".join(file.relative_to(ROOT).with_suffix("").parts), ast.parse(file.read_text("utf-8")))
+        for package in PACKAGES
+        for file in sorted((ROOT / package).rglob("*.py"))
+    ]
+
+
+def twice(found: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
+    """The modules of each name that several have."""
+    modules = defaultdict(set)
+    for name, module in found:
+        modules[name].add(module)
+    return {name: places for name, places in modules.items() if len(places) > 1}
+
+
+def is_one_thing(name: str, places: set[str]) -> bool:
+    """Whether all that modules call so is the same."""
+    if name in _OF_EACH_PROGRAM | _ONE_IDEA:
+        return True
+    if name in _OF_EACH_STUDY:
+        return all(each.startswith("experiments.studies.") for each in places)
+    # Packages of one kind have modules of one name: cqels.parser.parse, csparql.parser.parse.
+    paths = [PurePath(*each.split(".")) for each in places]
+    if len({(path.name, path.parent.parent) for path in paths}) == 1:
+        return True
+    return len(places) == 2 and any(
+        all(any(each.startswith(prefix) for each in places) for prefix in pair)
+        for pair in _OPERATIONS
+    )
 
 
 def test_a_name_means_one_thing() -> None:
-    modules = defaultdict(list)
-    for name, module in public_classes():
-        modules[name].append(module)
-    twice = {}
-    for name, places in modules.items():
-        if name in OF_EACH_STUDY:
-            places = [each for each in places if not each.startswith("experiments.studies.")]
-        operation = all(each.startswith(SAID_AND_DONE) for each in places) and len(places) == 2
-        if len(places) > 1 and not operation:
-            twice[name] = places
-    assert twice == {}
+    found = [
+        (name, module)
+        for module, tree in trees()
+        for statement in statements(tree.body)
+        for name in defined(statement)
+        if not name.startswith("_")
+    ]
+    assert len(found) > 2000
+    clashes = {
+        name: sorted(places)
+        for name, places in twice(found).items()
+        if not is_one_thing(name, places)
+    }
+    assert clashes == {}
+
+
+def long_functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """What each function does, beside its description, and its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            if sum(1 for each in body for _ in ast.walk(each)) >= _LONG:
+                yield "\n".join(map(ast.dump, body)), node.lineno
+
+
+def test_no_function_is_written_twice() -> None:
+    found = [
+        (text, f"{module}:{line}")
+        for module, tree in trees()
+        for text, line in long_functions(tree)
+    ]
+    assert len(found) > 2000
+    assert sorted(map(sorted, twice(found).values())) == []

@@ -29,7 +29,7 @@ from tpf_client.fragments.bounded import pooled_session
 from tpf_client.map_tiles import map_tiles
 from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance
-from tpf_client.protocol import Environment
+from tpf_client.protocol import WsgiEnvironment
 from tpf_client.serving import make_server, run_until_told
 
 _END_SECONDS: Final = 5.0
@@ -124,7 +124,7 @@ class BesideServer:
         self.threads = orders.streams + _SPARE
         """How many requests may be under way at the same time."""
 
-    def __call__(self, environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: WsgiEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request that the server passes on."""
         at = urlsplit(environ.get("HTTP_X_TPF_AT", "http://localhost"))
         over = environ.get("HTTP_X_TPF_OVER", "")

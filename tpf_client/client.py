@@ -20,7 +20,7 @@ from tpf_client.errors import UnsupportedQueryError
 from tpf_client.fragments.destinations import Destinations
 from tpf_client.fragments.fetcher import Fetcher, Statistics
 from tpf_client.fragments.transport import Limits
-from tpf_client.planner.answer import Progress
+from tpf_client.planner.answer import OnProgress
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.leaves import FragmentLeaves, Step
@@ -29,7 +29,7 @@ from tpf_client.planner.planning import check, plan_query
 from tpf_client.planner.service import Services
 from tpf_client.planner.words import Words, words_of
 from tpf_client.single_answers import SingleAnswers
-from tpf_client.solutions import AsyncSolutions, Solutions, graph_of
+from tpf_client.solutions import AsyncSolutions, Solutions, rdflib_graph
 from tpf_client.sparql.algebra import BGP, Query, is_ordered
 from tpf_client.sparql.parser import parse_query
 from tpf_client.streaming.change_signal import ChangeSignals
@@ -138,7 +138,7 @@ class Client:
         base: str | None = None,
         at: datetime | None = None,
         plan: list[Step] | None = None,
-        progress: Progress | None = None,
+        progress: OnProgress | None = None,
         budget: Budget | None = None,
     ) -> "Solutions | bool | rdflib.Graph":
         """Answer a query over the data as they are.
@@ -175,11 +175,11 @@ class Client:
                 return any(True for _ in rows)
             if query.form == "DESCRIBE":
                 # Its solutions are the triples themselves.
-                return graph_of(rows)
-            return graph_of(construct(query.template, answer.variables, rows))
+                return rdflib_graph(rows)
+            return rdflib_graph(construct(query.template, answer.variables, rows))
 
     async def aquery(
-        self, text: str, *, base: str | None = None, progress: Progress | None = None
+        self, text: str, *, base: str | None = None, progress: OnProgress | None = None
     ) -> "AsyncSolutions | bool | rdflib.Graph":
         """Like `query`, for coroutines: the work is done in threads.
 

@@ -9,7 +9,7 @@ from wsgiref.util import application_uri
 import rdflib
 from rdflib.namespace import DCTERMS, RDF, RDFS
 
-from tpf_client.protocol import Environment
+from tpf_client.protocol import WsgiEnvironment
 
 _SD = rdflib.Namespace("http://www.w3.org/ns/sparql-service-description#")
 _FORMATS = rdflib.Namespace("http://www.w3.org/ns/formats/")
@@ -17,7 +17,7 @@ _EVENTS = rdflib.URIRef("https://www.iana.org/assignments/media-types/text/event
 _DRAFT = rdflib.URIRef("https://spec.knows.idlab.ugent.be/sparql-11-incremental-protocol/latest/")
 
 
-def description(environ: Environment, path: str, urls: Sequence[str]) -> rdflib.Graph:
+def description(environ: WsgiEnvironment, path: str, urls: Sequence[str]) -> rdflib.Graph:
     """The description of the service that a request asks.
 
     Args:

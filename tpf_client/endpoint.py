@@ -29,11 +29,11 @@ from tpf_client.live_answer import work_of
 from tpf_client.live_answers import LiveAnswers, Wish
 from tpf_client.map_tiles import MapTiles
 from tpf_client.page_files import Example, Headers, PageFiles
-from tpf_client.planner.budget import Allowance, Budget, Watch
+from tpf_client.planner.budget import Allowance, Budget, BudgetWatch
 from tpf_client.protocol import (
-    METHODS,
-    Environment,
+    ALLOWED_METHODS,
     RefusedError,
+    WsgiEnvironment,
     asks_nothing,
     is_set,
     negotiated,
@@ -41,7 +41,7 @@ from tpf_client.protocol import (
     seconds_of,
 )
 from tpf_client.solutions import graph_text
-from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES, ResultError
+from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_MEDIA_TYPES, ResultError
 from tpf_client.stream import Stream
 
 StartResponse: TypeAlias = Callable[[str, Headers], object]
@@ -57,9 +57,9 @@ GRAPH_TYPES = {
     "application/rdf+xml": "xml",
     "application/ld+json": "json-ld",
 }
-EVENTS = "text/event-stream"
+_EVENTS = "text/event-stream"
 """The media type of an answer that is kept up to date."""
-_SOLUTION_TYPES = {media: name for name, media in MEDIA_TYPES.items()}
+_SOLUTION_TYPES = {media: name for name, media in RESULT_MEDIA_TYPES.items()}
 _SOLUTION_ALIASES = {"application/json": "json", "application/xml": "xml", "text/xml": "xml"}
 _RECHECK = 60.0
 """Seconds between looks at data of which nothing is labelled."""
@@ -114,7 +114,7 @@ class SparqlEndpoint:
         """How many requests may be under way at the same time."""
         self._hosts = frozenset(name.lower() for name in ("localhost", *hosts))
         self._origins = frozenset(each.lower() for each in origins)
-        self._watch = Watch()
+        self._watch = BudgetWatch()
 
     @property
     def under_way(self) -> int:
@@ -131,7 +131,7 @@ class SparqlEndpoint:
         self._live.close()
         self._watch.close()
 
-    def __call__(self, environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: WsgiEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request (PEP 3333)."""
         headers: Headers = [
             ("Vary", "Accept, Accept-Encoding, Origin"),
@@ -140,7 +140,7 @@ class SparqlEndpoint:
         try:
             headers += self._welcome(environ)
             if environ["REQUEST_METHOD"] == "OPTIONS":
-                start_response("204 No Content", [*headers, ("Allow", METHODS)])
+                start_response("204 No Content", [*headers, ("Allow", ALLOWED_METHODS)])
                 return []
             path = environ.get("PATH_INFO", PATH)
             if path not in (PATH, WORDS):
@@ -155,9 +155,9 @@ class SparqlEndpoint:
             if status is HTTPStatus.SERVICE_UNAVAILABLE:
                 headers.append(("Retry-After", "10"))
             if status is HTTPStatus.METHOD_NOT_ALLOWED:
-                headers.append(("Allow", METHODS))
+                headers.append(("Allow", ALLOWED_METHODS))
         headers.append(("Content-Type", media_type))
-        if media_type == EVENTS:
+        if media_type == _EVENTS:
             headers += [("Cache-Control", "no-store"), ("X-Accel-Buffering", "no")]
         if isinstance(body, bytes):
             headers.append(("Content-Length", str(len(body))))
@@ -168,7 +168,7 @@ class SparqlEndpoint:
             return []
         return [body] if isinstance(body, bytes) else body
 
-    def _welcome(self, environ: Environment) -> Headers:
+    def _welcome(self, environ: WsgiEnvironment) -> Headers:
         """Headers for whoever asks, where he may.
 
         Raises:
@@ -190,7 +190,7 @@ class SparqlEndpoint:
             headers.append(("Access-Control-Allow-Origin", "*" if "*" in self._origins else origin))
             if "HTTP_ACCESS_CONTROL_REQUEST_METHOD" in environ:
                 headers += [
-                    ("Access-Control-Allow-Methods", METHODS),
+                    ("Access-Control-Allow-Methods", ALLOWED_METHODS),
                     ("Access-Control-Allow-Headers", "Accept, Content-Type, Last-Event-ID"),
                     ("Access-Control-Max-Age", "86400"),
                 ]
@@ -214,7 +214,7 @@ class SparqlEndpoint:
         return True
 
     def _answer(
-        self, environ: Environment, path: str
+        self, environ: WsgiEnvironment, path: str
     ) -> tuple[str, bytes | StreamedBody | FollowedBody]:
         """The media type and the body of an answer."""
         if path == WORDS:
@@ -230,7 +230,7 @@ class SparqlEndpoint:
         if _wants_events(accept):
             if at is not None:
                 raise RefusedError(HTTPStatus.BAD_REQUEST, "at: what is kept up to date begins now")
-            return EVENTS, self._follow(text, environ)
+            return _EVENTS, self._follow(text, environ)
         gone = environ.get("waitress.client_disconnected", lambda: False)
         while not self._turns.acquire(timeout=1):
             if gone():
@@ -244,7 +244,7 @@ class SparqlEndpoint:
                 media_type = negotiated(accept, GRAPH_TYPES, {})
                 return media_type, graph_text(found, GRAPH_TYPES[media_type]).encode()
             if isinstance(found, bool):
-                types = {MEDIA_TYPES[name]: name for name in BOOLEAN_WRITERS}
+                types = {RESULT_MEDIA_TYPES[name]: name for name in BOOLEAN_WRITERS}
                 media_type = negotiated(accept, types, _SOLUTION_ALIASES)
                 return media_type, BOOLEAN_WRITERS[types[media_type]](found).encode()
             failing.callback(found.close)
@@ -274,7 +274,7 @@ class SparqlEndpoint:
     def _budget(self) -> AbstractContextManager[Budget]:
         return self._watch.watching(Budget(self._client.clock, self._allowance))
 
-    def _follow(self, text: str, environ: Environment) -> FollowedBody:
+    def _follow(self, text: str, environ: WsgiEnvironment) -> FollowedBody:
         """An answer that is kept up to date, once there is one.
 
         Raises:
@@ -304,8 +304,8 @@ class SparqlEndpoint:
 
 def _wants_events(accept: str) -> bool:
     try:
-        types = {**_SOLUTION_TYPES, **GRAPH_TYPES, EVENTS: "events"}
-        return negotiated(accept, types, _SOLUTION_ALIASES) == EVENTS
+        types = {**_SOLUTION_TYPES, **GRAPH_TYPES, _EVENTS: "events"}
+        return negotiated(accept, types, _SOLUTION_ALIASES) == _EVENTS
     except RefusedError:
         return False
 

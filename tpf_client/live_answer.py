@@ -36,15 +36,15 @@ from tpf_client.fragments.fetcher import Statistics
 from tpf_client.solutions import Solution
 from tpf_client.stream import Stream, TimedSolution, Update
 
-HEARTBEAT = 15.0
+_HEARTBEAT = 15.0
 """Seconds of silence after which a reader is told that the connection lives."""
 LINGER = timedelta(seconds=30)
 """So long an answer that nobody reads is kept up to date: its readers may come back."""
-KEPT = 2**22
+_KEPT = 2**22
 """Characters of updates that are kept for readers that come back, or are slow."""
 
 
-Work: TypeAlias = Callable[[], Mapping[str, int]]
+WorkCounts: TypeAlias = Callable[[], Mapping[str, int]]
 
 
 def work_of(done: Statistics) -> dict[str, int]:
@@ -84,7 +84,7 @@ class LiveAnswer:
         self,
         stream: Stream,
         most_rows: int | None,
-        work: Work,
+        work: WorkCounts,
         over: "Callable[[LiveAnswer], None]",
     ) -> None:
         self._stream = stream
@@ -232,7 +232,7 @@ class LiveAnswer:
         text = self._event("update", told, self.last, {"added": added, "removed": update.removed})
         self._kept.append(text)
         self._kept_size += len(text)
-        while self._kept_size > KEPT:
+        while self._kept_size > _KEPT:
             self._kept_size -= len(self._kept.popleft())
 
     def _end(self, error: BaseException | None) -> None:
@@ -302,5 +302,5 @@ class AnswerFollower:
             yield from texts
             if over:
                 return
-            if not texts and not self._changed.wait(HEARTBEAT):
+            if not texts and not self._changed.wait(_HEARTBEAT):
                 yield ": still here\n\n"

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from annotations.clock import Clock
 from tpf_client.errors import ClosedError
-from tpf_client.live_answer import AnswerFollower, LiveAnswer, Work
+from tpf_client.live_answer import AnswerFollower, LiveAnswer, WorkCounts
 from tpf_client.sparql.tokens import tokenize
 from tpf_client.stream import Stream
 
@@ -41,7 +41,7 @@ class LiveAnswers:
         work: tells what was requested for all queries so far.
     """
 
-    def __init__(self, start: Start, clock: Clock, most_rows: int | None, work: Work) -> None:
+    def __init__(self, start: Start, clock: Clock, most_rows: int | None, work: WorkCounts) -> None:
         self._start = start
         self._clock = clock
         self._most_rows = most_rows

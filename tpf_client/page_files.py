@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tpf_client.map_tiles import MapTiles
-from tpf_client.protocol import Environment, RefusedError
+from tpf_client.protocol import RefusedError, WsgiEnvironment
 
 Headers: TypeAlias = list[tuple[str, str]]
 
@@ -94,7 +94,7 @@ class PageFiles:
         """Whether there is something at a path."""
         return path in _FILES or path == "/page.json"
 
-    def answer(self, environ: Environment, path: str) -> tuple[HTTPStatus, Headers, bytes]:
+    def answer(self, environ: WsgiEnvironment, path: str) -> tuple[HTTPStatus, Headers, bytes]:
         """The answer to a request for one of our paths.
 
         Raises:

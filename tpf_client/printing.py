@@ -10,8 +10,8 @@ from rich.console import Console
 from annotations.printable import printable
 from tpf_client.live_table import solution_table
 from tpf_client.solutions import Solutions, graph_text
-from tpf_client.sparql.algebra import Form
-from tpf_client.sparql.results import BOOLEAN_WRITERS, MEDIA_TYPES
+from tpf_client.sparql.algebra import QueryForm
+from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_MEDIA_TYPES
 
 
 class Format(StrEnum):
@@ -43,9 +43,9 @@ _NAMES = {
 }
 """What else the formats are called, beside the media types of results."""
 _CALLED = {each.value: each for each in Format}
-_CALLED |= {media_type: Format(name) for name, media_type in MEDIA_TYPES.items()}
+_CALLED |= {media_type: Format(name) for name, media_type in RESULT_MEDIA_TYPES.items()}
 _CALLED |= {name: each for each, names in _NAMES.items() for name in names}
-_FORMATS: dict[Form, tuple[Format, ...]] = {
+_FORMATS: dict[QueryForm, tuple[Format, ...]] = {
     "SELECT": tuple(each for each in Format if each not in _GRAPHS),
     "ASK": (Format.TABLE, Format.JSON, Format.XML),
     "CONSTRUCT": tuple(_GRAPHS),
@@ -59,7 +59,7 @@ def named_format(name: str) -> Format | None:
     return _CALLED.get(name.partition(";")[0].strip().lower())
 
 
-def refusal(form: Form, wanted: Format | None, *, watch: bool, terminal: bool) -> str | None:
+def refusal(form: QueryForm, wanted: Format | None, *, watch: bool, terminal: bool) -> str | None:
     """Why an answer cannot be had in a format; ``None``: it can.
 
     Args:

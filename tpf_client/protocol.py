@@ -13,9 +13,9 @@ from urllib.parse import parse_qs
 from annotations.errors import InstantError
 from annotations.instants import parse_instant
 
-Environment: TypeAlias = Mapping[str, Any]
+WsgiEnvironment: TypeAlias = Mapping[str, Any]
 
-METHODS = "GET, HEAD, POST, OPTIONS"
+ALLOWED_METHODS = "GET, HEAD, POST, OPTIONS"
 
 _SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?", re.ASCII)
 
@@ -31,7 +31,7 @@ class RefusedError(Exception):
         super().__init__(reason)
 
 
-def query_of(environ: Environment) -> tuple[str, datetime | None]:
+def query_of(environ: WsgiEnvironment) -> tuple[str, datetime | None]:
     """The query of a request, and the instant that it is asked for.
 
     Raises:
@@ -70,12 +70,12 @@ def query_of(environ: Environment) -> tuple[str, datetime | None]:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"at: {error}") from error
 
 
-def asks_nothing(environ: Environment) -> bool:
+def asks_nothing(environ: WsgiEnvironment) -> bool:
     """Whether a request is for the description of the service."""
     return environ["REQUEST_METHOD"] in ("GET", "HEAD") and not environ.get("QUERY_STRING")
 
 
-def is_set(environ: Environment, name: str) -> bool:
+def is_set(environ: WsgiEnvironment, name: str) -> bool:
     """Whether a parameter is ``true``.
 
     Raises:
@@ -87,7 +87,7 @@ def is_set(environ: Environment, name: str) -> bool:
     return text == "true"
 
 
-def seconds_of(environ: Environment, name: str, least: float, most: float) -> float | None:
+def seconds_of(environ: WsgiEnvironment, name: str, least: float, most: float) -> float | None:
     """A parameter that is a number of seconds; ``None``: it is not given.
 
     Args:
@@ -124,7 +124,7 @@ def _only(parameters: dict[str, list[str]], name: str) -> str | None:
     return values[0] if values else None
 
 
-def _body(environ: Environment) -> str:
+def _body(environ: WsgiEnvironment) -> str:
     length = environ.get("CONTENT_LENGTH") or ""
     if not length.isdecimal():
         raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "a body needs its length")

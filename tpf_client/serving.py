@@ -21,7 +21,7 @@ from tpf_client.errors import MapTilesError
 from tpf_client.map_tiles import map_tiles as named_tiles
 from tpf_client.page_files import read_example
 from tpf_client.planner.budget import Allowance
-from tpf_client.protocol import MAX_BODY, Environment
+from tpf_client.protocol import MAX_BODY, WsgiEnvironment
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -86,7 +86,7 @@ class Answering(Protocol):
     threads: int
     """How many requests may be under way at the same time."""
 
-    def __call__(self, environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: WsgiEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request (PEP 3333)."""
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def make_server(endpoint: Answering, listener: socket.socket) -> Any:
     # Who waits for a place is told so by nobody but our log.
     logging.getLogger("waitress").setLevel(logging.ERROR)
 
-    def answer(environ: Environment, start_response: StartResponse) -> Iterable[bytes]:
+    def answer(environ: WsgiEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         channel: _Channel = environ["waitress.client_disconnected"].__self__
         ours = {"tpf_client.cut_off": channel.cut_off, "tpf_client.when_gone": channel.when_gone}
         return endpoint({**environ, **ours}, start_response)

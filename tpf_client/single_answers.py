@@ -11,7 +11,7 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.errors import ServiceError
 from tpf_client.fragments.fetcher import Fetcher
-from tpf_client.planner.answer import Answer, CompleteAnswer, Progress
+from tpf_client.planner.answer import Answer, CompleteAnswer, OnProgress
 from tpf_client.planner.budget import Budget
 from tpf_client.planner.driver import Driver
 from tpf_client.planner.evaluation import Evaluation
@@ -57,7 +57,7 @@ class SingleAnswers:
         self,
         query: Query,
         plan: list[Step] | None = None,
-        progress: Progress | None = None,
+        progress: OnProgress | None = None,
         at: datetime | None = None,
         budget: Budget | None = None,
     ) -> Answer | CompleteAnswer:
@@ -74,7 +74,7 @@ class SingleAnswers:
         self,
         query: Query,
         plan: list[Step] | None,
-        progress: Progress | None,
+        progress: OnProgress | None,
         at: datetime | None,
         budget: Budget | None,
     ) -> Answer:

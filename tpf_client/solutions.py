@@ -123,7 +123,7 @@ class Solutions:
         Raises:
             ImportError: pandas is not installed.
         """
-        return table(self.variables, self)
+        return data_frame(self.variables, self)
 
     def serialize(self, format: str = "json") -> str:  # noqa: A002 - as rdflib calls it
         """The solutions as text: ``json``, ``xml``, ``csv``, ``tsv`` or ``ndjson``.
@@ -151,10 +151,10 @@ class Solutions:
         return _writer(format)(self._variables, chain(tuple(self._kept), self._rows))
 
 
-def _writer(name: str) -> results.Writer:
-    if name not in results.WRITERS:
-        raise ValueError(f"no format {name!r}: {', '.join(results.WRITERS)}")
-    return results.WRITERS[name]
+def _writer(name: str) -> results.ResultWriter:
+    if name not in results.RESULT_WRITERS:
+        raise ValueError(f"no format {name!r}: {', '.join(results.RESULT_WRITERS)}")
+    return results.RESULT_WRITERS[name]
 
 
 class AsyncSolutions:
@@ -192,7 +192,7 @@ class AsyncSolutions:
         self._solutions.close()
 
 
-def table(variables: tuple[str, ...], solutions: Iterable[Solution]) -> "pandas.DataFrame":
+def data_frame(variables: tuple[str, ...], solutions: Iterable[Solution]) -> "pandas.DataFrame":
     """Solutions as a pandas table."""
     import pandas
 
@@ -209,7 +209,7 @@ def _python_value(term: "Identifier | None") -> Any:
     return None if term is None else str(term)
 
 
-def graph_of(triples: Iterable[Sequence[Term | None]]) -> "rdflib.Graph":
+def rdflib_graph(triples: Iterable[Sequence[Term | None]]) -> "rdflib.Graph":
     """Triples as a graph."""
     import rdflib
 

@@ -26,7 +26,7 @@ from tpf_client.sparql.results import rdflib_term
 _PLACES = ("s", "p", "o")
 
 
-def term_of(node: Identifier) -> TermOrVariable:
+def _term_of(node: Identifier) -> TermOrVariable:
     """The term of an rdflib term.
 
     Raises:
@@ -101,7 +101,7 @@ class FragmentStore(Store):
             SourceError: a fragment could not be had.
         """
         subject, predicate, object_ = (
-            OurVariable(f"?{name}") if node is None else term_of(node)
+            OurVariable(f"?{name}") if node is None else _term_of(node)
             for name, node in zip(_PLACES, triple_pattern, strict=True)
         )
         for found in self.client.match(QuadPattern(subject, predicate, object_)):

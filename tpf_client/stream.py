@@ -11,8 +11,8 @@ from annotations.instants import format_instant
 from annotations.terms import Variable
 from tpf_client.errors import SourceError
 from tpf_client.fragments.fetcher import Statistics
-from tpf_client.solutions import Solution, graph_of, table
-from tpf_client.sparql.algebra import Form, Row
+from tpf_client.solutions import Solution, data_frame, rdflib_graph
+from tpf_client.sparql.algebra import QueryForm, Row
 from tpf_client.streaming.explain import explain_stream, stream_json
 from tpf_client.streaming.scheduler import Job, Scheduler, TakeTick
 from tpf_client.streaming.streamer import Streamer
@@ -84,7 +84,7 @@ class Update:
     dynamic: bool
     wakes_at: datetime | None
     ordered: bool
-    form: Form
+    form: QueryForm
     boolean: bool | None
     pages: int
     work: Statistics
@@ -109,12 +109,12 @@ class Update:
         """The whole graph that CONSTRUCT or DESCRIBE gives, as of the stream's newest update."""
         if self.form not in ("CONSTRUCT", "DESCRIBE"):
             raise ValueError(f"the answer of {self.form} is no graph")
-        return graph_of(self._tick.answer())
+        return rdflib_graph(self._tick.answer())
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The whole answer as a table."""
         rows = self._tick.answer()
-        return table(self.variables, [Solution(self._tick.variables, row) for row in rows])
+        return data_frame(self.variables, [Solution(self._tick.variables, row) for row in rows])
 
     def placed(self) -> list[tuple[int | None, TimedSolution]]:
         """The added solutions and where they are in the answer; ``None``: it has no order.
@@ -189,7 +189,7 @@ class Stream:
         streamer: Streamer,
         scheduler: Callable[[], Scheduler],
         *,
-        form: Form = "SELECT",
+        form: QueryForm = "SELECT",
         ordered: bool = False,
     ) -> None:
         self.streamer = streamer

@@ -28,8 +28,7 @@ from tpf_server.web.change_feed import ChangeFeeds
 from tpf_server.web.html_writer import HtmlWriter
 from tpf_server.web.metrics import Metrics
 from tpf_server.web.page_middleware import PageMiddleware
-from tpf_server.web.query_front import RESOURCES as QUERY_RESOURCES
-from tpf_server.web.query_front import QueryFront
+from tpf_server.web.query_front import QUERY_RESOURCES, QueryFront
 from tpf_server.web.resources import Resource
 from tpf_server.web.routes import AnyMethod, routes
 from tpf_server.web.site import Site
@@ -139,13 +138,13 @@ def _add_continuous(
 ) -> tuple["ContinuousService", Mapping[str, Resource]]:
     # A plain server does not load the engine.
     from tpf_server.continuous.assembly import continuous_service
-    from tpf_server.continuous.resources import RESOURCES
+    from tpf_server.continuous.resources import CONTINUOUS_RESOURCES
     from tpf_server.continuous.web import continuous_blueprint
 
     datasets = list(site.datasets.values())
     service = service or continuous_service(site.settings, datasets, site.clock)
     target.register_blueprint(continuous_blueprint(service, site.bodies, site.settings))
-    return service, RESOURCES
+    return service, CONTINUOUS_RESOURCES
 
 
 class _Worker:

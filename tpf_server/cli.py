@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from tpf_server.claimed_port import claimed_port
-from tpf_server.configuration import Configuration, describe, read_configuration
+from tpf_server.configuration import Configuration, read_configuration, settings_help
 from tpf_server.connections import allow_many_descriptors
 from tpf_server.deaths import Deaths, join_workers_surely
 from tpf_server.errors import ServerError, SettingsError
@@ -30,8 +30,8 @@ from tpf_server.query_process import QueryProcess
 from tpf_server.reloading import LOOK_SECONDS
 from tpf_server.setting_table import table
 from tpf_server.settings import Settings
-from tpf_server.sources import check_sources, dataset_of_path, distinct, sources_changed
-from tpf_server.store.static.file_systems import is_url
+from tpf_server.sources import check_sources, dataset_of_path, each_name_once, sources_changed
+from tpf_server.store.static.file_systems import is_store_url
 from tpf_server.workers import (
     MEMORY,
     MULTIPROCESS_VARIABLE,
@@ -49,7 +49,7 @@ class _Data(click.Path):
 
     def convert(self, value: Any, *context: Any) -> Any:
         """The text."""
-        return value if is_url(value) else super().convert(value, *context)
+        return value if is_store_url(value) else super().convert(value, *context)
 
 
 def _options() -> list[click.Parameter]:
@@ -70,7 +70,7 @@ def _options() -> list[click.Parameter]:
 
 def _command(data: Sequence[str], config: str | None, help_settings: bool, **flags: Any) -> None:
     if help_settings:
-        click.echo(describe())
+        click.echo(settings_help())
         return
     serve(data, Path(config) if config else None, flags)
 
@@ -88,10 +88,10 @@ class _Command(click.Command):
         """The context of the command that is meant."""
         if args and args[0] in _OTHERS:
             # The server loads nothing of what they need.
-            from tpf_server.keeping import COMMANDS
+            from tpf_server.keeping import KEEPING_COMMANDS
 
             name = args.pop(0)
-            return COMMANDS[name].make_context(f"{info_name} {name}", args, parent, **extra)
+            return KEEPING_COMMANDS[name].make_context(f"{info_name} {name}", args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -123,7 +123,7 @@ def configure(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) 
     datasets = (*datasets, *map(dataset_of_path, data))
     if not datasets:
         raise SettingsError("there is nothing to serve: name an RDF file, or a dataset in --config")
-    return Configuration(server, tuple(distinct(datasets)))
+    return Configuration(server, tuple(each_name_once(datasets)))
 
 
 def serve(data: Sequence[str], file: Path | None, flags: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ AT_START = (
 _Kind = TypeVar("_Kind", Settings, DatasetSettings)
 
 
-def describe() -> str:
+def settings_help() -> str:
     """The text of ``--help-settings``."""
     lines = []
     for heading, kind in (("Server", Settings), ("[datasets.NAME]", DatasetSettings)):

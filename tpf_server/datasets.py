@@ -9,7 +9,7 @@ from tpf_server.configuration import Configuration
 from tpf_server.errors import StoreClosedError
 from tpf_server.fragments.dataset import OpenDataset
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.sources import distinct, live_settings, log_place, static_store
+from tpf_server.sources import each_name_once, live_settings, log_place, static_store
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 from tpf_server.store.static.opening import open_store
@@ -36,7 +36,7 @@ class DatasetOpener:
         """
         with ExitStack() as opened:
             datasets = []
-            for settings in distinct(configuration.datasets):
+            for settings in each_name_once(configuration.datasets):
                 dataset = self.open_one(settings, configuration.server)
                 opened.callback(dataset.close)
                 datasets.append(dataset)

@@ -46,7 +46,7 @@ def _restore(dataset: str, file: str | None, config: str | None, **flags: Any) -
     click.echo(f"tpf-server: {dataset} goes on behind batch {newest}", err=True)
 
 
-COMMANDS: Final = {
+KEEPING_COMMANDS: Final = {
     "backup": click.Command(
         "backup",
         params=[click.Argument(["dataset"]), click.Argument(["file"]), *_OPTIONS],

@@ -19,7 +19,7 @@ from tpf_server.store.live.logs import POSTGRESQL, open_log
 from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.static.checking import checked_store, is_store
 from tpf_server.store.static.fetching import fetch_store, fetched_store, has_changed
-from tpf_server.store.static.file_systems import is_url
+from tpf_server.store.static.file_systems import is_store_url
 
 _SUFFIX = re.compile(
     r"(\.(nt|nq|ttl|trig|rdf|owl|xml|jsonld|json|n3|gz|bz2|zst|xz|store))+$", re.IGNORECASE
@@ -36,7 +36,7 @@ def dataset_of_path(source: str) -> DatasetSettings:
     return DatasetSettings(name=re.sub(r"[^A-Za-z0-9_~.-]", "-", name).lstrip(".-"), source=source)
 
 
-def distinct(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]:
+def each_name_once(datasets: Iterable[DatasetSettings]) -> list[DatasetSettings]:
     """The datasets, each name once.
 
     Raises:
@@ -57,7 +57,7 @@ def check_sources(configuration: Configuration) -> None:
         SettingsError: two datasets have one name.
         StoreError: a store or a log cannot be opened.
     """
-    for settings in distinct(configuration.datasets):
+    for settings in each_name_once(configuration.datasets):
         static_store(settings, configuration.server, fetch=True)
         place = log_place(settings, configuration.server)
         if place is not None:
@@ -82,7 +82,7 @@ def static_store(
         return None
     indexes = Path(server.data_dir) / "indexes"
     try:
-        if not is_url(settings.source):
+        if not is_store_url(settings.source):
             return checked_store(Path(settings.source.removeprefix("file://")), indexes)
         store = fetched_store(settings.source, indexes)
         if fetch:
@@ -104,7 +104,7 @@ def sources_changed(configuration: Configuration) -> bool:
         StoreError: one cannot be read.
     """
     indexes = Path(configuration.server.data_dir) / "indexes"
-    urls = [dataset.source for dataset in configuration.datasets if is_url(dataset.source)]
+    urls = [dataset.source for dataset in configuration.datasets if is_store_url(dataset.source)]
     return any(has_changed(url, indexes, os.environ) for url in urls)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-PREFIX = "TPF_SPARK_"
+_PREFIX = "TPF_SPARK_"
 JAVA_ENDED = "the Java that Spark runs in has ended"
 _END_SECONDS = 5.0
 _LIGHT_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
@@ -66,8 +66,8 @@ class SparkSettings:
         names = {field.name for field in fields(cls)}
         values: dict[str, Any] = {}
         for key, value in environment.items():
-            if key.startswith(PREFIX):
-                name = key.removeprefix(PREFIX).lower()
+            if key.startswith(_PREFIX):
+                name = key.removeprefix(_PREFIX).lower()
                 if name not in names:
                     raise SparkSettingError(f"{key} is no setting of Spark; known: {sorted(names)}")
                 values[name] = value

@@ -19,7 +19,7 @@ from annotations.methods.shapes import FixedTerm, LabelInstant, Minted, Shape, S
 from annotations.namespaces import Vocabulary
 from annotations.terms import Quad, QuadPattern, Term, Variable
 
-Values: TypeAlias = dict[Term, list[Term]]
+_Values: TypeAlias = dict[Term, list[Term]]
 """What is stated of one node: the values of each label predicate."""
 
 
@@ -93,7 +93,7 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
         report: called with every problem.
     """
     rest: list[Quad] = []
-    stated: dict[Term, Values] = {}
+    stated: dict[Term, _Values] = {}
     for quad in dict.fromkeys(quads):
         if quad.predicate not in vocabulary.label_predicates:
             rest.append(quad)
@@ -118,8 +118,8 @@ def read_labels(quads: Iterable[Quad], vocabulary: Vocabulary, report: OnError) 
 
 def _labels_of(
     node: Term,
-    values: Values,
-    stated: dict[Term, Values],
+    values: _Values,
+    stated: dict[Term, _Values],
     vocabulary: Vocabulary,
     report: OnError,
 ) -> Iterator[Label]:
@@ -147,14 +147,14 @@ def _instant(term: Term) -> Label:
     return at_instant(instant_of_term(term))
 
 
-def _interval(node: Term, values: Values, initial: Term, final: Term) -> Label:
+def _interval(node: Term, values: _Values, initial: Term, final: Term) -> Label:
     return Interval(
         _the_instant(node, values, initial),
         _the_instant(node, values, final),
     )
 
 
-def _the_instant(node: Term, values: Values, predicate: Term) -> datetime:
+def _the_instant(node: Term, values: _Values, predicate: Term) -> datetime:
     terms = values.get(predicate, [])
     if len(terms) != 1:
         raise DecodeError(f"{node} needs exactly one {predicate}, found {len(terms)}")

@@ -33,7 +33,7 @@ from annotations.terms import (
     read_triple_term,
 )
 
-Kind: TypeAlias = Literal["property", "graph", "statement", "reifier", "interval"]
+NameKind: TypeAlias = Literal["property", "graph", "statement", "reifier", "interval"]
 """What a minted name stands for."""
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -49,12 +49,12 @@ def identity(fact: Fact) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def minted(kind: Kind, fact: Fact, naming: Naming) -> Term:
+def minted(kind: NameKind, fact: Fact, naming: Naming) -> Term:
     """The name of this kind that is minted for a fact."""
     return Term(f"<{naming.fact_base}{kind}/{identity(fact)}>")
 
 
-def token_of(term: str, kind: Kind, naming: Naming) -> str | None:
+def token_of(term: str, kind: NameKind, naming: Naming) -> str | None:
     """The token of a minted name of this kind, or ``None`` where the term is none."""
     prefix = f"<{naming.fact_base}{kind}/"
     token = term[len(prefix) : -1]

@@ -14,7 +14,7 @@ from annotations.instants import instant_of_term, instant_term
 from annotations.labels import Fact, Labelling
 from annotations.methods.base import NAMED_GRAPHS, FactPattern, Naming, Part
 from annotations.methods.names import (
-    Kind,
+    NameKind,
     fragment_iri,
     minted,
     quad_of_fragment,
@@ -31,14 +31,14 @@ from annotations.terms import (
     triple_term,
 )
 
-Check: TypeAlias = Callable[[Fact], bool]
+_Check: TypeAlias = Callable[[Fact], bool]
 
 
 class Lookup(NamedTuple):
     """What is known so far of the facts to look up."""
 
     facts: FactPattern
-    checks: tuple[Check, ...] = ()
+    checks: tuple[_Check, ...] = ()
 
 
 class Slot(Protocol):
@@ -92,7 +92,7 @@ class Position:
 class Minted:
     """A name minted for the fact."""
 
-    kind: Kind
+    kind: NameKind
     naming: Naming
 
     def term(self, fact: Fact) -> Term:
@@ -257,7 +257,7 @@ def _equal(left: Slot, right: Slot, lookup: Lookup) -> Lookup | None:
     return lookup if left == right else None
 
 
-def _all_of(checks: tuple[Check, ...]) -> Check | None:
+def _all_of(checks: tuple[_Check, ...]) -> _Check | None:
     if len(checks) > 1:
         return lambda fact: all(check(fact) for check in checks)
     return checks[0] if checks else None

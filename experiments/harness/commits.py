@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.errors import ConfigurationError, MeasurementError, UnavailableError
-from experiments.harness.comparison import FinishedRun, read_run, together
+from experiments.harness.comparison import FinishedRun, read_run, runs_together
 
 _START = "from experiments.cli import app; app(prog_name='tpf-experiments')"
 _END = 60.0
@@ -65,7 +65,7 @@ def measure_alternately(
                     command = ["run", experiment, "--output", str(results), *arguments]
                     _run(trees[side], [*command, "--config", str(sizes)], commits[side])
                     sides[side].append(_measured(results, commits[side]))
-        return together(sides[0]), together(sides[1])
+        return runs_together(sides[0]), runs_together(sides[1])
 
 
 def _measured(results: Path, commit: str) -> FinishedRun:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from experiments.errors import ConfigurationError
 from experiments.harness.estimates import MeanEstimate, ratio_estimate
-from experiments.harness.report import FACTS, RAW, show
+from experiments.harness.report import FACTS, RAW, shown_value
 from experiments.harness.results import RawData
 
 _COSTS = {"us", "ms", "s", "seconds", "percent", "mib", "bytes", "requests"}
@@ -143,8 +143,8 @@ class RunComparison:
                     "once" if low is None or high is None else f"{low:.3f}…{high:.3f}",
                     f"{_of(min, figure):.3f}",
                     f"{_of(statistics.median, figure):.3f}",
-                    show(statistics.fmean(figure.before)),
-                    show(statistics.fmean(figure.after)),
+                    shown_value(statistics.fmean(figure.before)),
+                    shown_value(statistics.fmean(figure.after)),
                 )
             )
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
@@ -245,7 +245,7 @@ def compare_runs(
     return RunComparison(figures, skipped)
 
 
-def together(runs: Sequence[FinishedRun]) -> FinishedRun:
+def runs_together(runs: Sequence[FinishedRun]) -> FinishedRun:
     """Runs that were made one after the other as one, with a repetition for each of them."""
     figures: dict[FigureName, list[float]] = {}
     for run in runs:

@@ -62,7 +62,7 @@ class RunConfiguration:
         return dataclasses.replace(settings, **changes)
 
 
-def read_configuration(
+def read_run_configuration(
     file: Path | None, *, quick: bool, names: tuple[str, ...]
 ) -> RunConfiguration:
     """The configuration of a file and the command line.

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from experiments.harness.items import Item
 from experiments.harness.measurement import MeasurementGroup, Run
-from experiments.harness.results import Columns, Results
+from experiments.harness.results import ResultColumns, Results
 
 
 class ExperimentSettings(Protocol):
@@ -18,7 +18,7 @@ class ExperimentSettings(Protocol):
         """The sizes for a check in a minute."""
 
 
-class Experiment(Columns, Protocol):
+class Experiment(ResultColumns, Protocol):
     """An experiment. One instance per kind in `experiments.registry.EXPERIMENTS`."""
 
     @property

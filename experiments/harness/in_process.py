@@ -26,12 +26,12 @@ from tpf_server.store.live.settings import LiveSettings
 from tpf_server.store.live.store import IndexedLiveStore, open_live_store
 from tpf_server.store.static.opening import open_dataset
 
-BASE = "http://server.example/"
-DATASET = "trains"
+_BASE = "http://server.example/"
+_DATASET = "trains"
 
 
 @dataclass(slots=True)
-class Work:
+class ServerWork:
     """What the application did: requests, bytes of bodies, seconds of CPU and of time."""
 
     requests: int = 0
@@ -60,7 +60,7 @@ class InProcess(BaseAdapter):
     """
 
     app: Any
-    work: Work = field(default_factory=Work)
+    work: ServerWork = field(default_factory=ServerWork)
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
         """Answer a request from the application, at once and whole."""
@@ -132,11 +132,11 @@ class Application:
     clock: ManualClock
     live: IndexedLiveStore
     session: requests.Session
-    work: Work
+    work: ServerWork
 
     def url(self, view: str = "") -> str:
         """The URL of the dataset, or of one of its views."""
-        return BASE + DATASET + (f"/{view}" if view else "")
+        return _BASE + _DATASET + (f"/{view}" if view else "")
 
 
 @contextmanager
@@ -155,12 +155,12 @@ def application(
     clock = ManualClock(start)
     live = open_live_store(folder / "live.sqlite", LiveSettings())
     served = OpenDataset(
-        DatasetSettings(name=DATASET, **dataset), open_dataset(static, folder), live
+        DatasetSettings(name=_DATASET, **dataset), open_dataset(static, folder), live
     )
     try:
-        adapter = InProcess(create_app(Settings(base_url=BASE), [served], clock))
+        adapter = InProcess(create_app(Settings(base_url=_BASE), [served], clock))
         with requests.Session() as session:
-            session.mount(BASE, adapter)
+            session.mount(_BASE, adapter)
             yield Application(clock, live, session, adapter.work)
     finally:
         served.close()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from experiments.harness.measurement import Value
+from experiments.harness.measurement import CellValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Table:
 
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[Value]]
+    rows: Sequence[Sequence[CellValue]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from experiments.harness.static_loading import StaticLoading
 
-Value: TypeAlias = str | int | float | None
+CellValue: TypeAlias = str | int | float | None
 """What a cell of the raw data holds; ``None``: nothing is known."""
 
-Row: TypeAlias = Mapping[str, Value]
+ResultRow: TypeAlias = Mapping[str, CellValue]
 """One row of the raw data, by column."""
 
 
@@ -46,7 +46,7 @@ class Measurement:
     """
 
     key: Mapping[str, str | int | float]
-    measure: Callable[[Any], Iterable[Row]]
+    measure: Callable[[Any], Iterable[ResultRow]]
     repetitions: int | None = None
 
 

@@ -14,7 +14,7 @@ from experiments.harness.report import (
     Section,
     ShownFigure,
     checks_of,
-    render,
+    render_report,
     sections,
 )
 
@@ -29,7 +29,7 @@ _MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|mnt|opt|srv|var|
 _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
 
 
-def publish(
+def publish_report(
     output: Path, experiments: Iterable[Experiment], folder: Path, readme: Path | None = None
 ) -> Path:
     """Write the published form of the results in a folder.
@@ -72,14 +72,14 @@ def publish(
     for section in found:
         _pack(output / section.name, folder / RESULTS / section.name)
     page = folder / PAGE
-    page.write_text(_clean(render(found, checks_of(found, experiments))), encoding="utf-8")
+    page.write_text(_clean(render_report(found, checks_of(found, experiments))), encoding="utf-8")
     (folder / SUMMARY).write_text(_clean(_summary(found)), encoding="utf-8")
     if readme is not None:
         _mention(readme, found, folder)
     return page
 
 
-def unpack(folder: Path, output: Path) -> list[str]:
+def unpack_report(folder: Path, output: Path) -> list[str]:
     """Bring back the results that a published report was made of.
 
     They can be looked into, compared with, and gone on from.

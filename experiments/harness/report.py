@@ -14,8 +14,8 @@ from experiments.harness.claims import unmeasured
 from experiments.harness.drawing import draw
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import Check, Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Value
-from experiments.harness.results import LIMIT, RawData, Results
+from experiments.harness.measurement import CellValue
+from experiments.harness.results import MACHINE_LIMIT, RawData, Results
 
 RAW = "raw.csv"
 """The raw data, in the folder of an experiment."""
@@ -64,7 +64,7 @@ def write_report(output: Path, experiments: Iterable[Experiment]) -> Path:
     path = output / REPORT
     experiments = list(experiments)
     found = sections(output, experiments, _embedded)
-    path.write_text(render(found, checks_of(found, experiments)), encoding="utf-8")
+    path.write_text(render_report(found, checks_of(found, experiments)), encoding="utf-8")
     return path
 
 
@@ -96,13 +96,13 @@ def checks_of(sections: Sequence[Section], experiments: Iterable[Experiment]) ->
     return sorted(found, key=lambda check: check.claim.paper)
 
 
-def render(sections: Sequence[Section], checks: Sequence[Check] = ()) -> str:
+def render_report(sections: Sequence[Section], checks: Sequence[Check] = ()) -> str:
     """The page, as HTML."""
     source = resources.files("experiments.harness").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["number"] = show
+    environment.filters["number"] = shown_value
     return environment.from_string(source).render(sections=sections, checks=checks)
 
 
@@ -162,7 +162,7 @@ def _problems(results: Results) -> list[str]:
     """Why the results are not complete; empty where they are."""
     problems = [f"Not measured: {name}. {reason}" for name, reason in results.left_out.items()]
     problems += [
-        f"{'' if reason.startswith(LIMIT) else 'Failed: '}{name}: {reason}"
+        f"{'' if reason.startswith(MACHINE_LIMIT) else 'Failed: '}{name}: {reason}"
         for name, reason in results.failures.items()
     ]
     if results.missing is None:
@@ -179,12 +179,13 @@ def _in_words(figure: Figure) -> str:
         if points:
             first, last = points[0], points[-1]
             parts.append(
-                f"{name}: {show(first.y)} at {show(first.x)}, {show(last.y)} at {show(last.x)}"
+                f"{name}: {shown_value(first.y)} at {shown_value(first.x)}, "
+                f"{shown_value(last.y)} at {shown_value(last.x)}"
             )
     return f"{figure.title}. {figure.y_label} by {figure.x_label}. " + "; ".join(parts)
 
 
-def show(value: Value) -> str:
+def shown_value(value: CellValue) -> str:
     """A number with three significant digits, thousands with commas; a text as it is."""
     if value is None:
         return "—"
@@ -199,7 +200,7 @@ def show(value: Value) -> str:
 
 def rounded(value: float) -> str:
     """A number with three significant digits at most, also where it is large."""
-    return show(float(f"{value:.3g}"))
+    return shown_value(float(f"{value:.3g}"))
 
 
 def duration(milliseconds: float) -> str:

@@ -17,15 +17,15 @@ from typing import Protocol, TypeAlias
 from experiments.errors import ConfigurationError
 from experiments.harness.estimates import MeanEstimate, estimate
 from experiments.harness.items import Point
-from experiments.harness.measurement import Measurement, Row, Value
+from experiments.harness.measurement import CellValue, Measurement, ResultRow
 
-Key: TypeAlias = tuple[str, ...]
-LIMIT = "the machine is the limit: "
+_Key: TypeAlias = tuple[str, ...]
+MACHINE_LIMIT = "the machine is the limit: "
 """How the error of a measurement begins for which the machine is too small."""
 _BOOKKEEPING = ("repetition", "line", "lines", "error")
 
 
-class Columns(Protocol):
+class ResultColumns(Protocol):
     """Whose columns raw data have."""
 
     @property
@@ -52,13 +52,13 @@ class RawData:
         ConfigurationError: the file that is there has other columns.
     """
 
-    def __init__(self, path: Path, experiment: Columns) -> None:
+    def __init__(self, path: Path, experiment: ResultColumns) -> None:
         taken = set(_BOOKKEEPING) & {*experiment.keys, *experiment.values}
         assert not taken, f"{experiment.name} has columns of the raw data's own: {taken}"
         self.path = path
         self._keys = experiment.keys
         self._columns = (*experiment.keys, *_BOOKKEEPING, *experiment.values)
-        self._measurements: dict[Key, list[dict[str, str]]] = {}
+        self._measurements: dict[_Key, list[dict[str, str]]] = {}
         if path.is_file() and "\n" in path.read_text(encoding="utf-8"):
             self._read()
         else:
@@ -73,7 +73,7 @@ class RawData:
             raise ConfigurationError(
                 f"{self.path} has other columns than this experiment: choose another --output"
             )
-        found: dict[Key, list[dict[str, str]]] = {}
+        found: dict[_Key, list[dict[str, str]]] = {}
         for row in reader:
             key = self._key_of(row)
             if row["line"] == "0":
@@ -94,25 +94,27 @@ class RawData:
             replacement.write_text(kept.getvalue(), encoding="utf-8")
             replacement.replace(self.path)
 
-    def _key_of(self, row: Mapping[str, str]) -> Key:
+    def _key_of(self, row: Mapping[str, str]) -> _Key:
         return (*(row[column] for column in self._keys), row["repetition"])
 
     def __contains__(self, measurement: tuple[Measurement, int]) -> bool:
         """Whether a repetition of a measurement is there, and need not be tried again."""
         rows = self._measurements.get(self._key(*measurement))
-        return rows is not None and (not rows[0]["error"] or rows[0]["error"].startswith(LIMIT))
+        return rows is not None and (
+            not rows[0]["error"] or rows[0]["error"].startswith(MACHINE_LIMIT)
+        )
 
     def tried(self, measurement: Measurement, repetition: int) -> bool:
         """Whether a repetition of a measurement is there, although it may have failed."""
         return self._key(measurement, repetition) in self._measurements
 
-    def _key(self, measurement: Measurement, repetition: int) -> Key:
+    def _key(self, measurement: Measurement, repetition: int) -> _Key:
         if tuple(measurement.key) != self._keys:
             raise ConfigurationError(f"a measurement is named by {self._keys}: {measurement.key}")
         return (*(_text(value) for value in measurement.key.values()), str(repetition))
 
     def add(
-        self, measurement: Measurement, repetition: int, rows: Iterable[Row], error: str = ""
+        self, measurement: Measurement, repetition: int, rows: Iterable[ResultRow], error: str = ""
     ) -> None:
         """Add a measurement; when this returns it is on the disk.
 
@@ -182,10 +184,10 @@ class Results:
     @property
     def complete(self) -> bool:
         """Whether everything that was planned was measured, as far as the machine can do it."""
-        failed = any(not reason.startswith(LIMIT) for reason in self.failures.values())
+        failed = any(not reason.startswith(MACHINE_LIMIT) for reason in self.failures.values())
         return not self.left_out and not failed and self.missing == 0
 
-    def where(self, **wanted: Value) -> "Results":
+    def where(self, **wanted: CellValue) -> "Results":
         """Only the rows that have these values."""
         texts = {column: _text(value) for column, value in wanted.items()}
         rows = [
@@ -197,20 +199,20 @@ class Results:
         """The values of a column, in the order of their first appearance."""
         return list(dict.fromkeys(row[column] for row in self.rows))
 
-    def numbers(self, column: str, **wanted: Value) -> list[float]:
+    def numbers(self, column: str, **wanted: CellValue) -> list[float]:
         """The numbers of a column, where there are any."""
         return [float(row[column]) for row in self.where(**wanted).rows if row[column]]
 
-    def estimate(self, column: str, **wanted: Value) -> MeanEstimate | None:
+    def estimate(self, column: str, **wanted: CellValue) -> MeanEstimate | None:
         """Mean and confidence interval of a column; ``None`` where nothing was measured."""
         return estimate(self.numbers(column, **wanted))
 
-    def mean(self, column: str, **wanted: Value) -> float | None:
+    def mean(self, column: str, **wanted: CellValue) -> float | None:
         """Mean of a column; ``None`` where nothing was measured."""
         found = self.estimate(column, **wanted)
         return None if found is None else found.mean
 
-    def points(self, x: str, y: str, *, numeric: bool = True, **wanted: Value) -> list[Point]:
+    def points(self, x: str, y: str, *, numeric: bool = True, **wanted: CellValue) -> list[Point]:
         """A point per value of one column: mean and confidence interval of another.
 
         Args:
@@ -229,7 +231,7 @@ class Results:
         return sorted(found, key=lambda point: float(point.x)) if numeric else found
 
     def series(
-        self, by: str, x: str, y: str, *, numeric: bool = True, **wanted: Value
+        self, by: str, x: str, y: str, *, numeric: bool = True, **wanted: CellValue
     ) -> Iterator[tuple[str, list[Point]]]:
         """The points of each value of the column `by`, where there are any."""
         chosen = self.where(**wanted)
@@ -238,7 +240,7 @@ class Results:
                 yield name, points
 
 
-def _text(value: Value) -> str:
+def _text(value: CellValue) -> str:
     if value is None:
         return ""
     return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -23,7 +23,7 @@ from experiments.harness.experiment import Experiment
 from experiments.harness.machine import commit, describe_machine, describe_versions, load_average
 from experiments.harness.measurement import Measurement, MeasurementGroup, Run
 from experiments.harness.report import FACTS, RAW
-from experiments.harness.results import LIMIT, RawData, Results
+from experiments.harness.results import MACHINE_LIMIT, RawData, Results
 from experiments.harness.static_loading import StaticLoading
 from loaders.errors import LoaderError
 from tpf_client.errors import ClientError
@@ -238,7 +238,7 @@ _KNOWN = (
 def _explain(error: Exception) -> str:
     text = " ".join(str(error).split())[:_LONGEST]
     if isinstance(error, MachineLimitError):
-        return f"{LIMIT}{text}"
+        return f"{MACHINE_LIMIT}{text}"
     return text if text and isinstance(error, _KNOWN) else f"{type(error).__name__}: {text}"
 
 

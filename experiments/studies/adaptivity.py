@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 
 from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS, Routing
 from tpf_server.continuous.cqels.engine import Engine
@@ -75,7 +75,7 @@ class Workload:
 
 
 _BASE: Final = Workload()
-CASES: Final = {
+DRIFT_CASES: Final = {
     "nothing drifts": replace(_BASE, drift="nothing"),
     "the rare one is written last": replace(_BASE, drift="nothing", rare=3),
     "selectivity drifts": replace(_BASE, drift="selectivity"),
@@ -148,7 +148,7 @@ class Adaptivity:
             nullcontext,
             [
                 Measurement({"case": name}, partial(_measure, settings, run.seed, workload))
-                for name, workload in CASES.items()
+                for name, workload in DRIFT_CASES.items()
             ],
         )
 
@@ -194,7 +194,9 @@ def _by_parameter(costs: Mapping[Routing, Mapping[str, float]]) -> Iterator[Figu
     for field, (label, cases) in _PARAMETERS.items():
         series: dict[str, list[Point]] = {
             routing: [
-                Point(getattr(CASES[case], field), each[case]) for case in cases if case in each
+                Point(getattr(DRIFT_CASES[case], field), each[case])
+                for case in cases
+                if case in each
             ]
             for routing, each in costs.items()
         }
@@ -229,7 +231,7 @@ class _Side:
         self.seconds += time.thread_time() - started
 
 
-def _measure(settings: Sizes, seed: int, workload: Workload, _opened: Any) -> Iterable[Row]:
+def _measure(settings: Sizes, seed: int, workload: Workload, _opened: Any) -> Iterable[ResultRow]:
     elements = workload.elements(Random(seed), settings.elements, settings.phases)
     sides = {routing: _Side(workload, routing) for routing in ROUTINGS}
     for begin in range(0, len(elements), _BLOCK):

@@ -16,18 +16,18 @@ from typing import Any, Self
 from annotations.labels import Labelling
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError
-from experiments.harness.in_process import Application, Work, application
+from experiments.harness.in_process import Application, ServerWork, application
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
 from experiments.studies.annotation_report import (
     LABELLINGS,
-    NONE,
+    NO_LABELLING,
     ON_PAGE,
-    POLLING,
     REWRITTEN,
-    items,
+    annotation_items,
 )
+from experiments.studies.change_signal_report import POLLING
 from experiments.workloads.trains import Answers, Recording, recording
 from tpf_client import Client
 from tpf_client.solutions import Solutions
@@ -68,7 +68,7 @@ class Stage:
     store: Path
     folder: Path
     numbers: Iterator[int] = field(default_factory=count)
-    played: tuple[Hashable, list[Row]] = (None, [])
+    played: tuple[Hashable, list[ResultRow]] = (None, [])
 
     def own_folder(self) -> Path:
         """A folder that nobody has used."""
@@ -119,12 +119,14 @@ class AnnotationMethods:
                             add(method.name, labelling, labels, cache, latency, measure)
         for period in settings.periods:
             name = f"{POLLING} every {period:g} s"
-            add(name, "expiration", NONE, "off", 0.0, partial(_poll, period, settings.polls))
+            add(
+                name, "expiration", NO_LABELLING, "off", 0.0, partial(_poll, period, settings.polls)
+            )
         yield MeasurementGroup("in process", partial(_open, recorded, run), measurements)
 
     def report(self, results: Results) -> Iterable[Item]:
         """Per tick in the mean, then over time."""
-        yield from items(results)
+        yield from annotation_items(results)
 
 
 @contextmanager
@@ -141,7 +143,7 @@ class _Playing:
     def __init__(self, stage: Stage, app: Application, labelling: Labelling, polls: int) -> None:
         self._stage = stage
         self._app = app
-        self._feed = Work()
+        self._feed = ServerWork()
         self._published: list[datetime] = []
         self._seen = 0
         for batch in stage.recorded.batches[:polls]:
@@ -166,7 +168,9 @@ class _Playing:
         self._server_cpu = work.cpu
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
-    def row(self, tick: int, at: datetime, rows: list[tuple[Any, ...]], changes: Row) -> Row:
+    def row(
+        self, tick: int, at: datetime, rows: list[tuple[Any, ...]], changes: ResultRow
+    ) -> ResultRow:
         """The row of an evaluation; what follows belongs to the next one."""
         cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
         work, feed = self._app.work, self._feed
@@ -199,7 +203,7 @@ def _delayed(
     latency: float,
     polls: int,
     stage: Stage,
-) -> list[Row]:
+) -> list[ResultRow]:
     """A continuous query over a network; what is played once tells of all latencies."""
     way = (method, labelling, labels, cache, polls)
     if stage.played[0] != way:
@@ -212,12 +216,12 @@ def _delayed(
 
 def _stream(
     method: str, labelling: Labelling, labels: str, cache: bool, polls: int, stage: Stage
-) -> list[Row]:
+) -> list[ResultRow]:
     """A continuous query, evaluated when something expires."""
     settings: dict[str, Any] = {
         "annotation": method, "max_age": 3600.0, "page_labels": labels == ON_PAGE,
     }  # fmt: skip
-    found: list[Row] = []
+    found: list[ResultRow] = []
     recorded = stage.recorded
     with (
         application(stage.own_folder(), stage.store, recorded.start, **settings) as app,
@@ -242,9 +246,9 @@ def _stream(
     return found
 
 
-def _poll(period: float, polls: int, stage: Stage) -> list[Row]:
+def _poll(period: float, polls: int, stage: Stage) -> list[ResultRow]:
     """A client without memory that asks the whole query in a fixed period."""
-    found: list[Row] = []
+    found: list[ResultRow] = []
     recorded = stage.recorded
     settings: dict[str, Any] = {"annotation": "plain", "max_age": 3600.0, "page_labels": False}
     with (

@@ -10,17 +10,17 @@ from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.report import duration
 from experiments.harness.results import Results
+from experiments.studies.change_signal_report import POLLING
 
 ON_PAGE = "on the page"
 REWRITTEN = "by rewritten patterns"
-NONE = "-"
-POLLING = "polling"
+NO_LABELLING = "-"
 LABELLINGS: tuple[Labelling, ...] = ("expiration", "interval")
 _LATER = ("requests", "bytes", "seconds", "client_cpu_ms", "server_cpu_ms", "late_seconds")
 _KEYS = ("method", "labelling", "labels", "cache", "latency_ms")
 
 
-def items(results: Results) -> Iterator[Item]:
+def annotation_items(results: Results) -> Iterator[Item]:
     """Findings, figures, a table, targets, claims."""
     near = results.where(latency_ms="0")
     yield from _headlines(near)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from experiments.harness.items import Finding, Point
 from experiments.harness.report import duration, rounded, sentence_list
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER
+from experiments.studies.board_modes import CACHED, CQELS_MODE, CSPARQL_MODE, STREAMER
 from experiments.studies.board_watch import BUSY, SIDES
 
-_ENGINES = (CQELS.name, CSPARQL.name)
+_ENGINES = (CQELS_MODE.name, CSPARQL_MODE.name)
 
 
 def answers(

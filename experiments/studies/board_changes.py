@@ -8,8 +8,9 @@ from datetime import timedelta
 from random import Random
 
 from annotations.clock import Clock
+from annotations.namespaces import integer
 from annotations.terms import Quad, Term
-from experiments.studies.board_feed import BoardFeed, follow, publish_facts
+from experiments.studies.board_feed import BoardFeed, follow, push_facts
 from experiments.workloads.board import renewal
 from loaders import vocabulary as v
 
@@ -25,7 +26,7 @@ class ChangedBoard(BoardFeed):
         departures, chance = order["departures"], Random(order["seed"])
         interval = timedelta(seconds=order["interval"])
         begin = clock.now()
-        publish_facts(order, list(renewal(departures, 0)), begin + _DAY, 0)
+        push_facts(order, list(renewal(departures, 0)), begin + _DAY, 0)
         self.note(begin)
         for number in range(1, 1 + int(order["seconds"] / order["interval"])):
             clock.wait_until(begin + interval * (number + chance.random()), self.stopping)
@@ -33,8 +34,8 @@ class ChangedBoard(BoardFeed):
                 return
             departure = Term(departures[number % len(departures)])
             now = clock.now()
-            quads = [Quad(departure, v.DELAY, v.integer(number))]
-            publish_facts(order, quads, begin + _DAY, number)
+            quads = [Quad(departure, v.DELAY, integer(number))]
+            push_facts(order, quads, begin + _DAY, number)
             self.note(now)
 
 

@@ -8,9 +8,9 @@ from experiments.harness.claims import checks
 from experiments.harness.items import Check
 from experiments.harness.results import Results
 from experiments.studies.board_answer import sums_by_size
-from experiments.studies.board_modes import CQELS, CSPARQL, STREAMER
+from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, STREAMER
 
-_ENGINES = (CQELS.name, CSPARQL.name)
+_ENGINES = (CQELS_MODE.name, CSPARQL_MODE.name)
 
 
 def claims(totals: Results, size: str | None) -> Iterator[Check]:

@@ -242,7 +242,7 @@ class _Reader(threading.Thread):
         self._seen.begin(self._number)
 
 
-def follow(read: Callable[[], str], write: Callable[[Mapping[str, Any]], None]) -> None:
+def follow_boards(read: Callable[[], str], write: Callable[[Mapping[str, Any]], None]) -> None:
     """Follow orders until there are none any more."""
     wire = WireBytes()
     wire.install()
@@ -286,7 +286,7 @@ def main() -> None:
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
-    follow(sys.stdin.readline, write)
+    follow_boards(sys.stdin.readline, write)
 
 
 if __name__ == "__main__":

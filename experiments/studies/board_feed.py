@@ -26,7 +26,7 @@ from loaders.publisher import Publisher
 _FAILURES = (LoaderError, MeasurementError, OSError)
 
 
-def publish_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, number: int) -> None:
+def push_facts(order: Mapping[str, Any], quads: list[Quad], end: datetime, number: int) -> None:
     """Publish facts that hold until an instant.
 
     Raises:
@@ -124,7 +124,7 @@ class RenewedBoard(BoardFeed):
             quads = list(renewal(order["departures"], number))
             now = clock.now()
             if order["mode"] == "facts":
-                publish_facts(order, quads, begin + (number + 1) * period, number)
+                push_facts(order, quads, begin + (number + 1) * period, number)
             else:
                 push_elements(order, quads, now)
             self.note(now)

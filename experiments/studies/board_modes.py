@@ -13,12 +13,12 @@ from experiments.errors import UnavailableError
 from experiments.harness.cache import http_cache
 from experiments.harness.processes import LOOPBACK, Process, free_port
 from experiments.harness.servers import TOKEN, Server, fragment_server
-from experiments.workloads.board import Board, Window
+from experiments.workloads.board import Board, DepartureWindow
 from tpf_spark.errors import SparkError
 from tpf_spark.java import find_java
 from tpf_spark.session import SparkSettings
 
-DATASET = "trains"
+BOARD_DATASET = "trains"
 _STREAM = "streams/trains"
 _BEHIND = " behind nginx"
 
@@ -49,11 +49,12 @@ class Mode:
 STREAMER = Mode("query streamer")
 CACHED = Mode(f"query streamer{_BEHIND}", cache=True)
 SHARED = Mode("query streamer, shared client", shared=True)
-CQELS = Mode("CQELS mode", engine="cqels")
-CSPARQL = Mode("C-SPARQL mode", engine="csparql")
-SPARK = Mode("C-SPARQL mode on Spark", engine="csparql", spark=True)
+CQELS_MODE = Mode("CQELS mode", engine="cqels")
+CSPARQL_MODE = Mode("C-SPARQL mode", engine="csparql")
+SPARK_MODE = Mode("C-SPARQL mode on Spark", engine="csparql", spark=True)
 PLACES = {
-    mode.name: place for place, mode in enumerate((STREAMER, CACHED, SHARED, CQELS, CSPARQL, SPARK))
+    mode.name: place
+    for place, mode in enumerate((STREAMER, CACHED, SHARED, CQELS_MODE, CSPARQL_MODE, SPARK_MODE))
 }
 """In the order of colours: a mode has the same one in all figures of all experiments."""
 REWRITING = tuple(
@@ -106,7 +107,12 @@ class Side:
 
 @contextmanager
 def side(
-    mode: Mode, windows: Sequence[Window], board: Board, store: Path, folder: Path, times: Times
+    mode: Mode,
+    windows: Sequence[DepartureWindow],
+    board: Board,
+    store: Path,
+    folder: Path,
+    times: Times,
 ) -> Iterator[Side]:
     """The server of a mode, new, with a cache in front where the mode has one.
 
@@ -146,14 +152,14 @@ def side(
             queries = [_query(mode, w, stream, times, number) for number, w in enumerate(windows)]
         else:
             # What is published goes past the cache.
-            feed |= {"mode": "facts", "url": f"{server.url}{DATASET}"}
-            order |= {"mode": "facts", "url": f"{base or server.url}{DATASET}"}
+            feed |= {"mode": "facts", "url": f"{server.url}{BOARD_DATASET}"}
+            order |= {"mode": "facts", "url": f"{base or server.url}{BOARD_DATASET}"}
             order["jitter"] = times.jitter
             queries = [window.query() for window in windows]
         yield Side(server, cache, order, queries, feed)
 
 
-def _query(mode: Mode, window: Window, stream: str, times: Times, number: int) -> str:
+def _query(mode: Mode, window: DepartureWindow, stream: str, times: Times, number: int) -> str:
     period = int(1000 * times.period)
     if mode.engine == "csparql":
         return window.csparql_query(stream, period, int(1000 * times.step), number)
@@ -166,7 +172,7 @@ def _configuration(mode: Mode, store: Path, queries: int) -> str:
     if mode.spark:
         continuous += 'csparql_engine = "spark"\n'
     return (
-        f'{continuous}[datasets.{DATASET}]\nsource = "{store}"\n'
+        f'{continuous}[datasets.{BOARD_DATASET}]\nsource = "{store}"\n'
         f'annotation = "{mode.method or "plain"}"\n'
         f"page_labels = {'false' if mode.method else 'true'}\nmax_age = 3600.0\n"
     )

@@ -10,21 +10,21 @@ from experiments.studies.board_answer import answers, is_busy, marked, sums_by_s
 from experiments.studies.board_claims import claims
 from experiments.studies.board_modes import (
     CACHED,
-    CQELS,
-    CSPARQL,
+    CQELS_MODE,
+    CSPARQL_MODE,
     PLACES,
     REWRITING,
-    SPARK,
+    SPARK_MODE,
     STREAMER,
 )
 
 _MAIN_SIZE = "200"
-_MAIN = (STREAMER.name, CACHED.name, CQELS.name, CSPARQL.name)
-_ENGINES = (CQELS.name, CSPARQL.name, SPARK.name)
+_MAIN = (STREAMER.name, CACHED.name, CQELS_MODE.name, CSPARQL_MODE.name)
+_ENGINES = (CQELS_MODE.name, CSPARQL_MODE.name, SPARK_MODE.name)
 _METHODS = tuple(mode.name for mode in REWRITING)
 
 
-def items(results: Results) -> Iterator[Item]:
+def board_items(results: Results) -> Iterator[Item]:
     """Findings, figures, a table and the targets."""
     totals = results.where(kind="total")
     yield from answers(totals, _calm_size(totals))
@@ -38,7 +38,7 @@ def items(results: Results) -> Iterator[Item]:
     yield from claims(totals, _calm_size(totals))
 
 
-def size_of(totals: Results, *modes: str) -> str | None:
+def _size_of(totals: Results, *modes: str) -> str | None:
     """200 queries, or the most that all these modes were measured with."""
     sizes = [set(totals.where(mode=mode).distinct("queries")) for mode in modes]
     common = set.intersection(*sizes)
@@ -48,18 +48,18 @@ def size_of(totals: Results, *modes: str) -> str | None:
 
 
 def _calm_size(totals: Results) -> str | None:
-    """As `size_of`, but where the machine was no limit, if there is such a size."""
+    """As `_size_of`, but where the machine was no limit, if there is such a size."""
     there = [mode for mode in _ENGINES[:2] if totals.where(mode=mode).rows]
     modes = (STREAMER.name, *there)
     busy = {row["queries"] for row in totals.rows if row["mode"] in modes and is_busy(row)}
     calm = Results([row for row in totals.rows if row["queries"] not in busy], {}, {})
-    return size_of(calm, *modes) or size_of(totals, *modes)
+    return _size_of(calm, *modes) or _size_of(totals, *modes)
 
 
 def _headlines(totals: Results) -> Iterator[Finding]:
-    there = [mode for mode in _ENGINES if size_of(totals, STREAMER.name, mode)]
+    there = [mode for mode in _ENGINES if _size_of(totals, STREAMER.name, mode)]
     for mode in there:
-        size = size_of(totals, STREAMER.name, mode)
+        size = _size_of(totals, STREAMER.name, mode)
         cpu = totals.mean("server_percent", mode=STREAMER.name, queries=size)
         other = totals.mean("server_percent", mode=mode, queries=size)
         if cpu and other:
@@ -71,15 +71,15 @@ def _headlines(totals: Results) -> Iterator[Finding]:
             )
     yield from _behind_cache(totals)
     # Spark runs fewer queries than the others are compared with.
-    yield from _clients(totals, [mode for mode in there if mode != SPARK.name])
-    if SPARK.name in there:
-        yield from _clients(totals, [SPARK.name])
+    yield from _clients(totals, [mode for mode in there if mode != SPARK_MODE.name])
+    if SPARK_MODE.name in there:
+        yield from _clients(totals, [SPARK_MODE.name])
     for mode in there:
         yield from _break_even(totals, mode)
 
 
 def _behind_cache(totals: Results) -> Iterator[Finding]:
-    size = size_of(totals, STREAMER.name, CACHED.name)
+    size = _size_of(totals, STREAMER.name, CACHED.name)
     cpu = totals.mean("server_percent", mode=CACHED.name, queries=size)
     cache = totals.mean("cache_percent", mode=CACHED.name, queries=size)
     if size and cpu is not None and cache is not None:
@@ -91,7 +91,7 @@ def _behind_cache(totals: Results) -> Iterator[Finding]:
 
 
 def _clients(totals: Results, engines: Sequence[str]) -> Iterator[Finding]:
-    size = size_of(totals, STREAMER.name, *engines)
+    size = _size_of(totals, STREAMER.name, *engines)
     if size is None:
         return
     parts = []
@@ -176,7 +176,7 @@ def _with_rates(totals: Results) -> Results:
 
 def _over_time(results: Results, totals: Results) -> Iterator[Figure]:
     modes = [mode for mode in _MAIN if totals.where(mode=mode).rows]
-    size = size_of(totals, *modes) if modes else None
+    size = _size_of(totals, *modes) if modes else None
     if size is None:
         return
     chosen = results.where(kind="second", queries=size)
@@ -251,7 +251,7 @@ def _targets(totals: Results) -> Iterator[Target]:
             compared="paper: < 1 % of 12 cores",
         )  # fmt: skip
     for mode in _ENGINES:
-        size = size_of(totals, STREAMER.name, mode)
+        size = _size_of(totals, STREAMER.name, mode)
         cpu = totals.mean("server_percent", mode=STREAMER.name, queries=_MAIN_SIZE)
         other = totals.mean("server_percent", mode=mode, queries=_MAIN_SIZE)
         if size == _MAIN_SIZE and cpu and other:

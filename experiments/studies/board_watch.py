@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from experiments.errors import MachineLimitError, MeasurementError, UntriedError
 from experiments.harness.estimates import percentile
-from experiments.harness.measurement import Row
+from experiments.harness.measurement import ResultRow
 from experiments.harness.processes import Process, Usage
 from experiments.studies.board_modes import Side
-from experiments.workloads.board import Window
+from experiments.workloads.board import DepartureWindow
 
 _READY_SECONDS = 60.0
 _START_SECONDS = 180.0
@@ -61,7 +61,7 @@ class MachineLimits:
 
 
 Arrivals: TypeAlias = Callable[
-    [Sequence[Mapping[str, Any]], Sequence[float], tuple[float, float]], Row
+    [Sequence[Mapping[str, Any]], Sequence[float], tuple[float, float]], ResultRow
 ]
 """Makes of the reports of the clients, the instants of sending, and a span of time: how much of
 what was published in the span arrived, and when.
@@ -71,7 +71,7 @@ Raises `MeasurementError` where nothing did."""
 
 def watch(
     side: Side, clients: Sequence[Process], feed: Process, looks: Looks, arrivals: Arrivals
-) -> list[Row]:
+) -> list[ResultRow]:
     """Let feed and clients go, look at all processes once a second, and take their reports.
 
     Returns:
@@ -94,7 +94,7 @@ def watch(
         for number, client in enumerate(clients)
     ]
     starts: dict[int, float] = {}
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
 
     def look_until(seconds: float) -> None:
         """Look once a second until so many seconds have passed since the beginning."""
@@ -207,7 +207,7 @@ class _Watched:
         """Percent of a core since the beginning."""
         return _shares(self.usages(), self.first)
 
-    def percents(self) -> Row:
+    def percents(self) -> ResultRow:
         """Percent of a core since the last look."""
         now, before = self.usages(), self._last
         self._last = now
@@ -233,11 +233,11 @@ def _failure(shares: Mapping[str, float | None]) -> type[MeasurementError]:
 
 
 def renewals(
-    windows: Sequence[Window],
+    windows: Sequence[DepartureWindow],
     reports: Sequence[Mapping[str, Any]],
     sent: Sequence[float],
     within: tuple[float, float],
-) -> Row:
+) -> ResultRow:
     """When the renewals of a board that were published in a span of time reached the answers.
 
     Raises:

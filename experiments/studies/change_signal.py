@@ -13,13 +13,13 @@ from annotations.clock import SystemClock
 from annotations.instants import parse_instant
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, python, started
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
-from experiments.studies.board_modes import DATASET, Side
+from experiments.studies.board_modes import BOARD_DATASET, Side
 from experiments.studies.board_watch import Looks, timed, watch
-from experiments.studies.change_signal_report import POLLING, SIGNAL, items
+from experiments.studies.change_signal_report import POLLING, SIGNAL, signal_items
 from experiments.workloads.board import Board, board
 from experiments.workloads.trains import train_query
 
@@ -123,7 +123,7 @@ class SignalOrPolling:
 
     def report(self, results: Results) -> Iterable[Item]:
         """Lateness and cost, side by side."""
-        yield from items(results)
+        yield from signal_items(results)
 
 
 @contextmanager
@@ -138,14 +138,14 @@ def _open(settings: Sizes, run: Run, departures: Board) -> Iterator[ChangedBoard
         yield ChangedBoardSetting(departures, store, run.folder, clients, feed, settings, run.seed)
 
 
-def _measure(mode: str, clients: int, changes: int, opened: ChangedBoardSetting) -> list[Row]:
+def _measure(mode: str, clients: int, changes: int, opened: ChangedBoardSetting) -> list[ResultRow]:
     settings = opened.settings
     waits = settings.grace + (settings.max_age if mode == POLLING else 0.0)
     looks = Looks(settings.first_seconds, settings.seconds, waits)
     folder = opened.folder / f"server{next(_numbers)}"
     config = (
         f"change_followers = {clients}\nfollowers_per_address = 0\n"
-        f"max_connections_per_address = 0\n[datasets.{DATASET}]\n"
+        f"max_connections_per_address = 0\n[datasets.{BOARD_DATASET}]\n"
         f'source = "{opened.store}"\nlive = true\nmax_age = {settings.max_age}\n'
     )
     with fragment_server(folder, config) as server:
@@ -171,7 +171,7 @@ def _side(
     """All follow the whole board."""
     times = opened.board.times
     query = train_query(parse_instant(times[0]) - _MARGIN, parse_instant(times[-1]) + _MARGIN)
-    url = f"{server.url}{DATASET}"
+    url = f"{server.url}{BOARD_DATASET}"
     order = {
         "do": "start", "mode": "facts", "url": url, "shared": False, "whole": False,
         "jitter": opened.settings.jitter, "signal": mode == SIGNAL,
@@ -188,7 +188,7 @@ def _arrived(
     reports: Sequence[Mapping[str, Any]],
     sent: Sequence[float],
     within: tuple[float, float],
-) -> Row:
+) -> ResultRow:
     """How late the changes of a span of time were.
 
     Raises:

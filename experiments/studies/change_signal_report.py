@@ -26,7 +26,7 @@ _FIGURES: Final = (
 )
 
 
-def items(results: Results) -> Iterator[Item]:
+def signal_items(results: Results) -> Iterator[Item]:
     """Findings, figures and a table."""
     both = [
         (clients, changes)

@@ -15,27 +15,34 @@ from annotations.terms import DEFAULT_GRAPH, Quad
 from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Figure, Finding, Item, Table
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, python, started
-from experiments.harness.report import sentence_list, show
+from experiments.harness.report import sentence_list, shown_value
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
 from experiments.studies.board_answer import marked
 from experiments.studies.board_modes import (
-    CQELS,
-    CSPARQL,
+    CQELS_MODE,
+    CSPARQL_MODE,
     PLACES,
-    SPARK,
+    SPARK_MODE,
     STREAMER,
     Mode,
     Side,
     need_java,
 )
 from experiments.studies.board_watch import Looks, MachineLimits, timed, watch
-from experiments.workloads.citybench import EVENTS, QUERIES, UNNAMED, WINDOW, City, city
-from loaders.sources.citybench import GRAPHS
+from experiments.workloads.citybench import (
+    CITYBENCH_QUERIES,
+    CITYBENCH_WINDOW,
+    EVENT_FEEDS,
+    UNNAMED,
+    City,
+    city,
+)
+from loaders.sources.citybench import SENSOR_GRAPHS
 
-_MODES = (STREAMER, CQELS, CSPARQL)
+_MODES = (STREAMER, CQELS_MODE, CSPARQL_MODE)
 _CITY = "city"
 _SENSORS = "sensors"
 # The queries' own time in seconds: every window holds as many readings as its seconds, whatever
@@ -63,12 +70,12 @@ class Sizes:
         spark_grace: seconds in which what was published at the end may still arrive by Spark.
     """
 
-    queries: tuple[str, ...] = (*QUERIES, *UNNAMED)
+    queries: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
     spark_queries: tuple[str, ...] = ("Q1",)
     spark_instances: tuple[int, ...] = (10, 100)
     rates: tuple[float, ...] = (1.0, 5.0)
     instances: tuple[int, ...] = (1, 10, 100)
-    varied: tuple[str, ...] = (*QUERIES, *UNNAMED)
+    varied: tuple[str, ...] = (*CITYBENCH_QUERIES, *UNNAMED)
     lead: float = 0.1
     jitter: float = 0.05
     processes: int = 4
@@ -152,7 +159,7 @@ class CityBenchQueries:
         limits = MachineLimits()
         for group, modes, planned in (
             ("sensors", _MODES, settings.planned()),
-            ("sensors, on Spark", (SPARK,), settings.planned_on_spark()),
+            ("sensors, on Spark", (SPARK_MODE,), settings.planned_on_spark()),
         ):
             measurements = [
                 Measurement(
@@ -163,7 +170,7 @@ class CityBenchQueries:
                 for name, rate, count in planned
                 for mode in modes
             ]
-            opened = partial(_open, settings, run, limits, spark=modes == (SPARK,))
+            opened = partial(_open, settings, run, limits, spark=modes == (SPARK_MODE,))
             if measurements:
                 yield MeasurementGroup(group, opened, measurements)
 
@@ -215,8 +222,12 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
         _CITY: quads,
         _SENSORS: [quad for quad in quads if quad.graph == DEFAULT_GRAPH],
         **{
-            name: [q._replace(graph=DEFAULT_GRAPH) for q in quads if q.graph == f"<{GRAPHS}{name}>"]
-            for name in EVENTS
+            name: [
+                q._replace(graph=DEFAULT_GRAPH)
+                for q in quads
+                if q.graph == f"<{SENSOR_GRAPHS}{name}>"
+            ]
+            for name in EVENT_FEEDS
         },
     }
     stores = run.static.stores(run.folder, parts, now)
@@ -231,7 +242,7 @@ def _open(settings: Sizes, run: Run, limits: MachineLimits, *, spark: bool) -> I
 
 @contextmanager
 def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
-    names = (_SENSORS, *EVENTS) if mode.engine else (_CITY,)
+    names = (_SENSORS, *EVENT_FEEDS) if mode.engine else (_CITY,)
     config = f"continuous = true\nfollowers = {count + 16}\n" if mode.engine else ""
     if mode.spark:
         config += 'csparql_engine = "spark"\n'
@@ -242,7 +253,7 @@ def _server(mode: Mode, count: int, opened: OpenedCity) -> Iterator[Server]:
         yield server
 
 
-def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[Row]:
+def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> list[ResultRow]:
     settings: Sizes = opened.settings
     ticks = _ticks(name, rate, opened, _SPARK_PATIENCE if mode.spark else 8.0)
     with (
@@ -250,7 +261,7 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
         _server(mode, count, opened) as server,
     ):
         feed = {
-            "do": "start", "period": 1 / rate, "lead": settings.lead, "window": WINDOW,
+            "do": "start", "period": 1 / rate, "lead": settings.lead, "window": CITYBENCH_WINDOW,
             "token": TOKEN, "ticks": ticks.readings,
         }  # fmt: skip
         order: dict[str, Any] = {"do": "start", "shared": False}
@@ -261,7 +272,7 @@ def _measure(name: str, mode: Mode, rate: float, count: int, opened: Any) -> lis
             feed |= {"mode": "facts", "url": f"{server.url}{_CITY}"}
             order |= {"mode": "facts", "url": f"{server.url}{_CITY}", "jitter": settings.jitter}
         order |= {"whole": mode.engine == "csparql", "answered": mode.spark}
-        grace = settings.spark_grace if mode.spark else WINDOW / 2
+        grace = settings.spark_grace if mode.spark else CITYBENCH_WINDOW / 2
         queries = [_text(name, mode, server, number, opened) for number in range(count)]
         rows = watch(
             Side(server, None, order, queries, feed), opened.clients, opened.feed,
@@ -297,12 +308,12 @@ def _ticks(name: str, rate: float, opened: OpenedCity, start: float) -> Ticks:
         looked = readings[: int(rate * (2 * opened.settings.seconds + start))]
         if name in UNNAMED:
             looked = []
-        expected = opened.city.expected(name, looked, round(WINDOW * rate))
+        expected = opened.city.expected(name, looked, round(CITYBENCH_WINDOW * rate))
         opened.ticks[name, rate, start] = Ticks(readings, expected)
     return opened.ticks[name, rate, start]
 
 
-def _no_arrivals(*_: object) -> Row:
+def _no_arrivals(*_: object) -> ResultRow:
     """Of queries whose answers name no observations."""
     return {"expected": 0}
 
@@ -313,7 +324,7 @@ def _arrivals(
     reports: Sequence[Mapping[str, Any]],
     sent: Sequence[float],
     within: tuple[float, float],
-) -> Row:
+) -> ResultRow:
     """When the observations that were published in a span of time reached the answers."""
     published: dict[str, float] = {}
     for at, observations in zip(sent, ticks.expected, strict=False):
@@ -350,9 +361,10 @@ def _findings(results: Results) -> Iterator[Finding]:
         what = f"all but {sentence_list(lacking)}" if lacking else "all"
         yield Finding(
             f"CityBench, {mode}: of {len(complete)} measurements {what} are complete; the median "
-            f"latency of a measurement is {show(min(latency))} to {show(max(latency))} ms, the "
-            f"server's CPU {show(min(chosen.numbers('server_percent')))} to "
-            f"{show(max(chosen.numbers('server_percent')))} % of a core.",
+            f"latency of a measurement is {shown_value(min(latency))} to "
+            f"{shown_value(max(latency))} ms, the server's "
+            f"CPU {shown_value(min(chosen.numbers('server_percent')))} to "
+            f"{shown_value(max(chosen.numbers('server_percent')))} % of a core.",
             headline=len(lacking) < 4,
         )
     for name, why in UNNAMED.items():
@@ -360,8 +372,8 @@ def _findings(results: Results) -> Iterator[Finding]:
         if cpu:
             yield Finding(
                 f"{name} names no observation in its answers ({why}), so that completeness and "
-                f"latency cannot be told; it takes the server {show(min(cpu))} to "
-                f"{show(max(cpu))} % of a core."
+                f"latency cannot be told; it takes the server {shown_value(min(cpu))} to "
+                f"{shown_value(max(cpu))} % of a core."
             )
 
 

@@ -10,11 +10,11 @@ from urllib.parse import quote
 from annotations.clock import Clock
 from annotations.instants import format_instant
 from annotations.terms import Quad
-from experiments.studies.board_feed import BoardFeed, follow, publish_facts, push_lines
+from experiments.studies.board_feed import BoardFeed, follow, push_facts, push_lines
 from loaders.sources.citybench_sensors import SERVICES
 
 
-class Sensors(BoardFeed):
+class SensorFeed(BoardFeed):
     """Publishes a reading of every sensor at every tick."""
 
     def publish(self, clock: Clock) -> None:
@@ -31,7 +31,7 @@ class Sensors(BoardFeed):
             now = clock.now()
             if order["mode"] == "facts":
                 quads = [Quad(*quad) for quads in tick.values() for quad in quads]
-                publish_facts(order, quads, due + window, number)
+                push_facts(order, quads, due + window, number)
             else:
                 for sensor, quads in tick.items():
                     element = {"timestamp": format_instant(now), "triples": [q[:3] for q in quads]}
@@ -41,4 +41,4 @@ class Sensors(BoardFeed):
 
 
 if __name__ == "__main__":
-    follow(Sensors)
+    follow(SensorFeed)

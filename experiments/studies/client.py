@@ -15,7 +15,7 @@ from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness import peers
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import LOOPBACK, Process, free_port, python, started
 from experiments.harness.results import Results
 from experiments.harness.servers import (
@@ -28,17 +28,16 @@ from experiments.harness.static_loading import StaticLoading
 from experiments.studies.client_report import (
     COMUNICA,
     COMUNICA_BRTPF,
-    OURS,
-    PLAIN,
-    REFERENCE,
+    OURS_PLAIN,
     RESTRICTED,
     client_report,
 )
+from experiments.studies.fragment_servers import OURS, REFERENCE
 from experiments.workloads.shop import (
-    GRAPHS,
+    GRAPH_FORMS,
     IN_GRAPHS,
-    LIMIT,
-    QUERIES,
+    SHOP_LIMIT,
+    SHOP_QUERIES,
     UNLIMITED,
     Shop,
 )
@@ -66,17 +65,17 @@ class Sizes:
     triples: int = 100_000
     latencies: tuple[int, ...] = (0, 20)
     clients: tuple[str, ...] = (OURS, COMUNICA, COMUNICA_BRTPF)
-    servers: tuple[str, ...] = (PLAIN, RESTRICTED, REFERENCE)
-    queries: tuple[str, ...] = tuple(QUERIES)
+    servers: tuple[str, ...] = (OURS_PLAIN, RESTRICTED, REFERENCE)
+    queries: tuple[str, ...] = tuple(SHOP_QUERIES)
 
     @classmethod
     def quick(cls) -> Self:
         """A tenth of the data, some of the queries."""
-        return cls(triples=10_000, queries=tuple(QUERIES)[::10])
+        return cls(triples=10_000, queries=tuple(SHOP_QUERIES)[::10])
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class _Place:
     """A server behind its proxy."""
 
     server: Server
@@ -94,7 +93,7 @@ class Place:
 class OpenedClients:
     """Servers and clients by name, and the right answers by query."""
 
-    places: Mapping[str, Place]
+    places: Mapping[str, _Place]
     clients: Mapping[str, Process]
     answers: Mapping[str, SolutionBag]
 
@@ -106,7 +105,7 @@ class OpenedClients:
         """
         if client not in self.clients or server not in self.places:
             raise MeasurementError(f"{client} or {server} is not running")
-        question = {"query": QUERIES[query], "url": self.places[server].url}
+        question = {"query": SHOP_QUERIES[query], "url": self.places[server].url}
         if client == COMUNICA_BRTPF:
             question["type"] = "brtpf"
         answer = self.clients[client].ask(question, _ANSWER_SECONDS)
@@ -187,7 +186,7 @@ def _open(settings: Sizes, run: Run) -> Iterator[OpenedClients]:
 
 
 @contextmanager
-def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterator[Place]:
+def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterator[_Place]:
     """A server that calls itself what its proxy is called."""
     port = free_port()
     base = f"http://{LOOPBACK}:{port}/"
@@ -201,13 +200,13 @@ def _place(name: str, data: Path, folder: Path, static: StaticLoading) -> Iterat
             store = folder / _DATASET
             if not store.exists():
                 static.load({store: data}, SystemClock().now())
-            config = "max_values = 0\nmax_page_size = 100\n" if name == PLAIN else ""
-            own = folder / ("plain" if name == PLAIN else "restricted")
+            config = "max_values = 0\nmax_page_size = 100\n" if name == OURS_PLAIN else ""
+            own = folder / ("plain" if name == OURS_PLAIN else "restricted")
             server = stack.enter_context(fragment_server(own, config, store, base_url=base))
         order = python("experiments.harness.delay_proxy", str(server.port), str(port))
         proxy = stack.enter_context(started("delay proxy", order))
         proxy.read_line(_READY_SECONDS)
-        yield Place(server, proxy, base + _DATASET)
+        yield _Place(server, proxy, base + _DATASET)
 
 
 @contextmanager
@@ -229,16 +228,16 @@ def right_answers(quads: Path, queries: Iterable[str]) -> dict[str, SolutionBag]
     """
     store = pyoxigraph.Store()
     store.bulk_load(path=quads, format=pyoxigraph.RdfFormat.N_QUADS)
-    return {name: _rows(store.query(UNLIMITED.get(name, QUERIES[name]))) for name in queries}
+    return {name: _rows(store.query(UNLIMITED.get(name, SHOP_QUERIES[name]))) for name in queries}
 
 
 def is_right(query: str, rows: SolutionBag, answer: SolutionBag) -> bool:
     """Whether these are the rows that a query asks for, given what `right_answers` says."""
-    if query in GRAPHS:
+    if query in GRAPH_FORMS:
         # A graph is a set; clients may send a triple twice.
         rows = Counter(rows.keys())
     if query in UNLIMITED:
-        return rows.total() == LIMIT and rows <= answer
+        return rows.total() == SHOP_LIMIT and rows <= answer
     return rows == answer
 
 
@@ -266,7 +265,7 @@ def _warm_up(opened: OpenedClients) -> None:
 
 def _measure(
     latency: float, server: str, client: str, query: str, opened: OpenedClients
-) -> Iterator[Row]:
+) -> Iterator[ResultRow]:
     if server not in opened.places:
         raise MeasurementError(f"{server} is not running")
     place = opened.places[server]

@@ -19,7 +19,7 @@ from tpf_client.errors import ClientError
 from tpf_client.solutions import Solutions
 
 
-def answer(query: str, url: str) -> Iterator[list[str | None]]:
+def _answer(query: str, url: str) -> Iterator[list[str | None]]:
     """The rows of an answer, terms in N-Triples in the order of the variables' names.
 
     Raises:
@@ -48,7 +48,7 @@ def main() -> None:
         rows: list[list[str | None]] = []
         first: float | None = None
         try:
-            for row in answer(question["query"], question["url"]):
+            for row in _answer(question["query"], question["url"]):
                 first = first or time.perf_counter() - wall
                 rows.append(row)
             found = {"rows": rows}

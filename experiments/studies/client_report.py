@@ -6,14 +6,13 @@ from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.results import Results
+from experiments.studies.fragment_servers import OURS, REFERENCE
 from experiments.workloads.shop import COMPARED
 
-OURS = "ours"
 COMUNICA = "Comunica"
 COMUNICA_BRTPF = "Comunica, source type brtpf"
-PLAIN = "ours, plain TPF"
+OURS_PLAIN = "ours, plain TPF"
 RESTRICTED = "ours, brTPF and large pages"
-REFERENCE = "@ldf/server"
 
 
 def client_report(results: Results) -> Iterator[Item]:
@@ -155,7 +154,7 @@ def _targets(results: Results) -> Iterator[Target]:
         results, "requests", COMPARED, latency_ms=first, client=COMUNICA, server=REFERENCE
     )
     known = "" if others is None else f"Comunica on the reference server in this run: {others:,.0f}"
-    for server, limit in ((PLAIN, 900.0), (RESTRICTED, 120.0)):
+    for server, limit in ((OURS_PLAIN, 900.0), (RESTRICTED, 120.0)):
         yield Target(
             f"requests of our client for 8 queries on {triples:,} triples, {server}",
             total(results, "requests", COMPARED, latency_ms=first, client=OURS, server=server),

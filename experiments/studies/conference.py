@@ -12,17 +12,17 @@ from typing import Any, Self
 
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CQELS, CSPARQL
-from experiments.studies.conference_report import items
+from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE
+from experiments.studies.conference_report import conference_items
 from experiments.workloads.conference import (
+    BADGES,
     FLOORPLAN,
-    STREAM,
     Conference,
+    conference_query,
     periodic_query,
     quads,
-    query,
 )
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
@@ -97,7 +97,7 @@ class ConferenceQueries:
             constants = min(settings.constants, 3) if size > _LARGE else settings.constants
             cases = [
                 (mode.name, name, 1, constant)
-                for mode in (CQELS, CSPARQL)
+                for mode in (CQELS_MODE, CSPARQL_MODE)
                 for name in _TEMPLATES
                 # The second has no constant.
                 for constant in range(1 if name == "Q2" else constants)
@@ -106,7 +106,8 @@ class ConferenceQueries:
                 cases += [
                     (mode.name, name, count, 0)
                     for mode, counts in (
-                        (CQELS, settings.instances), (CSPARQL, settings.periodic_instances),
+                        (CQELS_MODE, settings.instances),
+                        (CSPARQL_MODE, settings.periodic_instances),
                     )
                     for count in counts
                     if count > 1
@@ -131,7 +132,7 @@ class ConferenceQueries:
 
     def report(self, results: Results) -> Iterable[Item]:
         """Figures 4 and 5, table 2, the targets."""
-        yield from items(results)
+        yield from conference_items(results)
 
 
 @contextmanager
@@ -157,7 +158,7 @@ def _opened(settings: Sizes, run: Run, size: int) -> Iterator[Opened]:
         yield Opened(floorplan, bibliography, events, others)
 
 
-def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[Row]:
+def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
     """In CQELS: an execution for each event."""
     engine = Engine()
     engine.attach(opened.bibliography)
@@ -170,9 +171,9 @@ def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[
 
     started = time.perf_counter()
     for author in range(constant, constant + count):
-        engine.register(query(name, author), take)
+        engine.register(conference_query(name, author), take)
     registered = time.perf_counter()
-    stream = f"<{STREAM}>"
+    stream = f"<{BADGES}>"
     taken, cpu = _pushed(partial(engine.push, stream), opened.events)
     engine.close()
     each = 1e6 * cpu / len(taken)
@@ -183,14 +184,14 @@ def _incremental(name: str, count: int, constant: int, opened: Any) -> Iterable[
     }
 
 
-def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[Row]:
+def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[ResultRow]:
     """In C-SPARQL: an execution of all queries each second of the stream."""
     engine = CsparqlEngine()
     engine.attach(opened.bibliography)
     engine.attach(opened.floorplan)
     events = opened.periodic_events
     # Says that people and rooms do not come from the stream.
-    engine.declare(STREAM, [events[0][1][1]])
+    engine.declare(BADGES, [events[0][1][1]])
     rows = 0
     instants: dict[int, None] = {}
 
@@ -203,7 +204,7 @@ def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[Row
     for author in range(constant, constant + count):
         engine.register(periodic_query(name, author), take)
     registered = time.perf_counter()
-    taken, cpu = _pushed(partial(engine.push, STREAM), events)
+    taken, cpu = _pushed(partial(engine.push, BADGES), events)
     evaluated = len(instants)
     engine.close()
     yield {
@@ -213,8 +214,8 @@ def _periodic(name: str, count: int, constant: int, opened: Any) -> Iterable[Row
     }
 
 
-_MEASURES: dict[str, Callable[..., Iterable[Row]]] = {
-    CQELS.name: _incremental, CSPARQL.name: _periodic,
+_MEASURES: dict[str, Callable[..., Iterable[ResultRow]]] = {
+    CQELS_MODE.name: _incremental, CSPARQL_MODE.name: _periodic,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from experiments.harness.claims import checks
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
 from experiments.harness.report import duration, rounded
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CQELS, CSPARQL, PLACES
+from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, PLACES
 
 # Microseconds of the original engines with 10^5 static triples: CQELS for each event, published in
 # 2011, measured again (paced at 100 events per second); C-SPARQL for each evaluation.
@@ -26,7 +26,7 @@ _STATIC = 100_000.0
 _LABEL = "CPU per execution (µs)"
 
 
-def items(results: Results) -> Iterator[Item]:
+def conference_items(results: Results) -> Iterator[Item]:
     """Figures 4 and 5, findings, tables, targets, claims."""
     single = results.where(instances=1)
     sizes = sorted(single.distinct("static"), key=int)
@@ -36,9 +36,9 @@ def items(results: Results) -> Iterator[Item]:
             dict(single.series("engine", "static", "execution_us", query=query)),
             log_x=True, log_y=True, places=PLACES,
             marks={
-                ("published 2011", CQELS.name): [Point(_STATIC, _PUBLISHED[query])],
-                ("original, measured again", CQELS.name): [Point(_STATIC, _ORIGINAL[query])],
-                ("published 2011", CSPARQL.name): [Point(_STATIC, _PUBLISHED_PERIODIC[query])],
+                ("published 2011", CQELS_MODE.name): [Point(_STATIC, _PUBLISHED[query])],
+                ("original, measured again", CQELS_MODE.name): [Point(_STATIC, _ORIGINAL[query])],
+                ("published 2011", CSPARQL_MODE.name): [Point(_STATIC, _PUBLISHED_PERIODIC[query])],
             },
         )  # fmt: skip
     together = _together(results)
@@ -49,11 +49,11 @@ def items(results: Results) -> Iterator[Item]:
             yield Figure(
                 f"instances-{query}", f"{query} by the number of queries at the same time",
                 "queries", _LABEL, series, log_x=True, log_y=True, places=PLACES,
-                marks={("original, measured again", CQELS.name): points},
+                marks={("original, measured again", CQELS_MODE.name): points},
             )  # fmt: skip
     yield from _findings(single, together)
     yield _table(results)
-    ours = single.where(engine=CQELS.name)
+    ours = single.where(engine=CQELS_MODE.name)
     for name, original in _ORIGINAL.items():
         column = "us_per_row" if name == "Q2" else "us_mean"
         yield Target(
@@ -65,7 +65,11 @@ def items(results: Results) -> Iterator[Item]:
         many = [
             mean
             for count in ("1000", "1024")
-            if (mean := together.mean("us_mean", engine=CQELS.name, query=name, instances=count))
+            if (
+                mean := together.mean(
+                    "us_mean", engine=CQELS_MODE.name, query=name, instances=count
+                )
+            )
         ]
         yield Target(
             f"{name}, 1,000 queries: µs per event", min(many, default=None), 100.0,
@@ -91,8 +95,8 @@ def _together(results: Results) -> Results:
 
 def _findings(single: Results, together: Results) -> Iterator[Finding]:
     for name in single.distinct("query"):
-        ours = _at_the_papers_size(single.where(engine=CQELS.name), name)
-        theirs = _execution(single, CSPARQL.name, name)
+        ours = _at_the_papers_size(single.where(engine=CQELS_MODE.name), name)
+        theirs = _execution(single, CSPARQL_MODE.name, name)
         if not ours:
             continue
         text = (
@@ -103,7 +107,7 @@ def _findings(single: Results, together: Results) -> Iterator[Finding]:
             text += f"; {duration(theirs / 1000)} per evaluation in C-SPARQL"
         yield Finding(f"{text}.")
     for name in together.distinct("query"):
-        points = together.points("instances", "us_mean", engine=CQELS.name, query=name)
+        points = together.points("instances", "us_mean", engine=CQELS_MODE.name, query=name)
         if len(points) > 1 and points[0].y:
             yield Finding(
                 f"{name}: {points[-1].x:,.0f} queries at the same time take "
@@ -129,7 +133,7 @@ def _execution(single: Results, engine: str, name: str) -> float | None:
 def _periodic_ratio(single: Results) -> float | None:
     ratios = []
     for name in single.distinct("query"):
-        ours, theirs = (_execution(single, mode.name, name) for mode in (CQELS, CSPARQL))
+        ours, theirs = (_execution(single, mode.name, name) for mode in (CQELS_MODE, CSPARQL_MODE))
         if ours and theirs:
             ratios.append(theirs / ours)
     return max(ratios, default=None)
@@ -146,7 +150,7 @@ def _growth(ours: Results, sizes: list[str]) -> float | None:
 
 def _with_most(together: Results) -> float | None:
     """Milliseconds with as many queries as the paper has, if there were."""
-    ours = together.where(engine=CQELS.name)
+    ours = together.where(engine=CQELS_MODE.name)
     points = [
         points[-1]
         for name in ours.distinct("query")

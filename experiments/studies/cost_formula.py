@@ -189,7 +189,7 @@ class LineComparison:
     crossing: float | None
 
 
-def compared(one: Line, other: Line) -> LineComparison:
+def compared_lines(one: Line, other: Line) -> LineComparison:
     """Where `one` is below `other`."""
     slope = other.per_client - one.per_client
     start = other.fixed - one.fixed

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData, Results
-from experiments.studies.board_modes import CACHED, CSPARQL
+from experiments.studies.board_modes import CACHED, CSPARQL_MODE
 from experiments.studies.cost_formula import (
     Costs,
     Line,
@@ -26,7 +26,7 @@ from experiments.studies.cost_model_report import (
     FIT,
     MODES,
     SIMULATION,
-    SIZE,
+    SIZE_PART,
     cost_model_report,
 )
 from experiments.studies.cost_simulation import simulated
@@ -107,7 +107,7 @@ class CostModel:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """One group: every part for every mode."""
-        parts = {FIT: _fit, CHECK: _check, SIZE: _sizes, SIMULATION: _simulate}
+        parts = {FIT: _fit, CHECK: _check, SIZE_PART: _sizes, SIMULATION: _simulate}
         measurements = [
             Measurement({"part": part, "mode": mode}, partial(compute, mode), repetitions=1)
             for part, compute in parts.items()
@@ -179,10 +179,10 @@ def _costs(opened: MeasuredTotals, mode: str) -> Costs:
 
 def _burst(opened: MeasuredTotals, mode: str) -> float:
     """Seconds between two instants at which everybody's answer is due."""
-    return opened.step if mode == CSPARQL.name else opened.period
+    return opened.step if mode == CSPARQL_MODE.name else opened.period
 
 
-def _fit(mode: str, opened: Any) -> Iterator[Row]:
+def _fit(mode: str, opened: Any) -> Iterator[ResultRow]:
     fitted_to = [
         f"{n:g}" for n in _points(opened, mode, "server_percent") if n <= opened.settings.fit_most
     ]
@@ -193,7 +193,7 @@ def _fit(mode: str, opened: Any) -> Iterator[Row]:
         }  # fmt: skip
 
 
-def _check(mode: str, opened: Any) -> Iterator[Row]:
+def _check(mode: str, opened: Any) -> Iterator[ResultRow]:
     lines = _fit_lines(opened, mode)
     for name, points in _quantities(opened, mode).items():
         for n, y in points.items():
@@ -204,7 +204,7 @@ def _check(mode: str, opened: Any) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def _sizes(mode: str, opened: Any) -> Iterator[Row]:
+def _sizes(mode: str, opened: Any) -> Iterator[ResultRow]:
     costs, prices = _costs(opened, mode), opened.settings.prices()
     for clients in opened.settings.clients:
         found = _sized(costs, prices, clients)
@@ -223,7 +223,7 @@ def _sized(costs: Costs, prices: Prices, clients: int) -> Any:
         raise MeasurementError(str(error)) from None
 
 
-def _simulate(mode: str, opened: Any) -> Iterator[Row]:
+def _simulate(mode: str, opened: Any) -> Iterator[ResultRow]:
     costs, settings = _costs(opened, mode), opened.settings
     # Behind a cache it is the cache that clients wait for.
     load = costs.server if costs.cache is None else costs.cache

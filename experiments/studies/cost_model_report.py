@@ -4,17 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Point, Table
-from experiments.harness.report import sentence_list, show
+from experiments.harness.report import sentence_list, shown_value
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, PLACES, STREAMER
+from experiments.studies.board_modes import CACHED, CQELS_MODE, CSPARQL_MODE, PLACES, STREAMER
 from experiments.studies.cost_formula import (
     Line,
     LineComparison,
-    compared,
+    compared_lines,
 )
 
-MODES = (STREAMER.name, CACHED.name, CQELS.name, CSPARQL.name)
-FIT, CHECK, SIZE, SIMULATION = "fit", "held out", "size", "simulation"
+MODES = (STREAMER.name, CACHED.name, CQELS_MODE.name, CSPARQL_MODE.name)
+FIT, CHECK, SIZE_PART, SIMULATION = "fit", "held out", "size", "simulation"
 """The parts of the results."""
 
 
@@ -30,7 +30,7 @@ def cost_model_report(results: Results) -> Iterator[Item]:
         ("instances", "instances", "Instances of the server", "instances (cores)"),
         ("traffic", "gb_month", "Traffic per month", "GB"),
     ):
-        series = dict(results.series("mode", "clients", column, part=SIZE))
+        series = dict(results.series("mode", "clients", column, part=SIZE_PART))
         yield Figure(name, title, "clients", label, series, log_x=True, log_y=True, places=PLACES)
     yield _both_sides(lines)
     yield _held_out(results)
@@ -60,12 +60,12 @@ def _added(lines: Iterable[Line]) -> Line:
 
 
 def _headlines(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Iterator[Finding]:
-    most = max((int(n) for n in results.where(part=SIZE).distinct("clients")), default=0)
+    most = max((int(n) for n in results.where(part=SIZE_PART).distinct("clients")), default=0)
     parts = [
         f"{float(row['cost_month']):,.0f} per month in {row['mode']} ({row['machines']} machines, "
-        f"{float(row['gb_month']):,.0f} GB; {show(float(row['client_cores']))} cores busy at the "
-        "clients)"
-        for row in results.where(part=SIZE, clients=most).rows
+        f"{float(row['gb_month']):,.0f} GB; {shown_value(float(row['client_cores']))} cores busy "
+        "at the clients)"
+        for row in results.where(part=SIZE_PART, clients=most).rows
     ]
     periods = results.where(part=FIT, mode=STREAMER.name).numbers("period")
     if parts:
@@ -75,13 +75,13 @@ def _headlines(results: Results, lines: Mapping[str, Mapping[str, Line]]) -> Ite
             f"{'; '.join(parts)}.",
             headline=True,
         )
-    for mode in (CQELS.name, CSPARQL.name):
+    for mode in (CQELS_MODE.name, CSPARQL_MODE.name):
         if mode not in lines or STREAMER.name not in lines:
             continue
         for what, total in (
             ("the server alone", _server_side), ("server and clients together", _everything),
         ):  # fmt: skip
-            found = compared(total(lines[STREAMER.name]), total(lines[mode]))
+            found = compared_lines(total(lines[STREAMER.name]), total(lines[mode]))
             yield Finding(
                 f"By the fitted lines, for {what}, {_in_words(found, mode)}.", headline=True
             )
@@ -126,7 +126,7 @@ def _checks(results: Results) -> Iterator[Finding]:
         yield Finding(
             f"The simulation's load of an instance differs from the formula's by at most "
             f"{100 * max(off):.1f} %; 99 of 100 clients are served within "
-            f"{show(max(simulation.numbers('wait_p99_s')))} s of their request in every "
+            f"{shown_value(max(simulation.numbers('wait_p99_s')))} s of their request in every "
             f"simulated case."
         )
 
@@ -154,7 +154,7 @@ def _sizes_table(results: Results) -> Table:
             float(row["memory_gib"]), int(row["machines"]), row["limit"], float(row["gb_month"]),
             float(row["cost_month"]), float(row["client_cores"]),
         )
-        for row in results.where(part=SIZE).rows
+        for row in results.where(part=SIZE_PART).rows
     ]  # fmt: skip
     header = (
         "mode", "clients", "instances", "caches", "GiB", "machines", "limited by", "GB per month",

@@ -14,7 +14,7 @@ from experiments.errors import UnavailableError
 from experiments.harness.cpu_time import cpu_time
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
 from experiments.studies.conference import conference_graphs
 from experiments.studies.csparql_report import (
@@ -25,14 +25,14 @@ from experiments.studies.csparql_report import (
     spark_report,
 )
 from experiments.studies.spark_market import SparkMarket
-from experiments.workloads.conference import STREAM, Conference
+from experiments.workloads.conference import BADGES, Conference
 from experiments.workloads.market import EXCHANGE, MARKETS, brokers, market_query, transactions
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 
-_FROM = f"FROM STREAM <{STREAM}> [RANGE 3s STEP 1s]"
+_FROM = f"FROM STREAM <{BADGES}> [RANGE 3s STEP 1s]"
 _PREFIXES = """PREFIX lv: <http://example.org/floorplan#>
 PREFIX dc: <http://purl.org/dc/elements/1.1/> PREFIX foaf: <http://xmlns.com/foaf/0.1/>
 """
@@ -241,7 +241,7 @@ class _Stopwatch:
         self._last = now
         self.rows += len(answer.rows)
 
-    def row(self) -> Row:
+    def row(self) -> ResultRow:
         """What was measured."""
         ordered = sorted(self.taken)
         return {
@@ -252,17 +252,17 @@ class _Stopwatch:
         }
 
 
-def _evaluations(name: str, opened: Any) -> Iterable[Row]:
+def _evaluations(name: str, opened: Any) -> Iterable[ResultRow]:
     graphs, events = opened
     engine = CsparqlEngine()
     for graph in graphs:
         engine.attach(graph)
     # Says that people and rooms do not come from the stream.
-    engine.declare(STREAM, [str(events[0][1][1])])
+    engine.declare(BADGES, [str(events[0][1][1])])
     watch = _Stopwatch()
     engine.register(_PREFIXES + _QUERIES[name].format(_FROM), watch)
     for at, triple in events:
-        engine.push(STREAM, triple, at)
+        engine.push(BADGES, triple, at)
     engine.finish()
     engine.close()
     yield watch.row()
@@ -282,7 +282,7 @@ def _with_rules(
     window: int,
     rules: tuple[Rule, ...],
     opened: Any,
-) -> Iterable[Row]:
+) -> Iterable[ResultRow]:
     engine = CsparqlEngine(rules=rules)
     for graph in opened:
         engine.attach(graph)
@@ -328,7 +328,7 @@ def _spark(settings: Sizes, run: Run, cores: int, size: int) -> Iterator[SparkMa
 
 def _on_spark(
     query: str, window: int, rules: tuple[Rule, ...], market: SparkMarket
-) -> Iterable[Row]:
+) -> Iterable[ResultRow]:
     before, started = cpu_time(market.java), time.perf_counter()
     rows = market.replay(market_query(query, window), rules)
     seconds = time.perf_counter() - started

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Value
+from experiments.harness.measurement import CellValue
 from experiments.harness.results import Results
 from experiments.studies.fragment_requests import FORMATS, NOT_MODIFIED, PATTERNS, SELDOM
 from experiments.studies.fragment_servers import CONSTANT, OURS, REFERENCE
@@ -152,7 +152,7 @@ def _all_requests(main: Results) -> Table:
 
 
 def _starts(results: Results) -> Table:
-    rows: list[Sequence[Value]] = []
+    rows: list[Sequence[CellValue]] = []
     for triples in results.distinct("triples"):
         for name in results.distinct("server"):
             starts = results.where(pattern="start", triples=triples, server=name)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from experiments.harness.processes import LOOPBACK
-from experiments.workloads.people import EX, People
+from experiments.workloads.people import PEOPLE, People
 
-DATASET = "people"
+PEOPLE_DATASET = "people"
 FORMATS = {
     "TriG": "application/trig",
     "N-Quads": "application/n-quads",
@@ -34,25 +34,25 @@ def paths(people: People, seed: int, pattern: str) -> Iterator[str]:
     """Paths of requests of a class of patterns; with random constants where it has some."""
     chance = random.Random(f"{seed} {pattern}")
     if pattern == "first page":
-        yield f"/{DATASET}"
+        yield f"/{PEOPLE_DATASET}"
         return
     if pattern == "predicate":
-        yield _path(predicate=f"{EX}knows")
+        yield _path(predicate=f"{PEOPLE}knows")
         return
     for _ in range(_URLS):
         person = people.person(chance)
-        subject, city = f"{EX}person/{person}", f"{EX}city/{person % people.cities}"
+        subject, city = f"{PEOPLE}person/{person}", f"{PEOPLE}city/{person % people.cities}"
         match pattern:
             case "subject":
                 yield _path(subject=subject)
             case "existence":
-                yield _path(subject=subject, predicate=f"{EX}city", object=city)
+                yield _path(subject=subject, predicate=f"{PEOPLE}city", object=city)
             case "predicate+object":
-                yield _path(predicate=f"{EX}city", object=city)
+                yield _path(predicate=f"{PEOPLE}city", object=city)
             case _:
-                yield f"/{DATASET}?page={chance.randrange(2, max(3, people.triples // 100))}"
+                yield f"/{PEOPLE_DATASET}?page={chance.randrange(2, max(3, people.triples // 100))}"
 
 
 def _path(**terms: str) -> str:
     query = "&".join(f"{name}={quote(term, safe='')}" for name, term in terms.items())
-    return f"/{DATASET}?{query}"
+    return f"/{PEOPLE_DATASET}?{query}"

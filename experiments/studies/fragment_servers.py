@@ -12,7 +12,7 @@ import psutil
 from annotations.clock import SystemClock
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.estimates import percentile
-from experiments.harness.measurement import Row
+from experiments.harness.measurement import ResultRow
 from experiments.harness.processes import Process, python, started
 from experiments.harness.servers import (
     ReferenceData,
@@ -23,7 +23,7 @@ from experiments.harness.servers import (
     reference_server,
 )
 from experiments.harness.static_loading import StaticLoading
-from experiments.studies.fragment_requests import DATASET
+from experiments.studies.fragment_requests import PEOPLE_DATASET
 from experiments.workloads.people import People
 
 OURS = "ours"
@@ -34,7 +34,7 @@ _STORE_FILES = frozenset({".npy", ".arrow", ".hdt"})
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class PeopleFiles:
     """The data in the forms that the servers read, made when they are first needed.
 
     Args:
@@ -57,7 +57,7 @@ class Files:
 
     def store(self) -> Path:
         """Our store."""
-        store = self.folder / DATASET
+        store = self.folder / PEOPLE_DATASET
         if not store.exists():
             self.static.load({store: self.triples()}, SystemClock().now())
         return store
@@ -71,7 +71,7 @@ class Files:
         return reference_data(self.triples(), self.folder)
 
 
-def server(name: str, files: Files, folder: Path) -> AbstractContextManager[Server]:
+def server(name: str, files: PeopleFiles, folder: Path) -> AbstractContextManager[Server]:
     """One of the servers, with one worker.
 
     Args:
@@ -85,18 +85,20 @@ def server(name: str, files: Files, folder: Path) -> AbstractContextManager[Serv
     if name == CONSTANT:
         return constant_server()
     if name == REFERENCE:
-        return reference_server(files.reference(), DATASET, folder)
+        return reference_server(files.reference(), PEOPLE_DATASET, folder)
     # Without live facts, whose pages are made once for all who ask at the same time: every answer
     # is a page that is made for it, as the other server makes it.
     source = json.dumps(str(files.store().resolve()))
-    return fragment_server(folder, f"[datasets.{DATASET}]\nsource = {source}\nlive = false\n")
+    return fragment_server(
+        folder, f"[datasets.{PEOPLE_DATASET}]\nsource = {source}\nlive = false\n"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
     """The servers of a group by name, and the process that asks them."""
 
-    files: Files
+    files: PeopleFiles
     servers: Mapping[str, Server]
     generator: Process
     connections: int
@@ -119,7 +121,7 @@ class Running:
         seconds: float,
         status: int = 200,
         pause: float = 0.0,
-    ) -> Row:
+    ) -> ResultRow:
         """Have requests sent, again from the first when all were sent; what that cost.
 
         Args:
@@ -164,8 +166,8 @@ class Running:
 
 
 @contextmanager
-def running(
-    files: Files, connections: int, names: Sequence[str], say: Callable[[str], None]
+def running_server(
+    files: PeopleFiles, connections: int, names: Sequence[str], say: Callable[[str], None]
 ) -> Iterator[Running]:
     """Start the servers; one that is not here is left out, and that is said."""
     with ExitStack() as stack:

@@ -10,15 +10,15 @@ import requests
 
 from experiments.errors import MeasurementError
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
 from experiments.harness.servers import Server
 from experiments.studies.fragment_report import fragments_report
 from experiments.studies.fragment_requests import (
-    DATASET,
     FORMATS,
     NOT_MODIFIED,
     PATTERNS,
+    PEOPLE_DATASET,
     SELDOM,
     paths,
     request,
@@ -27,10 +27,10 @@ from experiments.studies.fragment_servers import (
     CONSTANT,
     OURS,
     REFERENCE,
-    Files,
+    PeopleFiles,
     Running,
     mapped,
-    running,
+    running_server,
 )
 from experiments.workloads.people import People
 
@@ -89,12 +89,12 @@ class Fragments:
         folder = Path(settings.data) if settings.data else run.folder
         for number, triples in enumerate(settings.triples):
             people = People(triples, run.seed)
-            files = Files(people, folder / f"{triples}-{run.seed}", run.static)
+            files = PeopleFiles(people, folder / f"{triples}-{run.seed}", run.static)
             names = settings.servers if number == 0 else (OURS,)
             formats = settings.formats if number == 0 else settings.formats[:1]
             yield MeasurementGroup(
                 f"{triples:,} triples",
-                partial(running, files, settings.connections, names, run.say),
+                partial(running_server, files, settings.connections, names, run.say),
                 list(_measurements(people, run.seed, names, formats, settings)),
                 partial(_warm_up, settings.warm_up_seconds),
             )
@@ -106,7 +106,7 @@ class Fragments:
 
 def _warm_up(seconds: float, opened: Running) -> None:
     for server in opened.servers.values():
-        path = "/1000" if server.name == CONSTANT else f"/{DATASET}"
+        path = "/1000" if server.name == CONSTANT else f"/{PEOPLE_DATASET}"
         opened.ask(server, [request(server.port, path, FORMATS["TriG"])], seconds)
 
 
@@ -144,7 +144,7 @@ def _measure(
     media_type: str,
     opened: Running,
     pause: float = 0.0,
-) -> Iterator[Row]:
+) -> Iterator[ResultRow]:
     server = opened.server(name)
     if name == CONSTANT:
         # As many bytes as ours sends for the first of these requests.
@@ -154,7 +154,7 @@ def _measure(
     yield opened.ask(server, orders, seconds, pause=pause)
 
 
-def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterator[Row]:
+def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterator[ResultRow]:
     server = opened.server(OURS)
     tag = _page(server, path, FORMATS["TriG"]).headers.get("ETag")
     if tag is None:
@@ -163,7 +163,7 @@ def _measure_not_modified(path: str, seconds: float, opened: Running) -> Iterato
     yield opened.ask(server, [order], seconds, status=304)
 
 
-def _measure_start(name: str, opened: Running) -> Iterator[Row]:
+def _measure_start(name: str, opened: Running) -> Iterator[ResultRow]:
     server = opened.server(name)
     start_seconds, start_memory = opened.start_another(name)
     yield {

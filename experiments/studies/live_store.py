@@ -174,7 +174,7 @@ def _answer_of(target: Callable[..., None], *arguments: object) -> Any:
     return answer
 
 
-def load(store: IndexedLiveStore, size: int, until: datetime) -> float:
+def _load(store: IndexedLiveStore, size: int, until: datetime) -> float:
     """Publish `size` facts; the seconds that it took."""
     begun = time.perf_counter()
     for first in range(0, size, _LOADED_AT_ONCE):
@@ -183,7 +183,7 @@ def load(store: IndexedLiveStore, size: int, until: datetime) -> float:
     return time.perf_counter() - begun
 
 
-def publish(
+def _publish(
     store: IndexedLiveStore, size: int, rate: int, batch: int, seconds: float, until: datetime
 ) -> dict[str, Any]:
     """Renew random batches of facts at a rate; what it cost."""
@@ -227,7 +227,7 @@ def main(
         place = place or str(Path(folder) / "live.sqlite")
         store = _open(place, retention)
         until = datetime.now(UTC) + timedelta(days=1)
-        result: dict[str, Any] = {"load_seconds": round(load(store, facts, until), 1)}
+        result: dict[str, Any] = {"load_seconds": round(_load(store, facts, until), 1)}
         pipes, done = [], _SPAWN.Event()
         processes = []
         for seed in range(readers):
@@ -238,7 +238,7 @@ def main(
             pipes.append(ours)
         for pipe in pipes:
             pipe.recv()
-        result["publisher"] = publish(store, facts, rate, batch, seconds, until)
+        result["publisher"] = _publish(store, facts, rate, batch, seconds, until)
         done.set()
         result["readers"] = [pipe.recv() for pipe in pipes]
         for process in processes:

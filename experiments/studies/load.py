@@ -13,7 +13,7 @@ from typing import Self
 
 from experiments.errors import MeasurementError, ProcessFailedError, UnavailableError
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, started
 from experiments.harness.report import sentence_list
 from experiments.harness.results import Results
@@ -23,7 +23,7 @@ from tpf_server.store.static.manifest import read_manifest
 from tpf_spark.errors import JavaNotFoundError
 from tpf_spark.java import find_java
 
-SPARK = "Spark"
+ON_SPARK = "Spark"
 ONE_CORE = "Spark on one core"
 LOCAL = "one process"
 _SAMPLE_SECONDS = 0.1
@@ -70,7 +70,7 @@ class Load:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:
         """A group per engine, so that a missing Java leaves out only one."""
-        for engine in (SPARK, ONE_CORE, LOCAL) if settings.one_core else (SPARK, LOCAL):
+        for engine in (ON_SPARK, ONE_CORE, LOCAL) if settings.one_core else (ON_SPARK, LOCAL):
             measurements = [
                 Measurement(
                     {"triples": triples, "engine": engine},
@@ -93,7 +93,7 @@ class Load:
             yield Figure(column, label, "triples", label, series, log_x=True, log_y=True)
         yield _table(results)
         yield _same(results)
-        seconds = results.mean("seconds", triples=_TEN_MILLION, engine=SPARK)
+        seconds = results.mean("seconds", triples=_TEN_MILLION, engine=ON_SPARK)
         yield Target("seconds to load 10,000,000 triples with Spark", seconds, 75.0)
 
 
@@ -107,7 +107,7 @@ def _open(engine: str, folder: Path) -> Iterator[Path]:
     yield folder
 
 
-def _load(engine: str, people: People, settings: Sizes, folder: Path) -> Iterator[Row]:
+def _load(engine: str, people: People, settings: Sizes, folder: Path) -> Iterator[ResultRow]:
     source = folder / f"people-{people.triples}.nt"
     if not source.exists():
         people.write(source)
@@ -192,7 +192,7 @@ def _headlines(results: Results) -> Iterator[Item]:
             )
     spark, local = (
         {point.x: point.y for point in results.points("triples", "seconds", engine=engine)}
-        for engine in (SPARK, LOCAL)
+        for engine in (ON_SPARK, LOCAL)
     )
     faster = [
         f"{int(float(size)):,}" for size in spark if size in local and spark[size] < local[size]

@@ -26,16 +26,16 @@ from experiments.errors import MeasurementError
 from experiments.harness.cpu_time import cpu_time
 from experiments.harness.items import Finding, Item, Table, Target
 from experiments.harness.load_generator import generate
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import LOOPBACK
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, Server, fragment_server
 
-EX = "http://example.org/"
+_EX = "http://example.org/"
 NOBODY: Final = "nobody"
 ONE: Final = "one query"
 DIFFERENT: Final = "different queries"
-CASES: Final = (NOBODY, ONE, DIFFERENT)
+READER_CASES: Final = (NOBODY, ONE, DIFFERENT)
 _PATIENCE: Final = 120.0
 _SPARE: Final = 8
 _numbers = count()
@@ -92,7 +92,7 @@ class PageReaders:
                     {"readers": settings.readers, "facts": settings.facts, "case": case},
                     partial(_measure, settings, run, case),
                 )
-                for case in CASES
+                for case in READER_CASES
             ],
         )
 
@@ -124,7 +124,7 @@ def _queries(case: str, readers: int) -> list[str]:
     """A query for each reader."""
     if case == NOBODY:
         return []
-    same = f"SELECT ?train ?delay {{ ?train <{EX}delay> ?delay }}"
+    same = f"SELECT ?train ?delay {{ ?train <{_EX}delay> ?delay }}"
     if case == ONE:
         return [same] * readers
     return [f"{same[:-1]} FILTER (?delay != {n}) }}" for n in range(-readers, 0)]
@@ -205,7 +205,7 @@ def _renewing(server: Server, settings: Sizes) -> Iterator[None]:
         lasting = settings.period + max(1.0, settings.period / 5)
         ends = format_instant(datetime.now(UTC) + timedelta(seconds=lasting))
         lines = "".join(
-            f'<{EX}t{n}> <{EX}delay> "{(n + round_) % 60}"^^'
+            f'<{_EX}t{n}> <{_EX}delay> "{(n + round_) % 60}"^^'
             "<http://www.w3.org/2001/XMLSchema#integer> .\n"
             for n in range(settings.facts)
         )
@@ -243,7 +243,7 @@ class _Family:
         return sum(map(cpu_time, self._workers))
 
 
-def _measure(settings: Sizes, run: Run, case: str, _opened: None) -> list[Row]:
+def _measure(settings: Sizes, run: Run, case: str, _opened: None) -> list[ResultRow]:
     config = (
         f"query = true\nfollowers = {settings.readers + _SPARE}\nfollowers_per_address = 0\n"
         f"max_connections_per_address = {settings.readers + _SPARE}\n"
@@ -261,7 +261,7 @@ def _measure(settings: Sizes, run: Run, case: str, _opened: None) -> list[Row]:
         workers, beside = family.workers() - workers, cpu_time(family.beside) - beside
         events = readers.events - events
         request = (
-            f"GET /trains?predicate={quote(EX)}delay HTTP/1.1\r\nHost: localhost\r\n"
+            f"GET /trains?predicate={quote(_EX)}delay HTTP/1.1\r\nHost: localhost\r\n"
             "Accept: application/trig\r\n\r\n"
         ).encode()
         used = family.workers()
@@ -269,7 +269,7 @@ def _measure(settings: Sizes, run: Run, case: str, _opened: None) -> list[Row]:
         used = family.workers() - used - done["seconds"] * workers / wall
         memory = family.beside.memory_info().rss / 2**20
         readers.close()
-    row: Row = {
+    row: ResultRow = {
         "first_ms": None if readers.first is None else 1000 * readers.first,
         "all_ms": None if readers.all is None else 1000 * readers.all,
         "workers_percent": 100 * workers / wall,

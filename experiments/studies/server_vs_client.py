@@ -14,23 +14,23 @@ from annotations.clock import SystemClock
 from annotations.methods import METHODS
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, python, started
 from experiments.harness.results import Results
 from experiments.studies.board_modes import (
     CACHED,
-    CQELS,
-    CSPARQL,
+    CQELS_MODE,
+    CSPARQL_MODE,
     REWRITING,
     SHARED,
-    SPARK,
+    SPARK_MODE,
     STREAMER,
     Mode,
     Times,
     need_java,
     side,
 )
-from experiments.studies.board_report import items
+from experiments.studies.board_report import board_items
 from experiments.studies.board_watch import Looks, MachineLimits, renewals, watch
 from experiments.workloads.board import Board, board
 
@@ -98,9 +98,9 @@ class Sizes:
             (STREAMER, self.queries),
             (CACHED, self.cached_queries),
             (SHARED, self.shared_queries),
-            (CQELS, self.engine_queries),
-            (CSPARQL, self.engine_queries),
-            (SPARK, self.spark_queries),
+            (CQELS_MODE, self.engine_queries),
+            (CSPARQL_MODE, self.engine_queries),
+            (SPARK_MODE, self.spark_queries),
             *(
                 (mode, self.method_queries)
                 for mode in REWRITING
@@ -162,7 +162,7 @@ class ServerVsClient:
 
     def report(self, results: Results) -> Iterable[Item]:
         """The server's side, the clients' side, latency, all figures."""
-        yield from items(results)
+        yield from board_items(results)
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def _open(
         yield OpenedBoard(departures, store, run.folder, clients, feed, settings, run.seed, limits)
 
 
-def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[Row]:
+def _measure(mode: Mode, queries: int, opened: OpenedBoard) -> list[ResultRow]:
     settings = opened.settings
     windows = opened.board.windows(queries, opened.seed)
     times = Times(settings.period, settings.lead, settings.jitter, settings.step)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from annotations.terms import Term
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.engine.delivery import Emission
@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
 _ROWS = "{ STREAM <urn:s0> [RANGE 1s] { ?a <urn:v> ?v } }"
 _COUNT = "SELECT ?a (COUNT(*) AS ?n) { STREAM <urn:s0> [RANGE %s] { ?a <urn:v> ?v } } GROUP BY ?a"
-CASES: Final = {
+SHARING_CASES: Final = {
     "pattern": Case(
         "SELECT ?v { STREAM <urn:s0> [RANGE 1s] { <urn:a%d> <urn:v> ?v } }", lambda n, _: n
     ),
@@ -110,7 +110,7 @@ class Sharing:
 
     def groups(self, settings: Sizes, run: Run) -> Iterable[MeasurementGroup]:  # noqa: ARG002
         """One for each kind of constant, and one for unlike queries."""
-        for name in CASES:
+        for name in SHARING_CASES:
             yield MeasurementGroup(
                 name,
                 nullcontext,
@@ -165,7 +165,7 @@ class Sharing:
             if when == "unlike":
                 yield Target(f"{what}: times those on the stream alone", ratio, 2.0)
                 continue
-            target = CASES[str(name)].target
+            target = SHARING_CASES[str(name)].target
             if target is not None and count >= 1000:
                 yield Target(f"{what}: times one query", ratio, target)
             elif count >= 1000 and told >= 1:
@@ -242,7 +242,7 @@ class _ByHand(_Side):
             self.take(Emission(1, at, ((Term(who), Term(f'"{counts[who]}"^^<{_INTEGER}>')),)))
 
 
-def _compared(settings: Sizes, one: _Side, many: _Side, by_hand: _Side | None = None) -> Row:
+def _compared(settings: Sizes, one: _Side, many: _Side, by_hand: _Side | None = None) -> ResultRow:
     """What an element costs on both sides, and what calling alone would cost, or code by hand."""
     sides = [one, many] if by_hand is None else [one, many, by_hand]
     # Windows are full, and plans have become one.
@@ -280,8 +280,8 @@ def _calling(take: Callable[[Emission], None], count: int) -> float:
     return median(taken) * 1e6
 
 
-def _alike(settings: Sizes, name: str, when: str, count: int, _opened: Any) -> Iterable[Row]:
-    case = CASES[name]
+def _alike(settings: Sizes, name: str, when: str, count: int, _opened: Any) -> Iterable[ResultRow]:
+    case = SHARING_CASES[name]
     one, many = _Side(), _Side()
     for side, queries in ((one, 1), (many, count)):
         if when != "first":
@@ -295,7 +295,7 @@ def _alike(settings: Sizes, name: str, when: str, count: int, _opened: Any) -> I
     yield _compared(settings, one, many, _ByHand(widths) if case.grouped else None)
 
 
-def _unlike(settings: Sizes, name: str, count: int, _opened: Any) -> Iterable[Row]:
+def _unlike(settings: Sizes, name: str, count: int, _opened: Any) -> Iterable[ResultRow]:
     alone, all_ = _Side(), _Side()
     for side, queries in ((alone, _READERS), (all_, count)):
         for number in range(queries):

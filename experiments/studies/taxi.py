@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple, Self
 from experiments.errors import MeasurementError
 from experiments.harness.estimates import percentile
 from experiments.harness.items import Item
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.results import Results
-from experiments.studies.taxi_report import items
+from experiments.studies.taxi_report import taxi_items
 from experiments.workloads.taxi import (
     PREDICATES,
-    STREAM,
     SUBJECTS,
+    TAXI_STREAM,
     Trip,
     TripColumns,
     frequent_routes,
@@ -142,7 +142,7 @@ class TaxiQueries:
 
     def report(self, results: Results) -> Iterable[Item]:
         """Table 1, figures, targets."""
-        yield from items(results)
+        yield from taxi_items(results)
 
 
 @contextmanager
@@ -186,7 +186,7 @@ class _Player:
             self._writers.append(writer)
             self._engine.register(question.text(minutes), writer.take)
         stack.callback(self._engine.close)
-        self._feed: RecordFeed = self._engine.record_feed(STREAM, PREDICATES, SUBJECTS)
+        self._feed: RecordFeed = self._engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
 
     def play(self, blocks: Iterable[TripColumns]) -> None:
         """Trips come by blocks."""
@@ -223,7 +223,7 @@ def _of_block(block: TripColumns, first: int, number: int) -> tuple[datetime, da
     return pickups[number - first].as_py(), dropoffs[number - first].as_py()
 
 
-def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[Row]:
+def _measure(name: str, minutes: int, way: str, opened: Any) -> Iterable[ResultRow]:
     with ExitStack() as stack:
         player = _Player(name, minutes, opened.folder, stack)
         stack.enter_context(_set_aside())
@@ -250,7 +250,7 @@ def _row(count: int, seconds: float, cpu: float, delays: Sequence[float]) -> dic
     return found
 
 
-def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[Row]:
+def _anew(name: str, minutes: int, most: int, opened: Any) -> Iterable[ResultRow]:
     """Every answer computed anew, to the end of a part; the engine on the same part beside it."""
     part: list[Trip] = opened.single[:most]
     with ExitStack() as stack:

@@ -19,7 +19,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def items(results: Results) -> Iterator[Item]:
+def taxi_items(results: Results) -> Iterator[Item]:
     """Findings, figures, table 1, targets and claims."""
     main = results.where(source=_MAIN)
     anew = main.where(way=_ANEW)

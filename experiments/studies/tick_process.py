@@ -21,11 +21,11 @@ def main() -> None:
     found: dict[str, Any] = {"import": 1000 * (time.process_time() - began)}
     if sys.argv[1:]:
         url, query, count, every = sys.argv[1:]
-        found |= follow(url, query, int(count), float(every))
+        found |= _follow(url, query, int(count), float(every))
     sys.stdout.write(json.dumps(found) + "\n")
 
 
-def follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
+def _follow(url: str, query: str, count: int, every: float) -> dict[str, Any]:
     """What the query costs."""
     # That of streams comes with the first of them, and is no part of its start.
     import tpf_client.streaming.streamer  # noqa: F401

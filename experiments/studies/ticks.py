@@ -14,11 +14,11 @@ from annotations.clock import SystemClock
 from annotations.instants import parse_instant
 from annotations.terms import Quad, Term
 from experiments.harness.items import Figure, Finding, Item, Point, Table, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
 from experiments.harness.processes import Process, python, started
 from experiments.harness.results import Results
 from experiments.harness.servers import TOKEN, fragment_server
-from experiments.studies.board_modes import DATASET
+from experiments.studies.board_modes import BOARD_DATASET
 from experiments.workloads.board import Board, board
 from experiments.workloads.trains import train_query
 
@@ -145,15 +145,15 @@ def _departures(wanted: int) -> Board:
     )
 
 
-def _measure(settings: Sizes, run: Run, facts: int, feed: Process) -> Iterable[Row]:
+def _measure(settings: Sizes, run: Run, facts: int, feed: Process) -> Iterable[ResultRow]:
     departures = _departures(-(-facts // 2))
     number = next(_numbers)
     store = run.static.store(run.folder / f"board{number}", departures.static, SystemClock().now())
     last = departures.times[round(_SHARE * (len(departures.times) - 1))]
     query = train_query(parse_instant(departures.times[0]) - _MARGIN, parse_instant(last) + _MARGIN)
-    config = f'[datasets.{DATASET}]\nsource = "{store}"\nlive = true\n'
+    config = f'[datasets.{BOARD_DATASET}]\nsource = "{store}"\nlive = true\n'
     with fragment_server(run.folder / f"server{number}", config) as server:
-        url = f"{server.url}{DATASET}"
+        url = f"{server.url}{BOARD_DATASET}"
         order = {
             "do": "start", "mode": "facts", "url": url, "token": TOKEN,
             "departures": departures.departures, "period": settings.period,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from annotations.instants import format_instant, parse_instant
+from annotations.namespaces import integer
 from annotations.terms import Quad, Term, literal, literal_parts
 from experiments.workloads.trains import recording, train_query
 from loaders import vocabulary as v
@@ -50,7 +51,7 @@ WHERE {{
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class DepartureWindow:
     """The constants of a query: departures strictly between two instants, and their number."""
 
     start: str
@@ -98,7 +99,7 @@ class Board:
     departures: Sequence[Term]
     times: Sequence[str]
 
-    def windows(self, count: int, seed: int) -> list[Window]:
+    def windows(self, count: int, seed: int) -> list[DepartureWindow]:
         """Queries with different constants."""
         chance = random.Random(seed)
         size = len(self.times)
@@ -112,7 +113,7 @@ class Board:
             start = parse_instant(self.times[first]) - margin
             until = parse_instant(self.times[last]) + margin
             inside = sum(start < parse_instant(time) < until for time in self.times)
-            found.append(Window(format_instant(start), format_instant(until), inside))
+            found.append(DepartureWindow(format_instant(start), format_instant(until), inside))
         return found
 
 
@@ -144,7 +145,7 @@ def board(departures: int) -> Board:
 def renewal(departures: Sequence[str], number: int) -> Iterator[Quad]:
     """The live facts of a renewal: two for each departure."""
     for place, departure in enumerate(departures):
-        yield Quad(Term(departure), v.DELAY, v.integer(number))
+        yield Quad(Term(departure), v.DELAY, integer(number))
         yield Quad(Term(departure), v.PLATFORM, literal(str(1 + place % 12)))
 
 

@@ -16,14 +16,14 @@ import pyoxigraph as ox
 
 from annotations.terms import Quad
 from experiments.errors import UnavailableError
-from loaders.sources.citybench import GRAPHS, CityBench
+from loaders.sources.citybench import SENSOR_GRAPHS, CityBench
 from loaders.sources.citybench_sensors import SERVICES
 
-VARIABLE = "TPF_CITYBENCH"
-WINDOW = 3.0
+CITYBENCH_VARIABLE = "TPF_CITYBENCH"
+CITYBENCH_WINDOW = 3.0
 """Seconds that the windows of the queries hold."""
-EVENTS = ("culturalevents", "libraryevents")
-QUERIES = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q8", "Q9", "Q10")
+EVENT_FEEDS = ("culturalevents", "libraryevents")
+CITYBENCH_QUERIES = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q8", "Q9", "Q10")
 """Those whose answers name observations, so that completeness and latency can be told."""
 UNNAMED = {
     "Q7": "no car park of the data has less than one vacancy",
@@ -73,7 +73,7 @@ class City:
     def cqels(self, name: str, server: str) -> str:
         """A query in CQELS-QL, over the datasets of a server (its root, with a slash)."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
-        for events in EVENTS:
+        for events in EVENT_FEEDS:
             text = text.replace(f"<{events}>", f"<{server}{events}>")
         return text
 
@@ -89,8 +89,8 @@ class City:
         """The same over facts that hold as long as the windows do: the query without windows."""
         text = _without_comments((self.folder / "queries/cqels" / f"{name}.rq").read_text())
         text = re.sub(r"from named\s*<\w+>", "", _STREAM.sub("", text), flags=re.IGNORECASE)
-        for events in EVENTS:
-            text = text.replace(f"<{events}>", f"<{GRAPHS}{events}>")
+        for events in EVENT_FEEDS:
+            text = text.replace(f"<{events}>", f"<{SENSOR_GRAPHS}{events}>")
         return text
 
     def sensors(self, name: str) -> tuple[str, ...]:
@@ -127,9 +127,11 @@ def city() -> City:
     Raises:
         UnavailableError: they are not here.
     """
-    folder = Path(os.environ.get(VARIABLE, _DATA))
+    folder = Path(os.environ.get(CITYBENCH_VARIABLE, _DATA))
     if not (folder / "queries").is_dir():
-        raise UnavailableError(f"the data of CityBench are not here; {VARIABLE} may name a folder")
+        raise UnavailableError(
+            f"the data of CityBench are not here; {CITYBENCH_VARIABLE} may name a folder"
+        )
     return City(folder)
 
 

@@ -17,13 +17,13 @@ _FOAF = "http://xmlns.com/foaf/0.1/"
 _SWRC = "http://swrc.ontoware.org/ontology#"
 _DATA = "http://example.org/conference/"
 
-STREAM = "http://example.org/badges"
+BADGES = "http://example.org/badges"
 FLOORPLAN = "http://example.org/floorplan"
 
 _PREFIXES = f"""PREFIX lv: <{_LV}> PREFIX dc: <{_DC}> PREFIX dcterms: <{_TERMS}>
 PREFIX foaf: <{_FOAF}> PREFIX swrc: <{_SWRC}>
 """
-QUERIES = {
+CONFERENCE_QUERIES = {
     "Q1": """SELECT ?person ?locName ?locDesc FROM NAMED <GRAPH> WHERE {
   STREAM <STREAM> [NOW] { ?person lv:detectedAt ?loc }
   GRAPH <GRAPH> { ?loc lv:name ?locName . ?loc lv:desc ?locDesc }
@@ -77,18 +77,20 @@ FROM STREAM <STREAM> [RANGE 30s STEP 1s] WHERE {
 }
 """The same in C-SPARQL, evaluated each second: one window over the stream, the widest."""
 
-Triple = tuple[str, str, str]
+_Triple = tuple[str, str, str]
 
 
 def periodic_query(name: str, author: int = 0) -> str:
     """The query in C-SPARQL for one author."""
-    text = _PERIODIC[name].replace("STREAM>", f"{STREAM}>")
+    text = _PERIODIC[name].replace("STREAM>", f"{BADGES}>")
     return _PREFIXES + text.replace("$Name$", f"Author {author}")
 
 
-def query(name: str, author: int = 0) -> str:
+def conference_query(name: str, author: int = 0) -> str:
     """A query of the paper for one author."""
-    text = QUERIES[name].replace("GRAPH>", f"{FLOORPLAN}>").replace("STREAM>", f"{STREAM}>")
+    text = (
+        CONFERENCE_QUERIES[name].replace("GRAPH>", f"{FLOORPLAN}>").replace("STREAM>", f"{BADGES}>")
+    )
     return _PREFIXES + text.replace("$Name$", f"Author {author}")
 
 
@@ -113,7 +115,7 @@ class Conference:
             self._near[one].append(other)
             self._near[other].append(one)
 
-    def floorplan(self) -> Iterator[Triple]:
+    def floorplan(self) -> Iterator[_Triple]:
         """The rooms and which of them are connected."""
         for room, others in self._near.items():
             subject = _room(room)
@@ -123,14 +125,14 @@ class Conference:
             for other in others:
                 yield subject, f"<{_LV}connected>", _room(other)
 
-    def bibliography(self, size: int) -> Iterator[Triple]:
+    def bibliography(self, size: int) -> Iterator[_Triple]:
         """Authors, papers and proceedings: exactly `size` triples."""
         for number, triple in enumerate(self._bibliography()):
             if number == size:
                 return
             yield triple
 
-    def _bibliography(self) -> Iterator[Triple]:
+    def _bibliography(self) -> Iterator[_Triple]:
         chance = random.Random(self._seed + 1)
         authors = 0
         for authors in range(1, 301):
@@ -157,7 +159,7 @@ class Conference:
             yield subject, f"<{_TERMS}partOf>", f"<{_DATA}proceedings{proceedings}>"
             paper += 1
 
-    def badges(self, count: int, per_second: float = 100.0) -> Iterator[tuple[int, Triple]]:
+    def badges(self, count: int, per_second: float = 100.0) -> Iterator[tuple[int, _Triple]]:
         """Detections with their times in milliseconds; people change rooms now and then."""
         chance = random.Random(self._seed + 2)
         where = [chance.randrange(len(self._near)) for _ in range(self._people)]
@@ -170,7 +172,7 @@ class Conference:
             yield at, (_person(person), f"<{_LV}detectedAt>", _room(where[person]))
 
 
-def quads(triples: Iterable[Triple]) -> Iterator[Quad]:
+def quads(triples: Iterable[_Triple]) -> Iterator[Quad]:
     """Triples as quads of the default graph."""
     return (Quad(*map(Term, triple)) for triple in triples)
 
@@ -183,6 +185,6 @@ def _person(number: int) -> str:
     return f"<{_DATA}person{number}>"
 
 
-def _author(number: int) -> Iterator[Triple]:
+def _author(number: int) -> Iterator[_Triple]:
     yield _person(number), _TYPE, f"<{_FOAF}Person>"
     yield _person(number), f"<{_FOAF}name>", f'"Author {number}"'

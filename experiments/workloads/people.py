@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-EX = "http://example.org/people/"
-RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+PEOPLE = "http://example.org/people/"
+_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _TRIPLES_EACH = 10
 _KNOWN = 3
@@ -52,22 +52,22 @@ class People:
         count, cities = self.count, self.cities
         step = max(1, count // 7)
         for number in range(count):
-            s = f"<{EX}person/{number}>"
-            yield f"{s} <{RDF_TYPE}> <{EX}Kind{number % 20}> .\n"
-            yield f'{s} <{EX}name> "Person number {number}" .\n'
-            yield f'{s} <{EX}email> "person-{number}@mail.example" .\n'
-            yield f"{s} <{EX}city> <{EX}city/{number % cities}> .\n"
-            yield f'{s} <{EX}age> "{chance.randrange(18, 99)}"^^<{_XSD}integer> .\n'
-            yield f'{s} <{EX}score> "{chance.randrange(10000) / 100:.2f}"^^<{_XSD}decimal> .\n'
+            s = f"<{PEOPLE}person/{number}>"
+            yield f"{s} <{_TYPE}> <{PEOPLE}Kind{number % 20}> .\n"
+            yield f'{s} <{PEOPLE}name> "Person number {number}" .\n'
+            yield f'{s} <{PEOPLE}email> "person-{number}@mail.example" .\n'
+            yield f"{s} <{PEOPLE}city> <{PEOPLE}city/{number % cities}> .\n"
+            yield f'{s} <{PEOPLE}age> "{chance.randrange(18, 99)}"^^<{_XSD}integer> .\n'
+            yield f'{s} <{PEOPLE}score> "{chance.randrange(10000) / 100:.2f}"^^<{_XSD}decimal> .\n'
             yield (
-                f'{s} <{EX}joined> "{chance.randrange(2000, 2026)}-0{chance.randrange(1, 10)}-'
+                f'{s} <{PEOPLE}joined> "{chance.randrange(2000, 2026)}-0{chance.randrange(1, 10)}-'
                 f'{chance.randrange(10, 29)}T{chance.randrange(10, 24)}:00:00Z"'
                 f"^^<{_XSD}dateTime> .\n"
             )
             first = chance.randrange(count)
             # Three different ones.
             for turn in range(_KNOWN):
-                yield f"{s} <{EX}knows> <{EX}person/{(first + turn * step) % count}> .\n"
+                yield f"{s} <{PEOPLE}knows> <{PEOPLE}person/{(first + turn * step) % count}> .\n"
 
     def person(self, chance: random.Random) -> int:
         """The number of somebody."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-EX = "http://example.org/shop/"
+SHOP = "http://example.org/shop/"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _TRIPLES_PER_PRODUCT = 52
 _COUNTRIES = ("AT", "BE", "CZ", "DE", "DK", "ES", "FI", "FR", "IT", "NL", "PL", "SE")
@@ -16,9 +16,9 @@ _VENDORS = 50
 _PEOPLE = 500
 _WAREHOUSES = 5
 
-_PREFIX = f"PREFIX : <{EX}>\n"
+_PREFIX = f"PREFIX : <{SHOP}>\n"
 
-LIMIT = 10
+SHOP_LIMIT = 10
 
 _SHAPES = {
     "triple": "SELECT * { ?p :producer :producer7 }",
@@ -76,7 +76,7 @@ _SHAPES = {
     "FILTER NOT EXISTS { ?p :discount ?d } }",
     "minus": "SELECT * { ?p :category :category27 ; :label ?l MINUS { ?p :discount ?d } }",
     "order+limit": "SELECT ?o ?e { ?o :vendor :vendor1 ; :price ?e } ORDER BY ?e ?o LIMIT 10",
-    "limit": f"SELECT * {{ ?p :label ?l ; :producer ?m ; :price ?e }} LIMIT {LIMIT}",
+    "limit": f"SELECT * {{ ?p :label ?l ; :producer ?m ; :price ?e }} LIMIT {SHOP_LIMIT}",
     "distinct": "SELECT DISTINCT ?c { ?r :reviewer ?u . ?u :country ?c }",
     "aggregate": "SELECT ?m (COUNT(*) AS ?n) (MAX(?e) AS ?x) "
     "{ ?p :producer ?m ; :price ?e FILTER(?e > 500) } GROUP BY ?m",
@@ -92,13 +92,13 @@ _SHAPES = {
     "ORDER BY DESC(?offers) ?l LIMIT 5",
 }
 
-QUERIES: dict[str, str] = {name: _PREFIX + query for name, query in _SHAPES.items()}
+SHOP_QUERIES: dict[str, str] = {name: _PREFIX + query for name, query in _SHAPES.items()}
 """Queries by the name of their shape."""
 
-UNLIMITED = {"limit": QUERIES["limit"].replace(f" LIMIT {LIMIT}", "")}
+UNLIMITED = {"limit": SHOP_QUERIES["limit"].replace(f" LIMIT {SHOP_LIMIT}", "")}
 """What a limit cuts, whichever solutions it lets through."""
 
-GRAPHS = ("construct", "describe")
+GRAPH_FORMS = ("construct", "describe")
 """Those whose answer is a graph."""
 
 IN_GRAPHS = ("graph", "any graph")
@@ -201,7 +201,7 @@ class Shop:
 
 
 def _iri(name: str) -> str:
-    return f"<{EX}{name}>"
+    return f"<{SHOP}{name}>"
 
 
 def _text(text: str) -> str:

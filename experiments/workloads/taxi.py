@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-STREAM = "http://localhost/Taxi"
+TAXI_STREAM = "http://localhost/Taxi"
 VOCABULARY = "http://example.org/taxi#"
 SUBJECTS = "http://example.org/trip/"
 FIELDS = (

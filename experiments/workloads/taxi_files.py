@@ -22,7 +22,7 @@ from experiments.errors import MeasurementError, UnavailableError
 from experiments.workloads.taxi import INSTANT, STREAM_COLUMNS, Trip, TripColumns
 from tpf_server.continuous.engine.delivery import Emission
 
-VARIABLE: Final = "TPF_TAXI"
+TAXI_VARIABLE: Final = "TPF_TAXI"
 _RECORDED: Final = Path(__file__).parents[3] / "shared/data/taxi/trips_10k.csv.gz"
 _COLUMNS: Final = 17
 # In the order of `taxi.FIELDS`.
@@ -42,9 +42,11 @@ def recorded_file() -> Path:
     Raises:
         UnavailableError: they are not here.
     """
-    path = Path(os.environ.get(VARIABLE) or _RECORDED)
+    path = Path(os.environ.get(TAXI_VARIABLE) or _RECORDED)
     if not path.is_file():
-        raise UnavailableError(f"the recorded trips are not here: {path} ({VARIABLE} names a file)")
+        raise UnavailableError(
+            f"the recorded trips are not here: {path} ({TAXI_VARIABLE} names a file)"
+        )
     return path
 
 
@@ -118,7 +120,7 @@ def as_trips(columns: TripColumns) -> list[Trip]:
     return [Trip(*trip) for trip in zip(columns.timestamps.to_pylist(), *lists, strict=True)]
 
 
-Answer = Sequence[Sequence[Decimal | int]]
+_Answer = Sequence[Sequence[Decimal | int]]
 """The ten best: cells first, then what is known of them."""
 
 
@@ -149,7 +151,7 @@ class ChallengeAnswers:
             [[Decimal(literal_parts(term or "").lexical) for term in row] for row in emission.rows],
         )
 
-    def write(self, number: int, answer: Answer) -> None:
+    def write(self, number: int, answer: _Answer) -> None:
         """Write the answer after a trip."""
         width = self._cells * 2
         parts = []

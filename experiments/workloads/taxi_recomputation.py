@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from experiments.workloads.taxi import Trip
 
-Row = tuple[Decimal | int, ...]
+_Row = tuple[Decimal | int, ...]
 _T = TypeVar("_T")
 _EXACT = Context(prec=100)
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,7 +22,7 @@ _MINUTE = 60_000
 _ROUTE_CELLS, _AREA_CELLS = 301, 601
 
 
-def frequent_routes_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[Row]]:
+def frequent_routes_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[_Row]]:
     """Q1: the ten most frequent routes after each trip."""
     derived = []
     for trip in trips:
@@ -37,7 +37,7 @@ def frequent_routes_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[R
         yield [(*route, count) for route, count in best]
 
 
-def profitable_areas_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[Row]]:
+def profitable_areas_anew(trips: Sequence[Trip], minutes: int) -> Iterator[list[_Row]]:
     """Q2: the ten most profitable cells after each trip."""
     derived: list[_Derived] = []
     for trip in trips:
@@ -55,7 +55,7 @@ _Cell = tuple[int, int]
 _Derived = tuple[Trip, _Cell | None, _Cell | None, Decimal]
 
 
-def _areas(window: Sequence[_Derived], recent: int) -> list[Row]:
+def _areas(window: Sequence[_Derived], recent: int) -> list[_Row]:
     fares: dict[_Cell, list[Decimal]] = {}
     last: dict[str, datetime] = {}
     for trip, _, place, earned in window:
@@ -68,7 +68,7 @@ def _areas(window: Sequence[_Derived], recent: int) -> list[Row]:
         for trip, place, _, _ in window
         if place is not None and last[trip.taxi] <= trip.dropoff
     )
-    rows: list[Row] = []
+    rows: list[_Row] = []
     for place in fares.keys() & empty.keys():
         profit = median(fares[place])
         rows.append((*place, empty[place], profit, _quotient(profit, Decimal(empty[place]))))

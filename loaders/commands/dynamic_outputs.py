@@ -41,7 +41,7 @@ DatasetUrl = Annotated[
         help="What minted names begin with; default: http://example.org/NAME.",
     ),
 ]
-Streams = Annotated[
+StreamsOption = Annotated[
     Path | None,
     typer.Option("--streams", metavar="DIR", help="Write timestamped triples to DIR/STREAM.tsv."),
 ]
@@ -54,7 +54,7 @@ class DynamicOutputs:
     facts: Facts = None
     method: MethodName = _NAMED_GRAPH
     dataset: DatasetUrl = None
-    streams: Streams = None
+    streams: StreamsOption = None
 
     @property
     def wanted(self) -> int:

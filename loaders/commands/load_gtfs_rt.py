@@ -15,7 +15,7 @@ from loaders.sources.gtfs import Gtfs
 @grouped
 def gtfs_rt(
     path: options.Messages,
-    schedule: options.Schedule,
+    schedule: options.ScheduleOption,
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     server: Push,

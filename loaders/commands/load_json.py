@@ -26,7 +26,7 @@ def json(
     quiet: options.Quiet = False,
 ) -> None:
     """Whatever a URL says in JSON: each answer holds until the next one."""
-    if not options.is_url(url):
+    if not options.is_web_url(url):
         raise typer.BadParameter(f"not a URL that can be polled: {url!r}")
     read = reader_of_json(context)
     work = options.LoadWork(quiet=quiet)

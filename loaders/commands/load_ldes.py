@@ -16,11 +16,11 @@ from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.dynamic_outputs import DatasetUrl, Facts
 from loaders.commands.publishing import (
-    Token,
     TokenFile,
+    TokenOption,
     dataset_url,
+    given_token,
     stopped_by_signals,
-    token_of,
 )
 from loaders.dynamic import naming_of, write_labelled
 from loaders.errors import InputError
@@ -40,7 +40,7 @@ def ldes(
         str | None,
         typer.Option("--push", metavar="URL", help="Publish to the dataset at this URL."),
     ] = None,
-    token: Token = None,
+    token: TokenOption = None,
     token_file: TokenFile = None,
     state: Annotated[
         Path | None,
@@ -62,7 +62,7 @@ def ldes(
 ) -> None:
     """A Linked Data Event Stream: what it says, followed into a dataset; or as it is now."""
     for each in (url, *(allow_link or ())):
-        if not options.is_url(each):
+        if not options.is_web_url(each):
             raise typer.BadParameter(f"not a URL that can be followed: {each!r}")
     if (facts is None) == (push is None):
         raise typer.BadParameter("say where to: --facts or --push")
@@ -87,7 +87,7 @@ def ldes(
             return
         assert push is not None
         sender = FilePublisher(
-            push, clock, token_of(token, token_file), "application/rdf-patch", withdraw=False
+            push, clock, given_token(token, token_file), "application/rdf-patch", withdraw=False
         )
         stack.callback(sender.close)
         run = memory.setting("run", secrets.token_hex(8))

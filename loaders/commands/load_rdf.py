@@ -25,7 +25,7 @@ def rdf(
     inputs: Annotated[
         list[str], typer.Argument(metavar="INPUT...", help="Files, folders or patterns; or URLs.")
     ],
-    output: options.Output,
+    output: options.OutputOption,
     job: options.LoadJob,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at what is malformed.")] = False,
     rejects: Annotated[
@@ -53,7 +53,7 @@ def rdf(
 
         def told(summary: RdfSummary) -> list[str]:
             place.put(summary)
-            return options.told(summary, output, aside)
+            return options.load_lines(summary, output, aside)
 
         job.run(
             "rdf",

@@ -25,7 +25,7 @@ from loaders.sources.gtfs import Gtfs
 from loaders.sources.irail import Irail, read_liveboard
 from loaders.sources.taxi import Taxi
 from loaders.static import LoadSummary, load_local, load_spark
-from tpf_server.store.static.file_systems import is_url
+from tpf_server.store.static.file_systems import is_store_url
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,7 +54,7 @@ def irail(
     period: options.Period = 30.0,
 ) -> None:
     """Departures of the Belgian railway API: recorded liveboards, or a URL that is polled."""
-    if not options.is_url(path):
+    if not options.is_web_url(path):
         if server.push is not None:
             raise typer.BadParameter("--push is for a URL that is polled; else tpf-replay irail")
         _load(lambda: Irail(path, span.start, span.until), static, span, dynamic, job)
@@ -84,12 +84,12 @@ def flights(
 
 @grouped
 def citybench(
-    path: options.Sensors,
+    path: options.SensorsArgument,
     static: Outputs,
     span: options.InputSpan,
     dynamic: DynamicOutputs,
     job: options.LoadJob,
-    period: options.Pace = None,
+    period: options.PaceOption = None,
 ) -> None:
     """CityBench: the sensors of Aarhus, and what they observe."""
     pace = None if period is None else timedelta(seconds=period)
@@ -111,7 +111,7 @@ def taxi(
 @grouped
 def gtfs(
     path: Annotated[Path, typer.Argument(metavar="INPUT", help="Feed: a zip file or directory.")],
-    output: options.Output,
+    output: options.OutputOption,
     span: options.InputSpan,
     job: options.LoadJob,
     base: options.Base = options.DEFAULT_BASE,
@@ -124,7 +124,7 @@ def gtfs(
 @grouped
 def csv(
     mapping: Annotated[Path, typer.Argument(metavar="MAPPING", help="CSVW metadata (JSON).")],
-    output: options.Output,
+    output: options.OutputOption,
     job: options.LoadJob,
     files: Annotated[
         list[Path] | None,
@@ -180,13 +180,13 @@ def load_static(
                 parts=place.parts if context else None,
             )  # fmt: skip
             place.put(summary)
-            return options.told(summary, output, output)
+            return options.load_lines(summary, output, output)
 
         job.run(source.name, source.size(), load, lambda report: load(None, report))
 
 
 def _load_lines(make_source: Callable[[], StaticSource], output: str, job: options.LoadJob) -> None:
-    if is_url(output):
+    if is_store_url(output):
         raise typer.BadParameter(f"files of N-Triples go to a directory, not to {output}")
     path = Path(output.removeprefix("file://"))
     check_output(path, job.replace)

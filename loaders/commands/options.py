@@ -43,7 +43,7 @@ def instant_option(text: str) -> datetime:
         raise typer.BadParameter(str(error)) from None
 
 
-Output = Annotated[
+OutputOption = Annotated[
     str, typer.Option("--output", "-o", help="Directory to write; of a store, also s3://…")
 ]
 Replace = Annotated[bool, typer.Option("--replace", help="Write the output anew if it exists.")]
@@ -76,7 +76,7 @@ Until = Annotated[
 ]
 Base = Annotated[str, typer.Option("--base", metavar="IRI", help="What the names begin with.")]
 Liveboards = Annotated[Path, typer.Argument(metavar="INPUT", help="Zip file or directory.")]
-Sensors = Annotated[
+SensorsArgument = Annotated[
     Path, typer.Argument(metavar="INPUT", help="Directory with folders streams and static.")
 ]
 Trips = Annotated[Path, typer.Argument(metavar="INPUT", help="CSV of trips, or .csv.gz.")]
@@ -89,11 +89,11 @@ SiriMessages = Annotated[
 SiriBase = Annotated[
     str, typer.Option("--base", metavar="IRI", help="What names begin with that are no IRIs.")
 ]
-Schedule = Annotated[
+ScheduleOption = Annotated[
     Path, typer.Option("--schedule", metavar="FEED", help="The GTFS feed that is spoken of.")
 ]
 Period = Annotated[float, typer.Option("--period", metavar="S", help="Seconds between two polls.")]
-Pace = Annotated[
+PaceOption = Annotated[
     float | None,
     typer.Option("--period", metavar="S", help="A row every S seconds, whatever its time."),
 ]
@@ -183,7 +183,7 @@ class LoadJob(LoadWork):
     replace: Replace = False
 
 
-def is_url(text: str) -> bool:
+def is_web_url(text: str) -> bool:
     """Whether an input is to be fetched."""
     return text.startswith(("http://", "https://"))
 
@@ -193,7 +193,7 @@ def is_listener(text: str) -> bool:
     return text.startswith("listen://")
 
 
-def told(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
+def load_lines(summary: RdfSummary, output: str, aside: Path | str) -> list[str]:
     """The lines that tell the user what a load did."""
     manifest = summary.manifest
     lines = [

@@ -12,23 +12,23 @@ import typer
 
 from annotations.clock import Clock, SystemClock
 from loaders.commands.dynamic_outputs import DynamicOutputs
-from loaders.commands.options import InputSpan, LoadWork, is_listener, is_url
+from loaders.commands.options import InputSpan, LoadWork, is_listener, is_web_url
 from loaders.commands.publishing import (
-    Label,
+    LabelFlag,
     LabelOption,
-    Token,
     TokenFile,
+    TokenOption,
     publishing,
     stopped_by_signals,
 )
-from loaders.replay import ReplaySettings, describe
+from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
 from loaders.sources.base import Feed
 from loaders.sources.listening import Listener
 from loaders.sources.polling import Poller, Read
 from loaders.sources.recording import MessageFormat, RecordedMessages
 
-ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
+_ACCEPT = "application/ld+json, application/json;q=0.9, */*;q=0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Push:
             "--push", metavar="URL", help="Publish to the dataset, or the stream, at this URL."
         ),
     ] = None
-    token: Token = None
+    token: TokenOption = None
     token_file: TokenFile = None
-    label: Label = LabelOption.EXPIRATION
+    label: LabelFlag = LabelOption.EXPIRATION
     polls: Annotated[
         int | None,
         typer.Option(
@@ -71,7 +71,7 @@ class Asking(NamedTuple):
         self, messages: MessageFormat, path: str, period: float, paged: bool = False
     ) -> Feed:
         """The feed of a URL that is polled, or of recorded messages."""
-        if is_url(path):
+        if is_web_url(path):
             return self.poll(messages.name, path, messages.read, period, paged)
         return RecordedMessages(path, messages, timedelta(seconds=period))
 
@@ -112,13 +112,13 @@ def tell(
     outputs = dynamic.wanted + (server.push is not None)
     if not outputs:
         raise typer.BadParameter("say what to write: --facts, --streams or --push")
-    if outputs > 1 and (is_url(path) or is_listener(path)):
-        done = "polled" if is_url(path) else "listened at"
+    if outputs > 1 and (is_web_url(path) or is_listener(path)):
+        done = "polled" if is_web_url(path) else "listened at"
         raise typer.BadParameter(f"a URL is {done} for one output: --facts, --streams or --push")
     with ExitStack() as stack:
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(requests.Session())
-        session.headers["Accept"] = ACCEPT
+        session.headers["Accept"] = _ACCEPT
         asking = Asking(SystemClock(), session, stopped, server.polls)
         dynamic.write(lambda: make_feed(asking), span, work)
         if server.push is not None:
@@ -138,7 +138,7 @@ def _publish(feed: Feed, server: Push, span: InputSpan, asking: Asking, quiet: b
     with publishing(server.push, asking.clock, server.token, server.token_file) as publisher:
         summary = play(feed, publisher, asking.clock, settings, asking.stopped)
     if not quiet:
-        typer.echo(describe(summary), err=True)
+        typer.echo(replay_line(summary), err=True)
 
 
 def _failed(reason: str) -> None:

@@ -11,11 +11,11 @@ from annotations.clock import SystemClock
 from annotations.errors import AnnotationError
 from annotations.labels import Expiration, Interval, Label
 from loaders.commands.options import Quiet, instant_option
-from loaders.commands.publishing import Token, TokenFile, dataset_url, token_of
+from loaders.commands.publishing import TokenFile, TokenOption, dataset_url, given_token
 from loaders.errors import InputError, SettingError
 from loaders.publisher import FilePublisher, is_stream
 
-MEDIA_TYPES = {
+_MEDIA_TYPES = {
     ".nq": "application/n-quads",
     ".nt": "application/n-triples",
     ".ttl": "text/turtle",
@@ -28,7 +28,7 @@ MEDIA_TYPES = {
 
 def publish(
     path: Annotated[
-        Path, typer.Argument(metavar="FILE", help=f"Facts: {', '.join(MEDIA_TYPES)} (RDF Patch).")
+        Path, typer.Argument(metavar="FILE", help=f"Facts: {', '.join(_MEDIA_TYPES)} (RDF Patch).")
     ],
     url: Annotated[str, typer.Argument(metavar="URL", help="The URL of the dataset.")],
     withdraw: Annotated[
@@ -55,14 +55,14 @@ def publish(
         str | None,
         typer.Option(metavar="ID", help="What is sent again under the same name counts once."),
     ] = None,
-    token: Token = None,
+    token: TokenOption = None,
     token_file: TokenFile = None,
     quiet: Quiet = False,
 ) -> None:
     """A file of facts, annotated or with one label for all; a correction; or a withdrawal."""
-    media_type = MEDIA_TYPES.get(path.suffix)
+    media_type = _MEDIA_TYPES.get(path.suffix)
     if media_type is None:
-        raise InputError(f"its name ends in none of {', '.join(MEDIA_TYPES)}", str(path))
+        raise InputError(f"its name ends in none of {', '.join(_MEDIA_TYPES)}", str(path))
     dataset = dataset_url(url)
     if is_stream(dataset):
         raise SettingError("what a stream has told cannot be told otherwise: give a dataset")
@@ -72,7 +72,7 @@ def publish(
     except OSError as error:
         raise InputError(error.strerror or str(error), str(path)) from error
     publisher = FilePublisher(
-        dataset, SystemClock(), token_of(token, token_file), media_type, withdraw=withdraw
+        dataset, SystemClock(), given_token(token, token_file), media_type, withdraw=withdraw
     )
     try:
         publisher.publish_body(body, label, batch or secrets.token_hex(16))

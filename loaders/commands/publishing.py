@@ -13,7 +13,7 @@ import typer
 
 from annotations.clock import Clock
 from annotations.labels import Labelling
-from loaders.commands.options import is_url
+from loaders.commands.options import is_web_url
 from loaders.publisher import Sender, is_stream, sender_to
 
 
@@ -36,7 +36,7 @@ class LabelOption(enum.StrEnum):
 Url = Annotated[
     str, typer.Argument(metavar="URL", help="The URL of the dataset, or …/streams/NAME.")
 ]
-Token = Annotated[
+TokenOption = Annotated[
     str | None,
     typer.Option("--token", envvar="TPF_PUBLISH_TOKEN", help="The server's publishing token."),
 ]
@@ -49,10 +49,10 @@ TokenFile = Annotated[
         help="File with the token, for --token.",
     ),
 ]
-Label = Annotated[LabelOption, typer.Option("--label", help="What the labels state.")]
+LabelFlag = Annotated[LabelOption, typer.Option("--label", help="What the labels state.")]
 
 
-def token_of(token: str | None, file: Path | None) -> str | None:
+def given_token(token: str | None, file: Path | None) -> str | None:
     """The token that is given, or that a file holds."""
     if file is None:
         return token
@@ -70,7 +70,7 @@ def publishing(
     url: str, clock: Clock, token: str | None, token_file: Path | None
 ) -> Iterator[Sender]:
     """A sender to the dataset or the stream that is given on the command line."""
-    publisher = sender_to(dataset_url(url), clock, token_of(token, token_file))
+    publisher = sender_to(dataset_url(url), clock, given_token(token, token_file))
     try:
         yield publisher
     finally:
@@ -79,7 +79,7 @@ def publishing(
 
 def dataset_url(url: str) -> str:
     """The URL of a dataset that is given on the command line."""
-    if not is_url(url):
+    if not is_web_url(url):
         raise typer.BadParameter(f"not the URL of a dataset: {url!r}")
     return url
 

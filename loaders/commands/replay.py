@@ -13,17 +13,17 @@ from annotations.clock import SystemClock
 from loaders.commands import options
 from loaders.commands.groups import grouped
 from loaders.commands.publishing import (
-    Label,
+    LabelFlag,
     LabelOption,
-    Token,
     TokenFile,
+    TokenOption,
     Url,
     publishing,
     stopped_by_signals,
 )
 from loaders.errors import SettingError
 from loaders.progress import shown_on
-from loaders.replay import ReplaySettings, describe
+from loaders.replay import ReplaySettings, replay_line
 from loaders.replay import replay as play
 from loaders.sources.base import MeasurableFeed
 from loaders.sources.citybench import CityBench
@@ -37,7 +37,7 @@ from loaders.sources.taxi import Taxi
 Speed = Annotated[
     float, typer.Option("--speed", metavar="N", help="Seconds of the feed per second; inf: no wait")
 ]
-State = Annotated[
+StateOption = Annotated[
     Path | None,
     typer.Option("--state", help="File that remembers how far it is; go on from there."),
 ]
@@ -56,10 +56,10 @@ class Replay:
     speed: Speed = 1.0
     start: options.From = None
     until: options.Until = None
-    token: Token = None
+    token: TokenOption = None
     token_file: TokenFile = None
-    label: Label = LabelOption.EXPIRATION
-    state: State = None
+    label: LabelFlag = LabelOption.EXPIRATION
+    state: StateOption = None
     original: Original = False
     lead: Lead = 0.2
     quiet: options.Quiet = False
@@ -68,7 +68,7 @@ class Replay:
         self, make: Callable[[], MessageFormat], path: str, url: str, period: float
     ) -> None:
         """Play recorded messages to the dataset at a URL."""
-        if options.is_url(path):
+        if options.is_web_url(path):
             raise SettingError(f"{path} is no recording: tpf-load polls it, with --push")
         self.run(lambda: RecordedMessages(path, make(), timedelta(seconds=period)), url)
 
@@ -91,7 +91,7 @@ class Replay:
                 report.stage(f"replaying {feed.name}", span.polls)
                 summary = play(feed, publisher, clock, settings, stopped, report)
         if not self.quiet:
-            typer.echo(describe(summary), err=True)
+            typer.echo(replay_line(summary), err=True)
 
 
 @grouped
@@ -120,7 +120,9 @@ def flights(
 
 
 @grouped
-def citybench(path: options.Sensors, url: Url, replay: Replay, period: options.Pace = None) -> None:
+def citybench(
+    path: options.SensorsArgument, url: Url, replay: Replay, period: options.PaceOption = None
+) -> None:
     """CityBench: the latest observation of every sensor of Aarhus."""
     pace = None if period is None else timedelta(seconds=period)
     replay.run(lambda: CityBench(path, replay.start, period=pace), url)
@@ -144,7 +146,7 @@ def taxi(
 def gtfs_rt(
     path: options.Messages,
     url: Url,
-    schedule: options.Schedule,
+    schedule: options.ScheduleOption,
     replay: Replay,
     base: options.Base = options.DEFAULT_BASE,
     period: options.Period = 30.0,

@@ -16,14 +16,14 @@ from annotations.clock import SystemClock
 from annotations.wording import counted
 from loaders.commands import options
 from loaders.commands.publishing import (
-    Label,
+    LabelFlag,
     LabelOption,
-    Token,
     TokenFile,
+    TokenOption,
     Url,
     dataset_url,
+    given_token,
     stopped_by_signals,
-    token_of,
 )
 from loaders.errors import InputError, LoaderError, ServerUnreachableError, SettingError
 from loaders.publisher import Publisher, is_stream
@@ -84,8 +84,8 @@ def stream(
         str | None,
         typer.Option("--at", metavar="COLUMN", help="From when the facts of a row hold."),
     ] = None,
-    label: Label = LabelOption.EXPIRATION,
-    token: Token = None,
+    label: LabelFlag = LabelOption.EXPIRATION,
+    token: TokenOption = None,
     token_file: TokenFile = None,
     interval: Annotated[
         float, typer.Option("--interval", min=0.01, metavar="S", help="Seconds between two looks.")
@@ -108,7 +108,7 @@ def stream(
     quiet: options.Quiet = False,
 ) -> None:
     """Files, MQTT, Kafka or events to a server, as they arrive, with Spark Structured Streaming."""
-    from loaders.stream.job import StreamSettings, files_of, messages_of, run_stream
+    from loaders.stream.job import StreamSettings, arriving_files, messages_of, run_stream
     from loaders.stream.posting import unreached
     from loaders.stream.records import CsvRecords, RdfRecords, RecordMapping
 
@@ -141,7 +141,7 @@ def stream(
     clock = SystemClock()
     spark = SparkSettings.from_environment(os.environ, master=master, memory=memory)
     with ExitStack() as stack:
-        publisher = Publisher(dataset, clock, token_of(token, token_file))
+        publisher = Publisher(dataset, clock, given_token(token, token_file))
         stack.callback(publisher.close)
         stopped = stack.enter_context(stopped_by_signals())
         session = stack.enter_context(
@@ -166,11 +166,11 @@ def stream(
             receiver = _receiver(source, topic, spool, home)
             stack.enter_context(receiver)
             check = receiver.check
-            frame = files_of(session, spool.directory, settings)
+            frame = arriving_files(session, spool.directory, settings)
             done = spool.batch_done
         else:
             arriving = source if is_url(source) else Path(source).resolve()
-            frame = files_of(session, arriving, settings)
+            frame = arriving_files(session, arriving, settings)
         summary = run_stream(
             frame, records, publisher, settings, stopped,
             lambda problem: _tell(f"left out: {problem}"), done, check,

@@ -26,8 +26,8 @@ from annotations.labels import key_of
 from annotations.methods.base import Naming
 from annotations.methods.method import Method
 from annotations.terms import Quad, Term
-from loaders.distributed.packing import packed, rows_of, unpacked
-from loaders.distributed.parts import FeedPart, feed_parts, stream_of, told
+from loaders.distributed.packing import packed_rows, rows_of, unpacked_rows
+from loaders.distributed.parts import FeedPart, feed_parts, stream_of, tellings
 from loaders.distributed.shipping import Shipped, shipped
 from loaders.dynamic import file_aside
 from loaders.history import FactPlace, NumberedBatch, placed_history
@@ -49,7 +49,7 @@ _SAID = ("at", "place", "subject", "predicate", "object", "graph")
 _LABELLED = ("batch", "replaced", "since", "within", "lines")
 _NOTHING = Quad(Term(""), Term(""), Term(""), Term(""))
 _MICROSECOND = timedelta(microseconds=1)
-Instants = list[tuple[int, int]]
+_Instants = list[tuple[int, int]]
 """When batches are told and until when they hold, in microseconds since 1970, in order."""
 
 
@@ -135,11 +135,11 @@ def _column(name: str) -> Any:
     return functions.col(name)
 
 
-def _instants(said: "DataFrame", feed: MeasurableFeed) -> Instants:
+def _instants(said: "DataFrame", feed: MeasurableFeed) -> _Instants:
     """The instants of all batches."""
     found: set[tuple[int, int]] = set()
     for row in said.where(f"share = {_INSTANTS}").select("content").collect():
-        found.update(unpacked(row.content))
+        found.update(unpacked_rows(row.content))
     if not isinstance(feed, LatestReadings):
         return sorted(found)
     # A batch holds until the next one, whichever stream speaks then.
@@ -168,7 +168,7 @@ class _Teller:
     def _told(self, feed: MeasurableFeed, part: int) -> Iterator[pa.RecordBatch]:
         found: dict[int, list[tuple[Any, ...]]] = {}
         held = number = 0
-        for at, end, place, quads in told(feed, self._parts[part]):
+        for at, end, place, quads in tellings(feed, self._parts[part]):
             found.setdefault(_INSTANTS, []).append((at, end))
             for within, quad in enumerate(quads, place):
                 share = self._share(quad, within, part)
@@ -192,7 +192,7 @@ class _Teller:
     def _rows(
         self, part: int, number: int, found: dict[int, list[tuple[Any, ...]]]
     ) -> pa.RecordBatch:
-        contents = [packed(_SAID, rows) for rows in found.values()]
+        contents = [packed_rows(_SAID, rows) for rows in found.values()]
         same = len(found)
         return pa.record_batch(
             {
@@ -219,11 +219,11 @@ class _Labeller:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = ((share, content) for _, _, share, content in rows_of(batches))
         for _, group in groupby(rows, key=operator.itemgetter(0)):
-            said = (row for _, content in group for row in unpacked(content))
+            said = (row for _, content in group for row in unpacked_rows(content))
             yield from self._labelled(said)
 
     def _labelled(self, said: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
-        instants: Instants = self._instants.value
+        instants: _Instants = self._instants.value
         shared = _latest(said, instants) if self._latest else _batches(said, instants)
         found: dict[int, list[tuple[Any, ...]]] = {}
         held = 0
@@ -245,13 +245,13 @@ class _Labeller:
 
 
 def _ranges(found: dict[int, list[tuple[Any, ...]]]) -> pa.RecordBatch:
-    contents = [packed(_LABELLED, rows) for rows in found.values()]
+    contents = [packed_rows(_LABELLED, rows) for rows in found.values()]
     return pa.record_batch(
         {"range": pa.array(list(found), pa.int32()), "content": pa.array(contents, pa.binary())}
     )
 
 
-def _batches(said: Iterator[tuple[Any, ...]], instants: Instants) -> Iterator[NumberedBatch]:
+def _batches(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
     """All batches with what this share has of them; `said` is in order of time."""
     groups = groupby(said, key=operator.itemgetter(0))
     group = next(groups, None)
@@ -264,7 +264,7 @@ def _batches(said: Iterator[tuple[Any, ...]], instants: Instants) -> Iterator[Nu
             group = next(groups, None)
 
 
-def _latest(said: Iterator[tuple[Any, ...]], instants: Instants) -> Iterator[NumberedBatch]:
+def _latest(said: Iterator[tuple[Any, ...]], instants: _Instants) -> Iterator[NumberedBatch]:
     """All batches with the latest readings of the streams of this share."""
     times = [at for at, _ in instants]
     # By the number of the batch, then by the stream.
@@ -286,7 +286,7 @@ def _quad(row: tuple[Any, ...]) -> Quad:
 
 def _merged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The lines of a range of places, in order; runs in the workers."""
-    rows = sorted(row for _, content in rows_of(batches) for row in unpacked(content))
+    rows = sorted(row for _, content in rows_of(batches) for row in unpacked_rows(content))
     texts: list[str] = []
     size = 0
     for *_, lines in rows:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 
-def packed(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
+def packed_rows(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     """Rows of integers and texts as an Arrow stream; as many of the names as there are columns."""
     columns = list(zip(*rows, strict=True))
     batch = pa.record_batch([pa.array(column) for column in columns], list(names[: len(columns)]))
@@ -17,7 +17,7 @@ def packed(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     return content
 
 
-def unpacked(content: bytes) -> Iterator[tuple[Any, ...]]:
+def unpacked_rows(content: bytes) -> Iterator[tuple[Any, ...]]:
     """The rows."""
     with pa.ipc.open_stream(content) as reader:
         yield from rows_of(reader)

@@ -67,7 +67,7 @@ def stream_parts(
     return [FeedPart(number, start, until) for number, _ in enumerate(streams)]
 
 
-def told(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
+def tellings(feed: MeasurableFeed, part: FeedPart) -> Iterator[Telling]:
     """What a part of a feed says, in order of time.
 
     Raises:

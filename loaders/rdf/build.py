@@ -51,6 +51,7 @@ from loaders.rdf.pieces import PIECE_BYTES, cut
 from loaders.rdf.scan import (
     CHUNK_QUADS,
     Chunk,
+    ChunkArray,
     ChunkSummary,
     PieceSummary,
     QuadInput,
@@ -59,7 +60,6 @@ from loaders.rdf.scan import (
     Scan,
     SourceInput,
     Staged,
-    Table,
 )
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import (
@@ -75,7 +75,7 @@ from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.parts import PartsManifest
 from tpf_server.store.static.rdf_files import merge_prefixes
-from tpf_server.store.static.writing import Rows, write_store
+from tpf_server.store.static.writing import RowColumns, write_store
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -84,7 +84,7 @@ _NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class WorkSizes:
     """How the work is cut; tests make everything small.
 
     Args:
@@ -102,7 +102,7 @@ class Sizes:
     key_bits: int = KEY_BITS
 
 
-DEFAULT_SIZES = Sizes()
+DEFAULT_SIZES = WorkSizes()
 
 
 def load_rdf_spark(
@@ -114,7 +114,7 @@ def load_rdf_spark(
     rejects: Path | None = None,
     strict: bool = False,
     report: Report | None = None,
-    sizes: Sizes = DEFAULT_SIZES,
+    sizes: WorkSizes = DEFAULT_SIZES,
     source: str = "",
     prefixes: Mapping[str, str] = _NO_PREFIXES,
     parts: PartsPlace | None = None,
@@ -152,7 +152,7 @@ def load_source(
     *,
     created: datetime,
     report: Report | None = None,
-    sizes: Sizes = DEFAULT_SIZES,
+    sizes: WorkSizes = DEFAULT_SIZES,
     parts: PartsPlace | None = None,
 ) -> RdfSummary:
     """Load the static facts of a source into a store; see `load_rdf_spark`."""
@@ -164,7 +164,7 @@ def load_source(
 @dataclass(frozen=True, slots=True)
 class _Load:
     store: Path
-    sizes: Sizes
+    sizes: WorkSizes
     created: datetime
     source: str
     prefixes: Mapping[str, str]
@@ -317,7 +317,7 @@ def _groups(chunks: Sequence[ChunkSummary], rows: int) -> dict[int, int]:
 
 def _codes(
     names: Sequence[str], chunks: Sequence[ChunkSummary], numbering: Numbering, bits: int
-) -> tuple[dict[str, KeyCode], Table]:
+) -> tuple[dict[str, KeyCode], ChunkArray]:
     """How rows become keys, by order, and a sample of the rows."""
     sample = [np.zeros((4, 0), dtype=np.uint32)]
     predicates: list[Ids] = [np.zeros(0, dtype=np.uint32)]
@@ -340,7 +340,7 @@ def _dictionary_pieces(merged: Flow[MergedRange]) -> Iterator[pa.Array]:
         yield unpacked_terms(packed)
 
 
-def _rows_of(order: OrderRanges, ranges: Iterator[SortedRange]) -> Iterator[Rows]:
+def _rows_of(order: OrderRanges, ranges: Iterator[SortedRange]) -> Iterator[RowColumns]:
     """The rows of an order, ascending, without repetitions."""
     for each in islice(ranges, len(order)):
         yield order.code.decode(each.keys)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from loaders.jobs import collected, one_by_one
+from loaders.jobs import made_by_workers, one_by_one
 from loaders.progress import Report, spark_tasks
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-Value = TypeVar("Value")
-Other = TypeVar("Other")
+ValueT = TypeVar("ValueT")
+OtherT = TypeVar("OtherT")
 
 
 class Message(NamedTuple):
@@ -34,14 +34,14 @@ class Gathered(NamedTuple):
     values: list[Any]
 
 
-class Flow(ABC, Generic[Value]):
+class Flow(ABC, Generic[ValueT]):
     """Values, each of which is worked on by itself; nothing is done before they are wanted.
 
     Functions are pickled to the workers, and may be called again for a value whose result was lost.
     """
 
     @abstractmethod
-    def map(self, function: Callable[[Value], Iterable[Other]]) -> "Flow[Other]":
+    def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> "Flow[OtherT]":
         """What a function makes of each of them: any number of others."""
 
     @abstractmethod
@@ -53,11 +53,11 @@ class Flow(ABC, Generic[Value]):
         """These and others, of the same kind of flow."""
 
     @abstractmethod
-    def kept(self) -> "Flow[Value]":
+    def kept(self) -> "Flow[ValueT]":
         """The same, made once, however often they are wanted; for as long as the `Flows` live."""
 
     @abstractmethod
-    def collect(self, description: str) -> list[Value]:
+    def collect(self, description: str) -> list[ValueT]:
         """All of them, here, in sequence.
 
         Raises:
@@ -65,7 +65,7 @@ class Flow(ABC, Generic[Value]):
         """
 
     @abstractmethod
-    def each(self) -> Iterator[Value]:
+    def each(self) -> Iterator[ValueT]:
         """One after the other, here, in sequence.
 
         Raises:
@@ -91,7 +91,7 @@ class Flows:
         """How many tasks run at the same time."""
         return 1 if self._context is None else int(self._context.defaultParallelism)
 
-    def of(self, items: Sequence[Value]) -> Flow[Value]:
+    def of(self, items: Sequence[ValueT]) -> Flow[ValueT]:
         """These items, one task for each; of very many, several share one."""
         if self._context is None or not items:
             return self.here(items)
@@ -99,7 +99,7 @@ class Flows:
         work = self._context.parallelize(items, slices)
         return _SparkFlow(work, self._context, self.report, self._kept)
 
-    def here(self, items: Sequence[Value]) -> Flow[Value]:
+    def here(self, items: Sequence[ValueT]) -> Flow[ValueT]:
         """These items, worked on in this process."""
         return _LocalFlow(lambda: iter(items), self.report)
 
@@ -110,12 +110,12 @@ class Flows:
         self._kept.close()
 
 
-class _LocalFlow(Flow[Value]):
-    def __init__(self, values: Callable[[], Iterator[Value]], report: Report) -> None:
+class _LocalFlow(Flow[ValueT]):
+    def __init__(self, values: Callable[[], Iterator[ValueT]], report: Report) -> None:
         self._values = values
         self._report = report
 
-    def map(self, function: Callable[[Value], Iterable[Other]]) -> Flow[Other]:
+    def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> Flow[OtherT]:
         return _LocalFlow(
             lambda: (other for value in self._values() for other in function(value)), self._report
         )
@@ -133,25 +133,25 @@ class _LocalFlow(Flow[Value]):
     def beside(self, others: Flow[Any]) -> Flow[Any]:
         return _LocalFlow(lambda: (v for of in (self, others) for v in of.each()), self._report)
 
-    def kept(self) -> Flow[Value]:
-        found: list[Value] = []
+    def kept(self) -> Flow[ValueT]:
+        found: list[ValueT] = []
 
-        def values() -> Iterator[Value]:
+        def values() -> Iterator[ValueT]:
             if not found:
                 found.extend(self._values())
             return iter(found)
 
         return _LocalFlow(values, self._report)
 
-    def collect(self, description: str) -> list[Value]:
+    def collect(self, description: str) -> list[ValueT]:
         self._report.stage(description)
         return list(self._values())
 
-    def each(self) -> Iterator[Value]:
+    def each(self) -> Iterator[ValueT]:
         return self._values()
 
 
-class _SparkFlow(Flow[Value]):
+class _SparkFlow(Flow[ValueT]):
     def __init__(self, work: Any, context: "SparkContext", report: Report, kept: ExitStack) -> None:
         self._work = work  # an RDD
         self._context = context
@@ -161,7 +161,7 @@ class _SparkFlow(Flow[Value]):
     def _with(self, work: Any) -> "_SparkFlow[Any]":
         return _SparkFlow(work, self._context, self._report, self._kept)
 
-    def map(self, function: Callable[[Value], Iterable[Other]]) -> Flow[Other]:
+    def map(self, function: Callable[[ValueT], Iterable[OtherT]]) -> Flow[OtherT]:
         return self._with(self._work.flatMap(function))
 
     def exchanged(self, partitions: int) -> Flow[Gathered]:
@@ -172,17 +172,17 @@ class _SparkFlow(Flow[Value]):
         assert isinstance(others, _SparkFlow)
         return self._with(self._context.union([self._work, others._work]))
 
-    def kept(self) -> Flow[Value]:
+    def kept(self) -> Flow[ValueT]:
         from pyspark import StorageLevel
 
         self._kept.callback(self._work.unpersist)
         return self._with(self._work.persist(StorageLevel.DISK_ONLY))
 
-    def collect(self, description: str) -> list[Value]:
+    def collect(self, description: str) -> list[ValueT]:
         with spark_tasks(self._context, self._report, description):
-            return collected(self._context, self._work)
+            return made_by_workers(self._context, self._work)
 
-    def each(self) -> Iterator[Value]:
+    def each(self) -> Iterator[ValueT]:
         return one_by_one(self._context, self._work)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from loaders.rdf.dictionary import MergedRange, even_bounds
 from loaders.rdf.flow import Gathered, Message
-from loaders.rdf.scan import Chunk, Staged, Table
+from loaders.rdf.scan import Chunk, ChunkArray, Staged
 from tpf_server.store.static.columns import Ids
-from tpf_server.store.static.writing import Rows
+from tpf_server.store.static.writing import RowColumns
 
 Keys: TypeAlias = np.ndarray[tuple[int], np.dtype[Any]]
 KEY_BITS = 64
@@ -59,7 +59,7 @@ class KeyCode:
             keys |= ids.astype(np.uint64)
         return keys
 
-    def decode(self, keys: Keys) -> Rows:
+    def decode(self, keys: Keys) -> RowColumns:
         """The rows of some keys: one column per letter of the order."""
         if not self._is_integer:
             stacked = np.ascontiguousarray(keys).view(">u4").reshape(len(keys), len(self._order))
@@ -79,7 +79,7 @@ class ChunkRows(NamedTuple):
     """The rows of a chunk."""
 
     chunk: int
-    rows: Table
+    rows: ChunkArray
 
 
 class ChunkNumbers(NamedTuple):
@@ -145,7 +145,7 @@ class OrderRanges:
         return len(self.cuts) + 1
 
 
-def order_ranges(codes: Mapping[str, KeyCode], sample: Table, count: int) -> list[OrderRanges]:
+def order_ranges(codes: Mapping[str, KeyCode], sample: ChunkArray, count: int) -> list[OrderRanges]:
     """At most `count` ranges for each order, which hold about equally many rows of the sample."""
     ranges: list[OrderRanges] = []
     first = 0
@@ -157,7 +157,7 @@ def order_ranges(codes: Mapping[str, KeyCode], sample: Table, count: int) -> lis
     return ranges
 
 
-def columns_of(rows: Table) -> dict[str, Ids]:
+def columns_of(rows: ChunkArray) -> dict[str, Ids]:
     """Rows by position; without graphs, all are in the default one."""
     columns = dict(zip("spog", rows, strict=False))
     columns.setdefault("g", np.zeros(rows.shape[1], dtype=np.uint32))
@@ -187,7 +187,7 @@ class SortRows:
 
 
 def _translated(values: Sequence[ChunkRows | ChunkNumbers]) -> dict[str, Ids]:
-    rows: dict[int, Table] = {}
+    rows: dict[int, ChunkArray] = {}
     numbers: defaultdict[int, dict[int, Ids]] = defaultdict(dict)
     for value in values:
         if isinstance(value, ChunkRows):

@@ -17,7 +17,13 @@ from loaders.rdf.dictionary import MergedRange
 from loaders.rdf.orders import OrderRanges, SortedRange
 from tpf_server.errors import ServerError
 from tpf_server.store.static.file_systems import RemoteFolder
-from tpf_server.store.static.parts import TERMS, PartsManifest, StorePart, packed, put_part
+from tpf_server.store.static.parts import (
+    TERM_PARTS,
+    PartsManifest,
+    StorePart,
+    packed_columns,
+    put_part,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,9 @@ class PutTerms:
         terms = unpacked_terms(merged.terms)
         if len(terms):
             number = merged.summary.number
-            yield TermsPart(number, self._place.put(f"{TERMS}-{number:05}", packed([terms])))
+            yield TermsPart(
+                number, self._place.put(f"{TERM_PARTS}-{number:05}", packed_columns([terms]))
+            )
 
 
 class PutRows:
@@ -101,7 +109,7 @@ class PutRows:
         number = sorted_range.number
         name, order = next(each for each in reversed(self._orders) if each[1].first <= number)
         rows = order.code.decode(sorted_range.keys)
-        part = self._place.put(f"{name}-{number - order.first:05}", packed(rows))
+        part = self._place.put(f"{name}-{number - order.first:05}", packed_columns(rows))
         yield RowsPart(
             number,
             part,
@@ -139,7 +147,7 @@ def manifest_of_parts(
     Raises:
         OutputError: the parts are not those of one store.
     """
-    parts = {TERMS: [each.part for each in sorted(terms, key=lambda each: each.number)]}
+    parts = {TERM_PARTS: [each.part for each in sorted(terms, key=lambda each: each.number)]}
     totals: dict[str, _Total] = {}
     for name, order in orders.items():
         numbers = range(order.first, order.first + len(order))

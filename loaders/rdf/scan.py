@@ -31,7 +31,7 @@ _SAMPLES = 256
 _MANY_PREDICATES = 1 << 16
 _REJECT_BYTES = 1 << 20
 
-Table: TypeAlias = npt.NDArray[np.uint32]
+ChunkArray: TypeAlias = npt.NDArray[np.uint32]
 """Rows of a chunk: a line for each position; without one for the graph where all are in none."""
 
 
@@ -52,7 +52,7 @@ class ChunkSummary:
     quads: int
     terms: int
     samples: tuple[str, ...]
-    rows: Table
+    rows: ChunkArray
     predicates: Ids | None
 
     @property
@@ -72,7 +72,7 @@ class Chunk(NamedTuple):
 
     summary: ChunkSummary
     terms: bytes
-    rows: Table
+    rows: ChunkArray
 
 
 @dataclass(frozen=True, slots=True)

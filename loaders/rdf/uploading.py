@@ -20,7 +20,7 @@ from loaders.rdf.summary import RdfSummary
 from tpf_server.errors import NoStoreError, ServerError, StoreFormatError
 from tpf_server.store.static import layout
 from tpf_server.store.static.fetching import remote_manifest
-from tpf_server.store.static.file_systems import RemoteFolder, is_url
+from tpf_server.store.static.file_systems import RemoteFolder, is_store_url
 from tpf_server.store.static.manifest import Manifest
 from tpf_server.store.static.writing import new_generation
 
@@ -54,7 +54,7 @@ class StoreOutput:
         self._put = False
         self._folder: RemoteFolder | None = None
         self._aside: TemporaryDirectory[str] | None = None
-        if is_url(output):
+        if is_store_url(output):
             with _output_errors():
                 self._folder = RemoteFolder(output, environment)
                 there = _generation(self._folder) is not None

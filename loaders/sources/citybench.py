@@ -38,13 +38,13 @@ from loaders.sources.citybench_sensors import (
     double,
     observed_by_sensors,
 )
-from loaders.sources.latest import LAST, latest_batches, latest_span
+from loaders.sources.latest import LAST_HOLDS, latest_batches, latest_span
 from loaders.sources.reading import lines_of, rows
 from loaders.sources.sizes import size_of
 from tpf_server.store.static.rdf_files import check_file
 
 SAO = "http://purl.oclc.org/NET/sao/"
-GRAPHS = "http://example.org/citybench/"
+SENSOR_GRAPHS = "http://example.org/citybench/"
 """What the relative names of graphs in the queries (``<culturalevents>``) are resolved against."""
 
 LOCATIONS = "UserLocationService"
@@ -56,8 +56,8 @@ _LATITUDE = iri(CITY + "hasLatitude")
 _LONGITUDE = iri(CITY + "hasLongitude")
 _STATIC = {
     "SensorRepository.n3": DEFAULT_GRAPH,
-    "AarhusCulturalEvents.n3": iri(GRAPHS + "culturalevents"),
-    "AarhusLibraryEvents.n3": iri(GRAPHS + "libraryevents"),
+    "AarhusCulturalEvents.n3": iri(SENSOR_GRAPHS + "culturalevents"),
+    "AarhusLibraryEvents.n3": iri(SENSOR_GRAPHS + "libraryevents"),
 }
 _REPOSITORY = "SensorRepository.n3"
 _LOCATION_PERIOD = timedelta(seconds=1)
@@ -81,7 +81,7 @@ class CityBench:
     """
 
     name = "citybench"
-    last_holds: timedelta = LAST
+    last_holds: timedelta = LAST_HOLDS
     prefixes: Mapping[str, str] = MappingProxyType(
         {"ssn": SSN, "sao": SAO, "ct": CITY, "ses": SERVICES}
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyoxigraph as ox
 
 from annotations.errors import NestingError
+from annotations.namespaces import integer
 from annotations.terms import Term, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -50,16 +51,16 @@ def _number(cells: list[str], _: float) -> Term:
 
 
 def _whole(cells: list[str], _: float) -> Term:
-    return v.integer(int(cells[0]))
+    return integer(int(cells[0]))
 
 
 def _highest(cells: list[str], _: float) -> Term:
     """The air pollution index of the benchmark: the largest of the measured values."""
-    return v.integer(max(map(int, cells)))
+    return integer(max(map(int, cells)))
 
 
 def _vacant(cells: list[str], _: float) -> Term:
-    return v.integer(int(cells[0]) - int(cells[1]))
+    return integer(int(cells[0]) - int(cells[1]))
 
 
 def _per_metre(cells: list[str], metres: float) -> Term:

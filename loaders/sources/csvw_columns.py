@@ -33,7 +33,7 @@ _DATATYPES = {
 }
 
 
-class Column:
+class CsvwColumn:
     """What the description says of one column, inherited properties included.
 
     Args:

@@ -26,9 +26,9 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Quad, Term, blank_node, iri, literal
 from loaders.errors import InputError
-from loaders.sources.csvw_columns import Column, plain
+from loaders.sources.csvw_columns import CsvwColumn, plain
 
-PREFIXES: Mapping[str, str] = MappingProxyType(
+CSVW_PREFIXES: Mapping[str, str] = MappingProxyType(
     {
         "csvw": "http://www.w3.org/ns/csvw#",
         "dc": "http://purl.org/dc/terms/",
@@ -168,9 +168,9 @@ class MappedTable:
         if self.encoding == "utf-8":
             self.encoding = "utf-8-sig"
         if table.suppressOutput:
-            self._columns: list[Column] = []
+            self._columns: list[CsvwColumn] = []
         else:
-            self._columns = [Column(column) for column in table.tableSchema.columns]
+            self._columns = [CsvwColumn(column) for column in table.tableSchema.columns]
 
     def rows(
         self, lines: Iterable[str], source: str, share: int = 0, shares: int = 1, scope: str = ""
@@ -199,7 +199,7 @@ class MappedTable:
             except csv.Error as error:
                 raise InputError(f"no CSV ({error})", source, reader.lineno + 1) from None
 
-    def _places(self, header: list[str] | None, source: str) -> list[tuple[int, Column]]:
+    def _places(self, header: list[str] | None, source: str) -> list[tuple[int, CsvwColumn]]:
         """Where the cell of every column that is not virtual stands."""
         real = [column for column in self._columns if not column.is_virtual]
         if header is None:
@@ -217,7 +217,7 @@ class MappedTable:
         number: int,
         line: int,
         texts: list[str],
-        places: list[tuple[int, Column]],
+        places: list[tuple[int, CsvwColumn]],
         source: str,
         scope: str,
     ) -> MappedRow:
@@ -249,12 +249,12 @@ class MappedTable:
             raise InputError(plain(str(error)), source, line) from None
         return MappedRow(line, cells, tuple(quads))
 
-    def _subject(self, column: Column, variables: Mapping[str, Any], row: str) -> Term:
+    def _subject(self, column: CsvwColumn, variables: Mapping[str, Any], row: str) -> Term:
         if column.about is None:
             return blank_node(row)
         return self._resolved(column.about, variables)
 
-    def _predicate(self, column: Column, variables: Mapping[str, Any]) -> Term:
+    def _predicate(self, column: CsvwColumn, variables: Mapping[str, Any]) -> Term:
         if column.property is not None:
             return self._resolved(column.property, variables)
         if self._iri is None:
@@ -262,7 +262,7 @@ class MappedTable:
         return iri(f"{self._iri}#{quote(column.name)}")
 
     def _objects(
-        self, column: Column, variables: Mapping[str, Any], values: Mapping[str, list[str]]
+        self, column: CsvwColumn, variables: Mapping[str, Any], values: Mapping[str, list[str]]
     ) -> Iterator[Term]:
         if column.value is not None:
             yield self._resolved(column.value, variables)
@@ -272,8 +272,8 @@ class MappedTable:
 
     def _resolved(self, template: URITemplate, variables: Mapping[str, Any]) -> Term:
         prefixed = _PREFIXED.fullmatch(template.uri)
-        if prefixed and prefixed[1] in PREFIXES:
-            template = URITemplate(PREFIXES[prefixed[1]] + prefixed[2])
+        if prefixed and prefixed[1] in CSVW_PREFIXES:
+            template = URITemplate(CSVW_PREFIXES[prefixed[1]] + prefixed[2])
         reference = template.expand(dict(variables))
         if urlsplit(reference).scheme:
             return iri(reference)

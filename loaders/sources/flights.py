@@ -23,7 +23,7 @@ from annotations.terms import Quad, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError, SettingError
 from loaders.sources.base import FeedBatch, FeedSpan
-from loaders.sources.flights_board import BASE, NEW_YORK, Flight, read_flight
+from loaders.sources.flights_board import FLIGHTS, NEW_YORK, Flight, read_flight
 from loaders.sources.reading import archive, lines_of, member, row_of
 from loaders.sources.sizes import size_of
 
@@ -106,7 +106,7 @@ class Flights:
     def _carriers(self) -> Iterator[Quad]:
         for line, row in self._rows("airlines.csv", ("carrier", "name")):
             with row_of(str(self.directory / "airlines.csv"), line):
-                carrier = iri(f"{BASE}carriers/{row['carrier']}")
+                carrier = iri(f"{FLIGHTS}carriers/{row['carrier']}")
                 yield Quad(carrier, v.A, _AIRLINE)
                 yield Quad(carrier, _IATA, literal(row["carrier"]))
                 yield Quad(carrier, v.LABEL, literal(row["name"]))
@@ -114,7 +114,7 @@ class Flights:
     def _airports(self) -> Iterator[Quad]:
         for line, row in self._rows("airports.csv", ("faa", "name", "lat", "lon")):
             with row_of(str(self.directory / "airports.csv"), line):
-                airport = iri(f"{BASE}airports/{row['faa']}")
+                airport = iri(f"{FLIGHTS}airports/{row['faa']}")
                 yield Quad(airport, v.A, _AIRPORT)
                 yield Quad(airport, _IATA, literal(row["faa"]))
                 yield Quad(airport, v.LABEL, literal(row["name"]))

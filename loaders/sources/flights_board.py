@@ -20,11 +20,12 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from annotations.namespaces import integer
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 
 NEW_YORK = ZoneInfo("America/New_York")
-BASE = "http://example.org/flights/"
+FLIGHTS = "http://example.org/flights/"
 _STEP = 300
 _AFTER_DEPARTURE = timedelta(minutes=10)
 _CANCELLATION = timedelta(minutes=30)
@@ -33,7 +34,6 @@ _FLIGHT = iri(v.SCHEMA + "Flight")
 _PROVIDER = iri(v.SCHEMA + "provider")
 _ARRIVAL_AIRPORT = iri(v.SCHEMA + "arrivalAirport")
 
-CANCELLED = literal("cancelled")
 DEPARTED = literal("departed")
 
 
@@ -59,9 +59,9 @@ class Flight(NamedTuple):
         """What is known of it at an instant at which it is on the board."""
         delay = self.announced(at, board)
         if delay is None:
-            yield Quad(self.subject, v.STATUS, CANCELLED)
+            yield Quad(self.subject, v.STATUS, v.CANCELLED)
         else:
-            yield Quad(self.subject, v.DELAY, v.integer(delay))
+            yield Quad(self.subject, v.DELAY, integer(delay))
         yield Quad(self.subject, v.PLATFORM, literal(self.origin))
         if self.delay is not None and at >= self.scheduled + timedelta(seconds=self.delay):
             yield Quad(self.subject, v.STATUS, DEPARTED)
@@ -94,9 +94,9 @@ class Flight(NamedTuple):
             subject, v.HEAD_SIGN, literal(airport_names.get(self.destination, self.destination))
         )
         yield Quad(subject, v.DEPARTURE_TIME, v.date_time(local))
-        yield Quad(subject, v.STOP, iri(f"{BASE}airports/{self.origin}"))
-        yield Quad(subject, _PROVIDER, iri(f"{BASE}carriers/{self.carrier}"))
-        yield Quad(subject, _ARRIVAL_AIRPORT, iri(f"{BASE}airports/{self.destination}"))
+        yield Quad(subject, v.STOP, iri(f"{FLIGHTS}airports/{self.origin}"))
+        yield Quad(subject, _PROVIDER, iri(f"{FLIGHTS}carriers/{self.carrier}"))
+        yield Quad(subject, _ARRIVAL_AIRPORT, iri(f"{FLIGHTS}airports/{self.destination}"))
 
 
 def read_flight(row: Mapping[str, str]) -> Flight:
@@ -111,7 +111,7 @@ def read_flight(row: Mapping[str, str]) -> Flight:
     scheduled = datetime(year, month, day, hour, minute, tzinfo=NEW_YORK).astimezone(UTC)
     delay = row["dep_delay"]
     subject = iri(
-        f"{BASE}{year}-{month:02}-{day:02}/{row['origin']}/{row['carrier']}{row['flight']}"
+        f"{FLIGHTS}{year}-{month:02}-{day:02}/{row['origin']}/{row['carrier']}{row['flight']}"
     )
     return Flight(
         subject, row["carrier"], row["flight"], row["origin"], row["dest"], scheduled,

@@ -9,12 +9,12 @@ from datetime import date, datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from annotations.namespaces import FOAF
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.sources.gtfs_schedule import GtfsSchedule, clock, in_sequence, runs
 
 GTFS = "http://vocab.gtfs.org/terms#"
-FOAF = "http://xmlns.com/foaf/0.1/"
 GEO = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 DEFAULT_BASE = "http://example.org/gtfs/"
 

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from google.transit import gtfs_realtime_pb2 as rt
 
 from annotations.instants import from_micros, to_micros
+from annotations.namespaces import integer
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -27,7 +28,6 @@ from loaders.sources.gtfs import GEO, GTFS, Gtfs
 from loaders.sources.gtfs_rt_alerts import alert_quads
 from loaders.sources.gtfs_schedule import StopTime, date_of, seconds
 
-CANCELLED = literal("cancelled")
 _LATEST = 253_370_764_800
 """The beginning of the year 9999, in seconds since 1970: beyond it no label could end."""
 _UPDATE = rt.TripUpdate.StopTimeUpdate
@@ -137,9 +137,9 @@ class Realtime:
                 continue
             subject = self._names.departure(day, trip.trip_id, stop.sequence, start)
             if cancelled or here.skipped:
-                yield Quad(subject, v.STATUS, CANCELLED)
+                yield Quad(subject, v.STATUS, v.CANCELLED)
             elif here.delay is not None:
-                yield Quad(subject, v.DELAY, v.integer(here.delay))
+                yield Quad(subject, v.DELAY, integer(here.delay))
             if said is not None and not cancelled:
                 assigned = said.stop_time_properties.assigned_stop_id
                 if platform := self._platforms.get(assigned):

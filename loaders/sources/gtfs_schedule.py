@@ -108,7 +108,7 @@ class GtfsSchedule:
 
     def instant(self, day: date, seconds_of_day: int) -> datetime:
         """The instant so many seconds after noon minus twelve hours of a day, in UTC."""
-        return instant_of(day, seconds_of_day, self.zone)
+        return schedule_instant(day, seconds_of_day, self.zone)
 
     def services(self) -> dict[str, ServiceDays]:
         """The services by their identifiers.
@@ -219,7 +219,7 @@ def in_sequence(stops: Sequence[StopTime]) -> list[StopTime]:
     return ordered
 
 
-def instant_of(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
+def schedule_instant(day: date, seconds_of_day: int, zone: ZoneInfo) -> datetime:
     """The instant so many seconds after noon minus twelve hours of a day, in UTC."""
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=zone).astimezone(UTC)
     return noon + timedelta(seconds=seconds_of_day - 12 * 3600)

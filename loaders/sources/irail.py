@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from annotations.errors import InstantError, TermError
 from annotations.instants import format_instant, from_micros, parse_instant
+from annotations.namespaces import integer
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -31,7 +32,6 @@ from loaders.sources.reading import archive, member
 from loaders.sources.sizes import size_of
 
 _DOCUMENT = re.compile(r"(?:.*/)?(\d{12,14})\.(?:dat|json)")
-CANCELLED = literal("cancelled")
 
 
 class Departure(NamedTuple):
@@ -56,9 +56,9 @@ class Departure(NamedTuple):
     def dynamic(self) -> Iterator[Quad]:
         """What holds until the next poll."""
         if self.delay is None:
-            yield Quad(self.subject, v.STATUS, CANCELLED)
+            yield Quad(self.subject, v.STATUS, v.CANCELLED)
         else:
-            yield Quad(self.subject, v.DELAY, v.integer(self.delay))
+            yield Quad(self.subject, v.DELAY, integer(self.delay))
         if self.platform:
             yield Quad(self.subject, v.PLATFORM, literal(self.platform))
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from annotations.terms import Quad
 from loaders.sources.base import FeedBatch, FeedSpan, Reading, StreamSource
 
-LAST = timedelta(minutes=1)
+LAST_HOLDS = timedelta(minutes=1)
 """For how long the last batch holds."""
 
 
@@ -41,7 +41,7 @@ def latest_batches(
             latest[number] = reading.quads
         before = at
     if before is not None:
-        yield FeedBatch(before, before + LAST, _all(latest))
+        yield FeedBatch(before, before + LAST_HOLDS, _all(latest))
 
 
 def latest_span(
@@ -51,7 +51,7 @@ def latest_span(
     instants = sorted({at for at, _, _ in merged(source, start, until)})
     if not instants:
         return None
-    return FeedSpan(instants[0], instants[-1] + LAST, len(instants))
+    return FeedSpan(instants[0], instants[-1] + LAST_HOLDS, len(instants))
 
 
 def _all(latest: dict[int, tuple[Quad, ...]]) -> tuple[Quad, ...]:

@@ -19,6 +19,7 @@ from xml.etree.ElementTree import Element
 
 from annotations.errors import InstantError, TermError
 from annotations.instants import parse_instant
+from annotations.namespaces import integer
 from annotations.terms import Quad, Term, iri, literal
 from loaders import vocabulary as v
 from loaders.errors import InputError
@@ -127,7 +128,7 @@ class Siri:
             told, planned = _text(call, "ExpectedArrivalTime"), arrives
         if told:
             late = parse_instant(told) - parse_instant(planned)
-            yield Quad(subject, v.DELAY, v.integer(math.floor(late.total_seconds())))
+            yield Quad(subject, v.DELAY, integer(math.floor(late.total_seconds())))
 
     def _vehicle(self, journey: Element) -> Iterator[Quad]:
         vehicle = _text(journey, "VehicleRef")
@@ -148,7 +149,7 @@ class Siri:
         if (named := self._reference(journey)) is not None:
             yield Quad(subject, _TRIP, self._iri("trips", named[-1]))
         if late := _text(journey, "Delay"):
-            yield Quad(subject, v.DELAY, v.integer(_seconds(late)))
+            yield Quad(subject, v.DELAY, integer(_seconds(late)))
         for call in _children(journey, "MonitoredCall"):
             if stop := _text(call, "StopPointRef"):
                 yield Quad(subject, v.STOP, self._named("stops", stop))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from annotations.terms import Quad
 from loaders.errors import InputError
-from loaders.sources.csvw_mapping import PREFIXES, local_file, read_metadata
+from loaders.sources.csvw_mapping import CSVW_PREFIXES, local_file, read_metadata
 from loaders.sources.sizes import size_of
 
 
@@ -24,7 +24,7 @@ class Tabular:
     """
 
     name = "csv"
-    prefixes: Mapping[str, str] = PREFIXES
+    prefixes: Mapping[str, str] = CSVW_PREFIXES
 
     def __init__(
         self, metadata: str | Path, files: Sequence[str | Path] = (), base: str | None = None

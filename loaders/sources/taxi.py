@@ -29,7 +29,7 @@ from loaders.sources.sizes import size_of
 
 TAXI = "http://example.org/taxi#"
 TRIPS = "http://example.org/taxi/trips/"
-STREAM = "trips"
+_STREAM = "trips"
 _COLUMNS = 17
 _TRIP = iri(TAXI + "Trip")
 _TAXI, _LICENSE, _PAYMENT = (iri(TAXI + n) for n in ("taxi", "license", "payment"))
@@ -97,7 +97,7 @@ class Taxi:
 
     def streams(self) -> Sequence[str]:
         """One stream."""
-        return (STREAM,)
+        return (_STREAM,)
 
     def readings(
         self,
@@ -116,7 +116,7 @@ class Taxi:
     def batches(self, start: datetime | None, until: datetime | None) -> Iterator[FeedBatch]:
         """At every instant at which trips end: these trips, which hold for a while."""
         before: tuple[datetime, tuple[Quad, ...]] | None = None
-        for at, readings in groupby(self.readings(STREAM, start, until), key=lambda r: r.at):
+        for at, readings in groupby(self.readings(_STREAM, start, until), key=lambda r: r.at):
             quads = tuple(quad for reading in readings for quad in reading.quads)
             if before is not None:
                 yield FeedBatch(before[0], at, before[1], before[0] + self.holds)
@@ -126,7 +126,7 @@ class Taxi:
 
     def span(self, start: datetime | None, until: datetime | None) -> FeedSpan | None:
         """First and last end of a trip, and how many different ones there are."""
-        instants = [at for at, _ in groupby(r.at for r in self.readings(STREAM, start, until))]
+        instants = [at for at, _ in groupby(r.at for r in self.readings(_STREAM, start, until))]
         if not instants:
             return None
         return FeedSpan(instants[0], instants[-1] + self.holds, len(instants))

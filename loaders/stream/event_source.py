@@ -20,7 +20,7 @@ from loaders.errors import InputError, SettingError
 from loaders.fetching import MAX_MESSAGE, reason_of
 from loaders.stream.spool import Spool
 
-PREFIX = "sse+"
+_PREFIX = "sse+"
 _CHUNK = 1 << 16
 _TIMEOUT = (10.0, 120.0)
 """Seconds until a connection stands, and between two bytes."""
@@ -135,14 +135,14 @@ class EventFollower:
         home: Path,
         troubled: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._url = url.removeprefix(PREFIX)
+        self._url = url.removeprefix(_PREFIX)
         try:
             parts = urlsplit(self._url)
             known = bool(parts.hostname) and parts.scheme in ("http", "https")
             self._shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         except ValueError:
             known = False
-        if not known or not url.startswith(PREFIX):
+        if not known or not url.startswith(_PREFIX):
             raise SettingError(f"not the URL of events (sse+http://HOST/…): {url!r}")
         self._kind = kind
         self._spool = spool

@@ -56,7 +56,7 @@ class StreamSummary:
     left_out: int = 0
 
 
-def files_of(
+def arriving_files(
     session: "SparkSession", directory: Path | str, settings: StreamSettings
 ) -> "DataFrame":
     """Whole files that appear in a directory or URL (renamed into it when they are complete).

@@ -15,7 +15,7 @@ from tests.support.oracle import quad_of, solutions_of
 from tests.support.w3c import MF, QT, same_rows
 from tpf_client.errors import QuerySyntaxError
 from tpf_client.sparql.parser import parse_query
-from tpf_client.sparql.results import BOOLEAN_WRITERS, WRITERS
+from tpf_client.sparql.results import BOOLEAN_WRITERS, RESULT_WRITERS
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 BASE = "http://www.w3.org/tests/"
@@ -100,7 +100,7 @@ def test_result_formats(case: Case) -> None:
     rows = evaluation.rows()
     form = {".srj": "json"}.get(case.result.suffix, case.result.suffix[1:])
     if form == "csv":
-        text = "".join(WRITERS[form](evaluation.variables, rows))
+        text = "".join(RESULT_WRITERS[form](evaluation.variables, rows))
         wanted = case.result.read_text(encoding="utf-8")
         made, expected = (
             sorted(_without_labels(csv.reader(io.StringIO(each)))) for each in (text, wanted)
@@ -117,7 +117,7 @@ def test_result_formats(case: Case) -> None:
         assert bool(truth) == bool(wanted_truth)
         return
     kind = ox.QueryResultsFormat.from_extension(form if form != "json" else "srj")
-    text = "".join(WRITERS[form](evaluation.variables, rows))
+    text = "".join(RESULT_WRITERS[form](evaluation.variables, rows))
     ours = ox.parse_query_results(text.encode(), format=kind)
     theirs = ox.parse_query_results(path=str(case.result), format=kind)
     assert isinstance(ours, ox.QuerySolutions)

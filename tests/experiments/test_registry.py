@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from experiments import registry
 from experiments.cli import app
 from experiments.harness import machine
-from experiments.harness.configuration import read_configuration
+from experiments.harness.configuration import read_run_configuration
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import Finding
 from experiments.harness.measurement import Run
@@ -93,7 +93,7 @@ def test_the_documented_configurations_are_some(tmp_path: Path) -> None:
     for number, example in enumerate(examples):
         file = tmp_path / f"{number}.toml"
         file.write_text(example)
-        configuration = read_configuration(file, quick=False, names=registry.names())
+        configuration = read_run_configuration(file, quick=False, names=registry.names())
         for experiment in registry.EXPERIMENTS:
             assert is_dataclass(configuration.settings(experiment))
 

@@ -21,7 +21,7 @@ from loaders.errors import (
     StateError,
 )
 from loaders.publisher import Publisher
-from loaders.replay import ReplaySettings, ReplaySummary, describe, replay
+from loaders.replay import ReplaySettings, ReplaySummary, replay, replay_line
 from loaders.sources.base import FeedBatch
 from loaders.sources.irail import Irail
 from tests.loaders.facts_server import FactsServer
@@ -174,7 +174,7 @@ def test_a_slow_server_slows_the_replay_down() -> None:
     assert starts == [NOW + n * 90 * SECOND for n in range(5)]
     assert all(p.label["final"] - p.label["initial"] == MINUTE for p in setting.server.accepted)
     assert summary.slipped == 4 * 30 * SECOND
-    assert "120.0 s behind the schedule" in describe(summary)
+    assert "120.0 s behind the schedule" in replay_line(summary)
 
 
 def test_an_outage_that_outlasts_the_label_is_survived() -> None:
@@ -355,7 +355,7 @@ def test_stopping_while_the_server_is_away() -> None:
     summary = setting.play(stopped)
     assert (summary.batches, summary.completed) == (0, False)
     assert setting.server.requests < 8
-    assert "stopped" in describe(summary)
+    assert "stopped" in replay_line(summary)
 
 
 def test_the_recorded_day_of_liveboards() -> None:

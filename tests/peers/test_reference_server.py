@@ -14,7 +14,7 @@ import requests
 from hypothesis import HealthCheck, given, settings
 
 from annotations.terms import DEFAULT_GRAPH, Quad, blank_node, iri, literal
-from experiments.workloads.shop import IN_GRAPHS, QUERIES
+from experiments.workloads.shop import IN_GRAPHS, SHOP_QUERIES
 from tests.support.oracle import solutions_of, store_of
 from tests.support.peers import LDF_SERVER, NODE, NODE_MODULES
 from tests.support.random_queries import LITERALS, PREDICATES, SUBJECTS, queries
@@ -127,8 +127,8 @@ def _expected(store: pyoxigraph.Store, query: str) -> Counter[frozenset[tuple[st
 def test_shapes_of_queries(base: str) -> None:
     oracle = store_of(SHOP)
     with Client(base + "shop") as client:
-        for name in QUERIES.keys() - set(IN_GRAPHS):
-            assert right(oracle, name, content(client.query(QUERIES[name]))), name
+        for name in SHOP_QUERIES.keys() - set(IN_GRAPHS):
+            assert right(oracle, name, content(client.query(SHOP_QUERIES[name]))), name
 
 
 @LDF_SERVER.needed

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from experiments.workloads.shop import QUERIES, Shop
+from experiments.workloads.shop import SHOP_QUERIES, Shop
 from tests.support.oracle import bag, store_of
 from tests.support.peers import COMUNICA as PEER
 from tests.support.peers import Comunica
@@ -24,7 +24,7 @@ def test_the_requests_of_comunica(tmp_path: Path) -> None:
         ) as server,
         Comunica() as comunica,
     ):
-        for shape, query in QUERIES.items():
+        for shape, query in SHOP_QUERIES.items():
             answer = comunica.ask(query, f"{server.url}shop")
             found: Any = answer.get("boolean")
             if "bindings" in answer:

@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import UNBOUND, Multiset, Schema, Solution, projection
-from tpf_client.dataflow.operators.closure import Edges, Shape, reachable
+from tpf_client.dataflow.changes import UNBOUND, Condition, Multiset, Schema, Solution, projection
+from tpf_client.dataflow.operators.closure import Edges, PairSolution, reachable
 from tpf_client.dataflow.operators.extend import Compute
-from tpf_client.dataflow.operators.filter import Condition
 from tpf_client.dataflow.operators.layout import Layout, layout
 from tpf_client.dataflow.operators.matching import Pair
-from tpf_client.dataflow.operators.order import Seen, SortKey
+from tpf_client.dataflow.operators.order import SeenAs, SortKeyOf
 from tpf_client.dataflow.operators.slice import window
 from tpf_client.dataflow.state.aggregates import Accumulator
 
@@ -135,7 +134,7 @@ def plain_slice(rows: Multiset, offset: int, limit: int | None) -> int:
 
 
 def plain_top_k(
-    rows: Multiset, key: SortKey, offset: int, limit: int | None, distinct: Seen | None = None
+    rows: Multiset, key: SortKeyOf, offset: int, limit: int | None, distinct: SeenAs | None = None
 ) -> Multiset:
     copies = [
         row for row in sorted(rows, key=lambda row: (key(row), row)) for _ in range(rows[row])
@@ -168,7 +167,7 @@ def plain_group(
 
 
 def plain_closure(
-    starts: Multiset, edges: Multiset, shape: Shape, at_least_once: bool, many: bool
+    starts: Multiset, edges: Multiset, shape: PairSolution, at_least_once: bool, many: bool
 ) -> Multiset:
     """Of all edges."""
     steps: Edges = {}

@@ -14,7 +14,7 @@ import pyoxigraph
 from rdflib import Graph
 
 from annotations.terms import Quad
-from experiments.workloads.shop import LIMIT, QUERIES, UNLIMITED, Shop
+from experiments.workloads.shop import SHOP_LIMIT, SHOP_QUERIES, UNLIMITED, Shop
 from tests.support.oracle import SolutionBag, bag, quad_of, select, term_of
 from tpf_client import Solutions
 
@@ -147,10 +147,10 @@ def right(store: pyoxigraph.Store, name: str, found: SolutionBag | set[Any] | bo
         name: the shape of the query.
         found: solutions, or triples, or yes or no.
     """
-    query = QUERIES[name]
+    query = SHOP_QUERIES[name]
     if isinstance(found, Counter):
         if name in UNLIMITED:
-            return found.total() == LIMIT and found <= bag(select(store, UNLIMITED[name]))
+            return found.total() == SHOP_LIMIT and found <= bag(select(store, UNLIMITED[name]))
         return found == bag(select(store, query))
     result = store.query(query)
     if isinstance(result, pyoxigraph.QueryTriples):

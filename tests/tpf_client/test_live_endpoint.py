@@ -403,7 +403,7 @@ def test_a_query_ends_some_time_after_its_readers_went(
 def test_a_reader_that_reads_nothing_is_dropped(
     fragments: LiveServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tpf_client.live_answer.HEARTBEAT", 0.05)
+    monkeypatch.setattr("tpf_client.live_answer._HEARTBEAT", 0.05)
     text = "x" * 200_000
     fragments.publish(
         [Fact(Quad(iri(f"{EX}{n}"), iri(EX + "delay"), literal(f"{text}{n}")), Expiration(soon(90)))

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from tests.support.running_server import STOP_SECONDS, announced_url
 from tpf_server.claimed_port import claimed_port
 from tpf_server.cli import main
-from tpf_server.configuration import describe
+from tpf_server.configuration import settings_help
 from tpf_server.errors import ListenError
 
 COMMAND = [sys.executable, "-m", "commands", "tpf-server"]
@@ -126,7 +126,7 @@ def test_an_interrupt_while_workers_start_says_nothing(tmp_path: Path) -> None:
 
 def test_help_settings_lists_the_table() -> None:
     result = CliRunner().invoke(main, ["--help-settings"])
-    assert (result.exit_code, result.output) == (0, describe() + "\n")
+    assert (result.exit_code, result.output) == (0, settings_help() + "\n")
 
 
 @pytest.mark.parametrize(

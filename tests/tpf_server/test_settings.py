@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tpf_server.configuration import Configuration, describe, read_configuration
+from tpf_server.configuration import Configuration, read_configuration, settings_help
 from tpf_server.errors import SettingsError
 from tpf_server.setting_table import table
 from tpf_server.settings import DatasetSettings, Settings
-from tpf_server.sources import dataset_of_path, distinct
+from tpf_server.sources import dataset_of_path, each_name_once
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -83,7 +83,7 @@ def test_settings_reach_the_workers_as_they_are() -> None:
 
 
 def test_every_setting_is_described_and_documented() -> None:
-    text, documentation = describe(), DOCUMENTATION.read_text(encoding="utf-8")
+    text, documentation = settings_help(), DOCUMENTATION.read_text(encoding="utf-8")
     for kind in (Settings, DatasetSettings):
         for row in table(kind):
             assert row.name in text
@@ -103,7 +103,7 @@ def test_a_dataset_is_named_after_its_file(path: str, name: str) -> None:
 
 def test_two_datasets_cannot_share_a_name() -> None:
     with pytest.raises(SettingsError, match="two datasets"):
-        distinct([dataset_of_path("a/x.nt"), dataset_of_path("b/x.nt")])
+        each_name_once([dataset_of_path("a/x.nt"), dataset_of_path("b/x.nt")])
 
 
 def test_the_example_in_the_documentation_is_read(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from annotations.terms import Variable
 from tpf_client.dataflow.arithmetic_code import (
     SUPPORTED,
     CodeWriter,
-    Format,
+    NumberFormat,
     UnsupportedFormatError,
     aligned,
     format_of,
@@ -115,7 +115,7 @@ class _Specialised:
         }
         self._scales = [0 for _ in self._places]
         """The most digits behind the point that came in each place: fewer are filled up."""
-        self._known: dict[tuple[Format, ...], Callable[[Solution], Any]] = {}
+        self._known: dict[tuple[NumberFormat, ...], Callable[[Solution], Any]] = {}
         self._current: Callable[[Solution], Any] = self._choose
 
     def function(self) -> Callable[[Solution], Any]:
@@ -138,14 +138,14 @@ class _Specialised:
         self._current = found
         return found(solution)
 
-    def _format(self, number: int, identifier: TermId) -> Format:
+    def _format(self, number: int, identifier: TermId) -> NumberFormat:
         format_ = format_of(identifier)
         if format_ & TAG == DECIMAL:
             scale = self._scales[number] = max(self._scales[number], format_ >> TAG_BITS)
             return DECIMAL | scale << TAG_BITS
         return format_
 
-    def _generated(self, formats: dict[Variable, Format]) -> Callable[[Solution], Any]:
+    def _generated(self, formats: dict[Variable, NumberFormat]) -> Callable[[Solution], Any]:
         writer = CodeWriter(self._compiler.typed.dictionary.encode, formats)
         lines = ["def compute(row):"]
         for name, format_ in formats.items():

@@ -34,7 +34,7 @@ _SHIFT: Final = TAG_BITS + SCALE_BITS
 _MASK: Final = (1 << _SHIFT) - 1
 _POWERS: Final[list[int]] = [10**power for power in range(MOST_SCALE + 1)]
 
-Format = int
+NumberFormat = int
 """The tag, and for decimals the scale above it."""
 
 
@@ -46,7 +46,7 @@ def aligned(identifier: TermId, scale: int) -> int | None:
     return (identifier >> _SHIFT) * _POWERS[more]
 
 
-def format_of(identifier: TermId) -> Format:
+def format_of(identifier: TermId) -> NumberFormat:
     """The tag of an identifier, with the scale of a decimal."""
     return identifier & _MASK if identifier & TAG == DECIMAL else identifier & TAG
 
@@ -55,7 +55,7 @@ class UnsupportedFormatError(Exception):
     """These formats must go through the closures."""
 
 
-def unpacked(variable: str, place: int, format_: Format) -> list[str]:
+def unpacked(variable: str, place: int, format_: NumberFormat) -> list[str]:
     """Statements that take a number out of its identifier, or go elsewhere if it is another."""
     lines = [f"    {variable} = row[{place}]"]
     if format_ & TAG != DECIMAL:
@@ -88,7 +88,9 @@ class CodeWriter:
         names: what the variables are called in them.
     """
 
-    def __init__(self, encode: Callable[[Term], TermId], formats: dict[Variable, Format]) -> None:
+    def __init__(
+        self, encode: Callable[[Term], TermId], formats: dict[Variable, NumberFormat]
+    ) -> None:
         self.lines: list[str] = []
         self.names = {name: f"x{number}" for number, name in enumerate(formats)}
         self._formats = formats
@@ -112,7 +114,7 @@ class CodeWriter:
             case _:
                 raise UnsupportedFormatError
 
-    def _typed(self, text: str, format_: Format) -> tuple[str, int, int]:
+    def _typed(self, text: str, format_: NumberFormat) -> tuple[str, int, int]:
         tag = format_ & TAG
         if tag not in (INTEGER, DECIMAL, DATE_TIME, BOOLEAN):
             raise UnsupportedFormatError

@@ -16,12 +16,13 @@ from operator import itemgetter
 from typing import Protocol, TypeAlias
 
 from annotations.terms import Variable
+from tpf_client.sparql.expressions.environment import Solution as Solution
 
 TermId: TypeAlias = int
-Solution: TypeAlias = tuple[TermId, ...]
 Schema: TypeAlias = tuple[Variable, ...]
 Change: TypeAlias = tuple[Solution, int]
 Sink: TypeAlias = Callable[[Solution, int], None]
+Condition: TypeAlias = Callable[[Solution], bool]
 Multiset: TypeAlias = Counter[Solution]
 """Solutions with their multiplicities, as tests compare them."""
 

@@ -19,7 +19,7 @@ from tpf_client.dataflow.dictionary import TermDictionary
 Key: TypeAlias = Solution
 """What tells rows apart: the values of `Node.key`, or something longer (see `KeyedJoin`)."""
 
-RowOf: TypeAlias = Callable[[Key], Solution | None]
+_RowOf: TypeAlias = Callable[[Key], Solution | None]
 
 
 def _never() -> bool:
@@ -68,7 +68,7 @@ class Node:
     monotone: bool
     settled: Callable[[], bool] = staticmethod(_never)
     # Functions, so that a node in between hands on those of the node below.
-    row: RowOf
+    row: _RowOf
     changed: Callable[[], Collection[Key]]
     all_keys: Callable[[], Iterable[Key]]
     loose: Callable[[], bool]
@@ -145,7 +145,7 @@ class Node:
         self._claimed = True
         return self
 
-    def ask(self, source: "Node", row: RowOf, key: tuple[Variable, ...] | None) -> None:
+    def ask(self, source: "Node", row: _RowOf, key: tuple[Variable, ...] | None) -> None:
         """Be asked, too, for rows that are made of those of another node, each by itself.
 
         Args:
@@ -301,7 +301,7 @@ class Leaves(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class EarlyFilter:
     """A filter that wants to run as soon as its variables are bound.
 
     Args:
@@ -349,7 +349,7 @@ class FilteringLeaves(Leaves, Protocol):
     """Leaves that can filter between two patterns, before they look for more."""
 
     def filtered_bgp(
-        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[Condition]
+        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]
     ) -> Node:
         """Like `bgp`, for those solutions that fulfil all conditions.
 

@@ -19,7 +19,7 @@ def essence(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
 
 
-def parse_body(body: bytes, media_type: str, url: str, most: float = math.inf) -> list[Quad]:
+def parse_page_body(body: bytes, media_type: str, url: str, most: float = math.inf) -> list[Quad]:
     """The quads of a body, with blank nodes as in the document.
 
     Args:
@@ -50,7 +50,7 @@ def parse_body(body: bytes, media_type: str, url: str, most: float = math.inf) -
                 default = isinstance(name, ox.DefaultGraph)
                 graph = graphs[name] = DEFAULT_GRAPH if default else Term(str(name))
             read = quad_of(quad, graph)
-            size += size_of(read)
+            size += quad_size(read)
             if size > most:
                 # A prefix may stand for much.
                 raise PageTooLargeError(url, f"a page that takes more than {most} bytes of memory")
@@ -70,7 +70,7 @@ def quad_of(parsed: ox.Quad, graph: Term) -> Quad:
     return Quad(Term(str(parsed.subject)), Term(str(parsed.predicate)), object_, graph)
 
 
-def size_of(quad: Quad) -> int:
+def quad_size(quad: Quad) -> int:
     """Bytes of memory that a quad takes."""
     return len(quad[0]) + len(quad[1]) + len(quad[2]) + 3 * _TERM
 

@@ -19,9 +19,9 @@ from tpf_client.fragments.cache import PageCache
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
-from tpf_client.fragments.freshness import age, http_date, lifetime, made_before
+from tpf_client.fragments.freshness import age, lifetime, made_before, read_http_date
 from tpf_client.fragments.page import Page, PageMetadata
-from tpf_client.fragments.parser import ACCEPT, PageReader
+from tpf_client.fragments.parser import ACCEPTED_FORMATS, PageReader
 from tpf_client.fragments.server_clock import ServerClock
 from tpf_client.fragments.transport import Limits, Response, Transport
 
@@ -71,8 +71,8 @@ class Request:
     bare: bool = False
 
 
-Outcome: TypeAlias = Page | BaseException
-Done: TypeAlias = Callable[[Outcome], None]
+FetchOutcome: TypeAlias = Page | BaseException
+Done: TypeAlias = Callable[[FetchOutcome], None]
 
 
 @dataclass(slots=True)
@@ -254,7 +254,7 @@ class Fetcher:
                 return
         self._deliver(entry, self._answer(entry.request, entry.cancelled, entry.work))
 
-    def _deliver(self, entry: _InFlight, answer: "Outcome") -> None:
+    def _deliver(self, entry: _InFlight, answer: "FetchOutcome") -> None:
         with self._lock:
             self._forget(entry)
             waiting, entry.waiting = entry.waiting, []
@@ -268,9 +268,9 @@ class Fetcher:
 
     def _answer(
         self, request: Request, cancelled: threading.Event | None, work: Statistics | None = None
-    ) -> Outcome:
+    ) -> FetchOutcome:
         kept = self._cache.get(request.url)
-        headers = {"Accept": ACCEPT}
+        headers = {"Accept": ACCEPTED_FORMATS}
         if kept is not None and kept.etag:
             headers["If-None-Match"] = kept.etag
         if _stale_by_label(kept, request):
@@ -294,7 +294,7 @@ class Fetcher:
         return page
 
     def _page(self, request: Request, response: Response, kept: Page | None) -> Page:
-        date = http_date(response.headers.get("Date"))
+        date = read_http_date(response.headers.get("Date"))
         clock = self.server_clock(request.url)
         stored = "Age" in response.headers and age(response.headers).total_seconds() > 0
         if date is not None and not stored:

@@ -17,7 +17,7 @@ from annotations.methods.names import parameter_of_term
 from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_variable
 from tpf_client.fragments.blank_nodes import to_wire
 
-POSITIONS = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))
+PATTERN_VARIABLES = tuple(Variable(name) for name in ("?s", "?p", "?o", "?g"))
 """What the variables of a pattern are called in a request, by their positions."""
 
 _USUAL_BLOCK = 30
@@ -106,11 +106,11 @@ class Form:
     def restricted(self, block: Block) -> dict[str, str]:
         """What restricts a fragment to a block of bindings, as an argument of `url`.
 
-        The pattern's variables must be those of `POSITIONS`.
+        The pattern's variables must be those of `PATTERN_VARIABLES`.
         """
         if self.values is None:
             raise ValueError("this form takes no bindings")
-        names = dict(zip(POSITIONS, self._parameters, strict=True))
+        names = dict(zip(PATTERN_VARIABLES, self._parameters, strict=True))
         named = {names[each]: each for each in block.variables}
         return {**named, self.values: str(block)}
 

@@ -15,7 +15,7 @@ _LONG: Final = 10**9
 _MADE: Final = re.compile(r"made;dur=([0-9]{1,9}(?:\.[0-9]{1,9})?)(?:[,;]|$)")
 
 
-def http_date(text: str | None) -> datetime | None:
+def read_http_date(text: str | None) -> datetime | None:
     """An HTTP date in UTC; ``None`` where it is absent or malformed (then it does not count)."""
     if not text:
         return None
@@ -53,7 +53,7 @@ def lifetime(headers: Mapping[str, str]) -> timedelta:
         return timedelta(0)
     if "max-age" in control:
         return timedelta(seconds=min(whole_number(control["max-age"]) or 0, _LONG))
-    expires, date = http_date(headers.get("Expires")), http_date(headers.get("Date"))
+    expires, date = read_http_date(headers.get("Expires")), read_http_date(headers.get("Date"))
     if expires is not None and date is not None:
         return max(expires - date, timedelta(0))
     return timedelta(0)

@@ -21,7 +21,7 @@ from annotations.namespaces import RDF
 from annotations.nesting import check_nesting
 from annotations.terms import DEFAULT_GRAPH, Quad, Term
 from tpf_client.fragments.blank_nodes import kept_quad
-from tpf_client.fragments.bodies import quad_of, size_of
+from tpf_client.fragments.bodies import quad_of, quad_size
 from tpf_client.fragments.parts import metadata_graphs
 
 TYPES: Final = ("application/trig", "text/turtle")
@@ -167,7 +167,7 @@ class _Plain(NamedTuple):
         subject, predicate, object_ = [known[word] for word in self.words]
         quad = Quad(subject, predicate, object_, _graph(self.block))
         self.said.quads = (quad,)
-        self.said.size = size_of(quad)
+        self.said.size = quad_size(quad)
         if not quad.graph and _SKOLEM not in self.text:
             # Nothing in it is a blank node, so that it is kept as it came.
             self.said.kept = self.said.quads
@@ -292,7 +292,7 @@ def _parse(document: bytes, url: str, new: Sequence[_New], most: float) -> bool:
                 if block.opening and text != _key(block.opening):
                     graph = _graph(block)
             quad = quad_of(parsed, graph)
-            size += size_of(quad)
+            size += quad_size(quad)
             if size > most:
                 return False
             said[place].append(quad)
@@ -302,7 +302,7 @@ def _parse(document: bytes, url: str, new: Sequence[_New], most: float) -> bool:
     for (block, text, line), quads in zip(new, said, strict=True):
         if not quads or (block.opening and text == _key(block.opening) and len(quads) > 1):
             return False
-        line.size = sum(map(size_of, quads))
+        line.size = sum(map(quad_size, quads))
         if text in block.scope.words:
             block.scope.words[text] = quads[0].object
     return True

@@ -17,7 +17,7 @@ from annotations.labels import Expiration, Fact, Interval, Label, at_instant
 from annotations.namespaces import DEFAULT_VOCABULARY, HYDRA, RDF, SD, VOID, Vocabulary
 from annotations.terms import DEFAULT_GRAPH, is_iri, is_literal, literal_parts
 from tpf_client.errors import PageError
-from tpf_client.fragments.bodies import essence, parse_body
+from tpf_client.fragments.bodies import essence, parse_page_body
 from tpf_client.fragments.form import Form
 from tpf_client.fragments.freshness import whole_number
 from tpf_client.fragments.lines import TYPES, KnownLines, SaidLine, read_lines
@@ -32,7 +32,7 @@ from tpf_client.fragments.parts import (
     split_metadata,
 )
 
-ACCEPT = (
+ACCEPTED_FORMATS = (
     "application/trig,application/n-quads;q=0.9,text/turtle;q=0.6,"
     "application/n-triples;q=0.5,application/ld+json;q=0.3"
 )
@@ -119,7 +119,7 @@ class PageReader:
         if parts is not None:
             data, about = parts
         else:
-            quads = lines.quads() if lines else parse_body(body, media_type, url, self._most)
+            quads = lines.quads() if lines else parse_page_body(body, media_type, url, self._most)
             given, about = (quads, []) if bare else split_metadata(quads, url)
             data = [SaidLine(given, 0)]
         if not about and not bare:

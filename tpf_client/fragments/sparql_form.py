@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from annotations.terms import Quad, QuadPattern, Term, is_variable
 from tpf_client.fragments.blank_nodes import to_wire
-from tpf_client.fragments.form import POSITIONS, Form
+from tpf_client.fragments.form import PATTERN_VARIABLES, Form
 
 _BLOCK = 50
 """Rows of VALUES in one request: its URL stays below what servers take."""
@@ -26,7 +26,7 @@ class SparqlForm(Form):
         """The URL of the query for a pattern; its variables stay open."""
         terms = [
             name if is_variable(term) else to_wire(term)
-            for name, term in zip(POSITIONS, pattern[:3], strict=False)
+            for name, term in zip(PATTERN_VARIABLES, pattern[:3], strict=False)
         ]
         triple = " ".join(terms)
         block = (extra or {}).get(_VALUES)

@@ -24,10 +24,10 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
-from tpf_client.fragments.bodies import parse_body
+from tpf_client.fragments.bodies import parse_page_body
 from tpf_client.fragments.bounded import ComingResponse, Exchange, PooledSession, running
 from tpf_client.fragments.destinations import Destinations
-from tpf_client.fragments.freshness import http_date, whole_number
+from tpf_client.fragments.freshness import read_http_date, whole_number
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -202,10 +202,10 @@ class Transport:
         seconds = whole_number(text)
         if seconds is not None:
             return float(seconds)
-        until = http_date(text)
+        until = read_http_date(text)
         if until is None:
             return None
-        now = http_date(response.headers.get("Date")) or response.received
+        now = read_http_date(response.headers.get("Date")) or response.received
         return max((until - now).total_seconds(), 0.0)
 
     def _once(
@@ -296,7 +296,9 @@ def _explanation(response: Response) -> str:
                 text = str(problem.get("detail") or problem.get("title") or text)
     else:
         with suppress(ParseError):
-            said = {quad.predicate: quad.object for quad in parse_body(body, kind, "urn:error")}
+            said = {
+                quad.predicate: quad.object for quad in parse_page_body(body, kind, "urn:error")
+            }
             described = said.get(_DESCRIPTION, "")
             text = literal_parts(described).lexical if is_literal(described) else text
     return " ".join(text.split())[:300]

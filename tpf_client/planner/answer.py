@@ -13,8 +13,8 @@ from tpf_client.errors import ClosedError
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.sparql.algebra import Row
 
-Plan: TypeAlias = Callable[[Callable[[Solution, int], None]], tuple[Evaluation, Output]]
-Progress: TypeAlias = Callable[[int, int], None]
+_Plan: TypeAlias = Callable[[Callable[[Solution, int], None]], tuple[Evaluation, Output]]
+OnProgress: TypeAlias = Callable[[int, int], None]
 """Takes the number of pages that a query wanted so far, and of the solutions that it has."""
 
 
@@ -35,7 +35,7 @@ class Answer:
         progress: called after each piece of work.
     """
 
-    def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
+    def __init__(self, plan: _Plan, progress: OnProgress | None = None) -> None:
         self._plan = plan
         self._progress = progress
         self._asked = 0

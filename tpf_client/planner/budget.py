@@ -1,8 +1,8 @@
 """What one query may take, and whether anybody still waits for its answer.
 
 The thread that evaluates a query asks nothing but whether it was stopped: at every change that
-leaves an operator, and wherever it waits for a page. Another thread, the `Watch`, looks at the
-clock, at the memory of the process and at the reader.
+leaves an operator, and wherever it waits for a page. Another thread, the `BudgetWatch`, looks at
+the clock, at the memory of the process and at the reader.
 """
 
 import threading
@@ -154,7 +154,7 @@ class Budget:
         return push
 
 
-class Watch:
+class BudgetWatch:
     """A thread that looks at the budgets of all queries under way.
 
     Args:

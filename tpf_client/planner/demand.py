@@ -19,11 +19,11 @@ from tpf_client.dataflow.changes import Schema, Solution, projection
 from tpf_client.dataflow.operators.order import TopK
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.sparql import algebra
-from tpf_client.sparql.algebra import Expression, Pattern, Query
-from tpf_client.sparql.expressions.compiler import Compiler, is_volatile
+from tpf_client.sparql.algebra import Pattern, Query
+from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.ordering import sort_key
-from tpf_client.sparql.rewrite.conditions import first_exists
+from tpf_client.sparql.rewrite.conditions import movable
 from tpf_client.sparql.scopes import variables_in
 
 RowsOf: TypeAlias = Callable[[Solution], Iterable[Solution]]
@@ -111,15 +111,11 @@ def demand_of(query: Query, environment: Environment) -> Demand | None:
     variables, pattern = pattern.variables, pattern.input
     if isinstance(pattern, algebra.OrderBy):
         conditions = pattern.conditions
-        simple = all(_simple(each.expression) for each in conditions)
+        simple = all(movable(each.expression) for each in conditions)
         if distinct or not limit or not simple or not _one_by_one(pattern.input):
             return None
         return _FirstOnes(conditions, limit, environment)
     return _Different(variables) if distinct and _one_by_one(pattern) else None
-
-
-def _simple(expression: Expression) -> bool:
-    return first_exists(expression) is None and not is_volatile(expression)
 
 
 def _one_by_one(pattern: Pattern) -> bool:
@@ -130,7 +126,7 @@ def _one_by_one(pattern: Pattern) -> bool:
         case algebra.Join(left, right) | algebra.Union(left, right):
             return _one_by_one(left) and _one_by_one(right)
         case algebra.Filter(inner, expression) | algebra.Extend(inner, _, expression):
-            return _simple(expression) and _one_by_one(inner)
+            return movable(expression) and _one_by_one(inner)
         case _:
             return False
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from tpf_client.errors import ClosedError, SourceLimitError
 from tpf_client.fragments.destinations import Origin, origin
-from tpf_client.fragments.fetcher import Fetcher, Outcome, Request, Statistics
+from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request, Statistics
 from tpf_client.fragments.page import Page
 from tpf_client.planner.turns import Turns
 
@@ -55,7 +55,7 @@ class Driver:
         self._url = url
         self.begin()
         self._inline = fetcher.parallelism == 0
-        self._todo: dict[Origin, Turns[tuple[Request, Callable[[Outcome], None]]]] = {}
+        self._todo: dict[Origin, Turns[tuple[Request, Callable[[FetchOutcome], None]]]] = {}
         self._under_way: Counter[Origin] = Counter()
         self._arrived: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._outstanding = 0
@@ -148,7 +148,7 @@ class Driver:
         waiting = next(filter(None, self._todo.values()), None) if self._inline else None
         if waiting is not None:
             request, handle = waiting.take()
-            answers: list[Outcome] = []
+            answers: list[FetchOutcome] = []
             self.fetcher.submit(request, answers.append, self._cancelled, self.work)
             if not answers:
                 raise ClosedError("the query was closed")
@@ -175,7 +175,7 @@ class Driver:
         most: float = getattr(self.fetcher.limits, limit)
         return SourceLimitError(self._url, f"the query takes more than {limit}={most} allows")
 
-    def _measured(self, answer: Outcome) -> Outcome:
+    def _measured(self, answer: FetchOutcome) -> FetchOutcome:
         """The answer, or the error that it is too much."""
         if isinstance(answer, Page):
             self._bytes += answer.size
@@ -183,7 +183,7 @@ class Driver:
                 return self._exceeded("max_query_bytes")
         return answer
 
-    def _ask(self, request: Request, handle: Callable[[Outcome], None], turn: int) -> None:
+    def _ask(self, request: Request, handle: Callable[[FetchOutcome], None], turn: int) -> None:
         self._url = self._url or request.url
         self._asked += 1
         if self._asked > self.fetcher.limits.max_query_requests:
@@ -206,7 +206,9 @@ class Driver:
             arrive = partial(self._arrive, where, handle)
             self.fetcher.submit(request, arrive, self._cancelled, self.work)
 
-    def _arrive(self, where: Origin, handle: Callable[[Outcome], None], answer: Outcome) -> None:
+    def _arrive(
+        self, where: Origin, handle: Callable[[FetchOutcome], None], answer: FetchOutcome
+    ) -> None:
         """Take in an answer, in whatever thread."""
 
         def take_in() -> None:
@@ -251,8 +253,8 @@ class Driver:
         missing = len(requests)
         over = False
 
-        def handler(place: int) -> Callable[[Outcome], None]:
-            def handle(answer: Outcome) -> None:
+        def handler(place: int) -> Callable[[FetchOutcome], None]:
+            def handle(answer: FetchOutcome) -> None:
                 nonlocal missing, over
                 if over:
                     return

@@ -27,8 +27,8 @@ from tpf_client.planner.live_fragment import (
     Enough,
     Freshness,
     LiveFragment,
-    Subscriber,
-    canonical,
+    OnQuadChanges,
+    canonical_pattern,
 )
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Source
@@ -148,13 +148,13 @@ class Evaluation:
 
     def has(self, pattern: QuadPattern, source: Source, block: Block | None = None) -> bool:
         """Whether this fragment is read anyway, to its end."""
-        fragment = self._fragments.get((source, canonical(pattern), block))
+        fragment = self._fragments.get((source, canonical_pattern(pattern), block))
         return fragment is not None and (fragment.loaded or fragment.whole)
 
     def subscribe(
         self,
         pattern: QuadPattern,
-        subscriber: Subscriber,
+        subscriber: OnQuadChanges,
         *,
         dynamic: bool = False,
         source: Source | None = None,
@@ -178,7 +178,7 @@ class Evaluation:
             limited: whether it is going to have enough at some time.
             turn: see `Driver.spawn`.
         """
-        name = (source or self.source, canonical(pattern), block)
+        name = (source or self.source, canonical_pattern(pattern), block)
         fragment = self._fragments.get(name)
         if fragment is None:
             held = self.held if self.live else None
@@ -199,7 +199,7 @@ class Evaluation:
             self._later.append(lambda: self._load(fragment))
         return fragment
 
-    def unsubscribe(self, fragment: LiveFragment, subscriber: Subscriber) -> None:
+    def unsubscribe(self, fragment: LiveFragment, subscriber: OnQuadChanges) -> None:
         """`subscriber` wants no more of it; a fragment that nobody wants is forgotten."""
         fragment.subscribers.remove(subscriber)
         fragment.enough.pop(subscriber, None)

@@ -7,13 +7,13 @@ from typing import TypeAlias
 from annotations.terms import QuadPattern, Term, Variable, is_variable
 from tpf_client.dataflow.changes import Change, Schema, Solution, projection
 from tpf_client.fragments.blank_nodes import askable
-from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.planner.blocks import packed
 from tpf_client.planner.demand import Need
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.extraction import extractor
 from tpf_client.planner.lengths import SURPRISE
-from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, Subscriber
+from tpf_client.planner.live_fragment import LiveFragment, OnQuadChanges, QuadChanges
 from tpf_client.planner.source import Estimate, Source, impossible, substitute
 from tpf_client.planner.star import Star
 from tpf_client.sparql.algebra import variables_of_quad
@@ -39,7 +39,7 @@ class _Batch:
 
     keys: set[Solution]
     fragment: LiveFragment | None = None
-    subscriber: Subscriber | None = None
+    subscriber: OnQuadChanges | None = None
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class KeyAnswers:
             if len(block) == 1:
                 alone.append(block[0][1])
                 continue
-            names = tuple(POSITIONS[place] for place, _ in self._places)
+            names = tuple(PATTERN_VARIABLES[place] for place, _ in self._places)
             values_of = Block(names, tuple(values for values, _ in block))
             block_keys = [key for _, key in block]
             self._count(pattern, values_of)

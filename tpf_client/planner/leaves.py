@@ -14,7 +14,7 @@ from functools import partial
 from annotations.clock import Clock
 from annotations.terms import QuadPattern, Variable, is_variable
 from tpf_client.dataflow.changes import Schema, Solution
-from tpf_client.dataflow.node import Condition, Input, Meter, Node
+from tpf_client.dataflow.node import EarlyFilter, Input, Meter, Node
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.lookup_join import LookupJoin
 from tpf_client.planner.demand import Demand, Need
@@ -22,7 +22,7 @@ from tpf_client.planner.driver import Task
 from tpf_client.planner.evaluation import Evaluation, Leaf, Lookups
 from tpf_client.planner.extraction import extractor
 from tpf_client.planner.key_answers import LookupReport
-from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonical
+from tpf_client.planner.live_fragment import LiveFragment, QuadChanges, canonical_pattern
 from tpf_client.planner.lookup import FragmentLookup
 from tpf_client.planner.source import Estimate, Source
 from tpf_client.planner.star import Star
@@ -115,7 +115,7 @@ class FragmentLeaves:
         patterns = tuple(patterns)
         names = [
             name
-            for name in dict.fromkeys(canonical(pattern) for pattern in patterns)
+            for name in dict.fromkeys(canonical_pattern(pattern) for pattern in patterns)
             if name not in self._estimates
         ]
         if not names:
@@ -143,7 +143,7 @@ class FragmentLeaves:
             SourceError: its fragment could not be had.
         """
         self.prepare([pattern])
-        return self._estimates[canonical(pattern)]
+        return self._estimates[canonical_pattern(pattern)]
 
     def expected(self, patterns: Sequence[QuadPattern]) -> float:
         """About how many solutions these patterns have: as many as the smallest has matches."""
@@ -194,7 +194,7 @@ class FragmentLeaves:
         return self.filtered_bgp(patterns, seed, ())
 
     def filtered_bgp(
-        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[Condition]
+        self, patterns: Sequence[QuadPattern], seed: Node | None, conditions: Sequence[EarlyFilter]
     ) -> Node:
         """The same, filtered before each step by the conditions that can be tested then."""
         self.prepare(patterns)
@@ -293,7 +293,7 @@ class FragmentLeaves:
         pattern: QuadPattern,
         left: Node,
         after: Iterable[Lookups],
-        waiting: Iterable[Condition],
+        waiting: Iterable[EarlyFilter],
         known: Mapping[Variable, int],
         rows: tuple[float, float],
         *,
@@ -363,7 +363,7 @@ class FragmentLeaves:
         return node
 
 
-def _tested(node: Node, waiting: list[Condition]) -> Node:
+def _tested(node: Node, waiting: list[EarlyFilter]) -> Node:
     """The node after those conditions that can be tested on it; they are taken out."""
     for each in [each for each in waiting if each.variables <= node.certain]:
         waiting.remove(each)

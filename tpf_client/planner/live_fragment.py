@@ -8,25 +8,25 @@ from typing import TypeAlias
 from annotations.instants import FIRST, LAST, shifted
 from annotations.labels import Fact, Label, key_of
 from annotations.terms import Quad, QuadPattern, Term, is_variable
-from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.planner.held_facts import HeldFacts
 from tpf_client.planner.reading import Content
 from tpf_client.planner.source import Source
 
 QuadChanges: TypeAlias = Sequence[tuple[Quad, int]]
-Subscriber: TypeAlias = Callable[[QuadChanges], None]
+OnQuadChanges: TypeAlias = Callable[[QuadChanges], None]
 Enough: TypeAlias = Callable[[], bool]
 """Whether a subscriber needs no more of a fragment that is being read for the first time."""
 
 MOMENT = timedelta(microseconds=1)
 
 
-def canonical(pattern: QuadPattern) -> QuadPattern:
+def canonical_pattern(pattern: QuadPattern) -> QuadPattern:
     """The pattern with its variables named by their positions: what a server is asked."""
     return QuadPattern(
         *(
             name if is_variable(term) else term
-            for name, term in zip(POSITIONS, pattern, strict=True)
+            for name, term in zip(PATTERN_VARIABLES, pattern, strict=True)
         )
     )
 
@@ -79,8 +79,8 @@ class LiveFragment:
         self.expires: datetime | None = None
         self.changes: datetime | None = None
         self.dynamic = dynamic
-        self.subscribers: list[Subscriber] = []
-        self.enough: dict[Subscriber, Enough] = {}
+        self.subscribers: list[OnQuadChanges] = []
+        self.enough: dict[OnQuadChanges, Enough] = {}
         self.whole = False
         self._quads: dict[Quad, Label | None] = {}
         self.late: dict[Quad, Label] = {}

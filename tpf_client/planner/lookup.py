@@ -23,7 +23,7 @@ from tpf_client.planner.source import Estimate, Source
 from tpf_client.planner.star import Star
 from tpf_client.planner.turns import URGENT
 
-WINDOW = 32
+_WINDOW = 32
 """Requests under way at a time, at most, where only a few solutions are wanted."""
 
 CAUTION = 16
@@ -227,5 +227,5 @@ class FragmentLookup(KeyAnswers):
             # As many as it takes, if they bring as much as those before.
             answered = max(self._tried - loading * self._estimate.block, 1)
             keys = math.ceil(answered * missing / (self._missing - missing))
-            return min(self._requests(keys), 2 * self._requests(answered), WINDOW)
-        return min(max(math.isqrt(self._requests(self._tried)), 1), WINDOW)
+            return min(self._requests(keys), 2 * self._requests(answered), _WINDOW)
+        return min(max(math.isqrt(self._requests(self._tried)), 1), _WINDOW)

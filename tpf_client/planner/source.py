@@ -94,7 +94,7 @@ class Source(Protocol):
             at: the instant at which they must hold, on this source's clock; ``None``: now.
             on_page: told of matches as they come.
             block: bindings one of which each match must fit, where the estimate offers that. The
-                pattern's variables are then those of `POSITIONS`.
+                pattern's variables are then those of `PATTERN_VARIABLES`.
             anew: whether the server shall be asked although HTTP calls fresh what is kept.
         """
 

@@ -18,7 +18,7 @@ from tpf_client.planner.source import ANYTHING, FragmentSource
 
 SAMPLED = 12
 """Pages of each fragment that are looked at, beside the first."""
-MOST = 500
+_MOST = 500
 """Words of a kind that are told."""
 _ALL_PAGES = 1_000_000
 
@@ -76,4 +76,4 @@ def _sampled(source: FragmentSource, pattern: QuadPattern) -> Task[list[Page]]:
 
 
 def _most(counts: Counter[Term]) -> tuple[str, ...]:
-    return tuple(term[1:-1] for term, _ in counts.most_common(MOST) if is_iri(term))
+    return tuple(term[1:-1] for term, _ in counts.most_common(_MOST) if is_iri(term))

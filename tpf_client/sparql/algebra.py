@@ -301,7 +301,7 @@ class DatasetClause:
         return bool(self.default or self.named)
 
 
-Form: TypeAlias = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
+QueryForm: TypeAlias = Literal["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +317,7 @@ class Query:
         dataset: FROM and FROM NAMED.
     """
 
-    form: Form
+    form: QueryForm
     pattern: Pattern
     variables: tuple[Variable, ...] = ()
     template: tuple[TriplePattern, ...] = ()

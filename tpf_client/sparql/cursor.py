@@ -8,7 +8,7 @@ from annotations.errors import TermError
 from annotations.namespaces import XSD
 from annotations.terms import Term, Variable, iri, literal
 from tpf_client.errors import QuerySyntaxError
-from tpf_client.sparql.depth import check_nesting
+from tpf_client.sparql.depth import check_levels
 from tpf_client.sparql.iris import is_absolute, resolve
 from tpf_client.sparql.tokens import Token, string_content, tokenize, unescape
 
@@ -109,7 +109,7 @@ class Cursor:
             UnsupportedQueryError: there are too many.
         """
         self._levels += 1
-        check_nesting(self._levels)
+        check_levels(self._levels)
         yield
         self._levels -= 1
 

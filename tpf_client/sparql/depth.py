@@ -16,7 +16,7 @@ from tpf_client.sparql.algebra import parts_of
 
 T = TypeVar("T")
 
-MAX_NESTING = 200
+MAX_LEVELS = 200
 """Levels of brackets and braces inside one another."""
 MAX_DEPTH = 2_000
 """Levels of the algebra, one of which is each step of a chain."""
@@ -35,15 +35,15 @@ def balanced(combine: Callable[[T, T], T], parts: Sequence[T]) -> T:
     return parts[0]
 
 
-def check_nesting(levels: int) -> None:
+def check_levels(levels: int) -> None:
     """Make room for a text with so many brackets inside one another.
 
     Raises:
         UnsupportedQueryError: that is too deep.
     """
-    if levels > MAX_NESTING:
+    if levels > MAX_LEVELS:
         raise UnsupportedQueryError(
-            f"this query is nested too deeply: more than {MAX_NESTING} levels"
+            f"this query is nested too deeply: more than {MAX_LEVELS} levels"
         )
     make_room(levels)
 

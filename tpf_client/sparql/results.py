@@ -256,9 +256,9 @@ def boolean_to_xml(value: bool) -> str:
     return f"{_XML}<head></head><boolean>{'true' if value else 'false'}</boolean></sparql>\n"
 
 
-Writer: TypeAlias = Callable[[Sequence[Variable], Iterable[Row]], Iterator[str]]
+ResultWriter: TypeAlias = Callable[[Sequence[Variable], Iterable[Row]], Iterator[str]]
 
-WRITERS: dict[str, Writer] = {
+RESULT_WRITERS: dict[str, ResultWriter] = {
     "json": to_json,
     "xml": to_xml,
     "csv": to_csv,
@@ -273,7 +273,7 @@ BOOLEAN_WRITERS: dict[str, Callable[[bool], str]] = {
 }
 """Formats of ASK results by name; CSV and TSV have none."""
 
-MEDIA_TYPES: dict[str, str] = {
+RESULT_MEDIA_TYPES: dict[str, str] = {
     "json": "application/sparql-results+json",
     "xml": "application/sparql-results+xml",
     "csv": "text/csv",

@@ -9,7 +9,7 @@ from annotations.terms import QuadPattern, is_variable
 from tpf_client.planner.evaluation import Evaluation
 from tpf_client.planner.explain import explain_plan, step_json
 from tpf_client.planner.leaves import FragmentLeaves, Step
-from tpf_client.planner.live_fragment import LiveFragment, canonical
+from tpf_client.planner.live_fragment import LiveFragment, canonical_pattern
 from tpf_client.planner.plan_tree import plan_tree
 from tpf_client.streaming.detection import Detected
 
@@ -68,7 +68,7 @@ def _labelling(part: Detected) -> str:
 
 def _change(step: Step, evaluation: Evaluation) -> tuple[str | None, str]:
     """Whether a step is ``dynamic`` or ``static`` (``None``: nobody knows), and why."""
-    wanted = canonical(step.pattern)
+    wanted = canonical_pattern(step.pattern)
     fragments = [each for each in evaluation.fragments() if _belongs(each, wanted)]
     facts = dict.fromkeys(quad for each in fragments for quad in each.quads())
     held = evaluation.held

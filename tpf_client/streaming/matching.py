@@ -13,10 +13,10 @@ from annotations.methods.base import Derived
 from annotations.terms import Quad, QuadPattern, Term, Variable, is_variable
 from tpf_client.errors import SourceLimitError
 from tpf_client.fragments.blank_nodes import askable
-from tpf_client.fragments.form import POSITIONS, Block
+from tpf_client.fragments.form import PATTERN_VARIABLES, Block
 from tpf_client.planner.blocks import packed
 from tpf_client.planner.driver import Task
-from tpf_client.planner.live_fragment import canonical
+from tpf_client.planner.live_fragment import canonical_pattern
 from tpf_client.planner.reading import Content, together
 from tpf_client.planner.source import Source, impossible, substitute
 from tpf_client.sparql.algebra import variables_of_quad
@@ -81,7 +81,9 @@ class Matcher:
             # Without bindings nothing more is read.
             if not result.bindings:
                 return 0
-            return _plan(pattern, result.bindings, *self._costs[canonical(pattern)]).requests
+            return _plan(
+                pattern, result.bindings, *self._costs[canonical_pattern(pattern)]
+            ).requests
 
         known = result.bindings[0] if result.bindings else ()
         for pattern in greedy_order(rest, variables_of_quad, requests, known):
@@ -107,7 +109,7 @@ class Matcher:
 
     def _cost(self, pattern: QuadPattern) -> Task[tuple[int | None, int]]:
         """Requests to read a pattern whole (``None``: unknown), and how large blocks may be."""
-        name = canonical(pattern)
+        name = canonical_pattern(pattern)
         if name not in self._costs:
             estimate = yield from self._source.estimate(name)
             pages = None if estimate.pages is None else estimate.pages + 1
@@ -130,13 +132,13 @@ class _Plan:
 
 def _plan(pattern: QuadPattern, bindings: Sequence[Binding], whole: int | None, size: int) -> _Plan:
     """Whole, or by the values of the bindings: whatever takes fewer requests."""
-    name, cost = canonical(pattern), math.inf if whole is None else whole
+    name, cost = canonical_pattern(pattern), math.inf if whole is None else whole
     known = bindings[0].keys()
     places = [place for place, term in enumerate(pattern) if term in known]
     if not places:
         return _Plan([(name, None)], cost)
     rows = {tuple(each[Variable(pattern[place])] for place in places) for each in bindings}
-    names = tuple(POSITIONS[place] for place in places)
+    names = tuple(PATTERN_VARIABLES[place] for place in places)
     fit: list[tuple[tuple[Term, ...], None]] = []
     reads: list[tuple[QuadPattern, Block | None]] = []
     for row in sorted(rows):

@@ -25,7 +25,7 @@ from tpf_server.continuous.policies import Policies
 from tpf_server.continuous.registrations import Registrations
 from tpf_server.continuous.remote_graphs import RemoteGraphs
 from tpf_server.continuous.rspql.parser import parse_report
-from tpf_server.continuous.rspql.reports import ReportPolicy, Tick
+from tpf_server.continuous.rspql.reports import ReportPolicy, TickPolicy
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.errors import SettingsError
 from tpf_server.fragments.dataset import OpenDataset
@@ -96,7 +96,7 @@ def continuous_service(
         followers=settings.followers,
         followers_per_address=settings.followers_per_address,
         report=_report(settings.rspql_report),
-        tick=cast("Tick", settings.rspql_tick),
+        tick=cast("TickPolicy", settings.rspql_tick),
         services=settings.allow_service,
     )
     for stream, predicates in settings.declare.items():

@@ -16,7 +16,7 @@ from tpf_server.continuous.live_facts import LiveFacts
 from tpf_server.errors import StoreClosedError
 from tpf_server.store.protocols import LiveStore
 
-Triple: TypeAlias = tuple[Term, Term, Term]
+_Triple: TypeAlias = tuple[Term, Term, Term]
 Pending: TypeAlias = Sequence[tuple["_Source", Mapping[Quad, bool]]]
 """What has changed, and where: the quads that are there now, and those that are not."""
 
@@ -122,7 +122,7 @@ class ChangingGraphs:
         for source, changes in pending:
             if source not in self._live and source not in self._others:
                 continue
-            graphs: dict[Term, tuple[list[Triple], list[Triple]]] = {}
+            graphs: dict[Term, tuple[list[_Triple], list[_Triple]]] = {}
             for quad, there in changes.items():
                 added, removed = graphs.setdefault(quad.graph, ([], []))
                 (added if there else removed).append(quad[:3])
@@ -130,7 +130,7 @@ class ChangingGraphs:
                 self._change(source, graph, added, removed)
 
     def _change(
-        self, source: _Source, graph: Term, added: list[Triple], removed: list[Triple]
+        self, source: _Source, graph: Term, added: list[_Triple], removed: list[_Triple]
     ) -> None:
         part = source.parts.get(graph)
         if part is None:

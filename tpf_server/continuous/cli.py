@@ -41,7 +41,7 @@ from tpf_server.errors import ServerError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True, help=__doc__)
 
-Files = list[tuple[str, Path]]
+_Files = list[tuple[str, Path]]
 _Read = Callable[[str, str], CsparqlQuery]
 _POLICIES = (*SEMANTICS, CSPARQL, RSPQL)
 
@@ -57,8 +57,8 @@ class _Task:
 
     queries: Sequence[str]
     static: Sequence[Path]
-    graphs: Files
-    streams: Files
+    graphs: _Files
+    streams: _Files
     declared: Mapping[str, Sequence[str]]
     lateness: int
     skip_malformed: bool
@@ -236,7 +236,7 @@ def _run_periodic(
 ) -> None:
     """Run queries that answer at instants."""
     with tempfile.TemporaryDirectory(prefix="tpf-continuous-") as temporary:
-        played = csparql.run(
+        played = csparql.run_queries(
             task.queries,
             task.static,
             task.graphs,

@@ -17,8 +17,7 @@ from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.hosted import HostedQuery
 
 NDJSON: Final = "application/x-ndjson"
-EVENTS: Final = "text/event-stream"
-HEARTBEAT: Final = 15.0
+_HEARTBEAT: Final = 15.0
 """Seconds of silence after which a follower is told that the connection lives. Only then does the
 server notice that one has gone."""
 
@@ -48,7 +47,7 @@ def _portions(
 ) -> Iterator[Sequence[tuple[int, str]]]:
     """Numbers and JSON of emissions, as many as are there; none where nothing came for a while."""
     log, encode = hosted.log, partial(json_of, hosted)
-    while (found := log.read(after, HEARTBEAT if follow else 0.0)) is not None:
+    while (found := log.read(after, _HEARTBEAT if follow else 0.0)) is not None:
         if not found and not follow:
             return
         portion = log.texts(found, encode)

@@ -41,7 +41,7 @@ from tpf_server.continuous.rspql.parser import parse as parse_rspql
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
 from tpf_server.continuous.rspql.reports import StreamOperator
 from tpf_server.continuous.rspql.rspql_query import RspqlQuery
-from tpf_server.continuous.streams import SharedStreams, Triples
+from tpf_server.continuous.streams import SharedStreams, TripleTexts
 
 NATIVE: Final = "native"
 """What the engine of the service is called where executions are."""
@@ -170,7 +170,7 @@ class Hosting:
         if said is None:
             kept = replace(kept, name=name)
         log, numbers = self._log(), itertools.count(1)
-        made: list[Callable[[Triples, int], None]] = []
+        made: list[Callable[[TripleTexts, int], None]] = []
 
         def deliver(result: Emission | PeriodicAnswer) -> None:
             if isinstance(result, PeriodicAnswer):
@@ -256,7 +256,7 @@ class Hosting:
         executor = self._executors.get(kept.engine or self._default)
         return (executor or self._periodic).start(query, deliver, name=name)
 
-    def _made_by(self, name: str, running: Hosted) -> Callable[[Term, Triples, int], None]:
+    def _made_by(self, name: str, running: Hosted) -> Callable[[Term, TripleTexts, int], None]:
         """Who takes the elements of the stream that a query makes."""
         if isinstance(running, PeriodicQuery):
             return self._streams.made_by_periodic

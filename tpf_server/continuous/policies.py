@@ -6,9 +6,9 @@ See ``docs/continuous-queries.md`` for each with what it means in the languages.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, Tick
+from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, TickPolicy
 
-StreamTime: TypeAlias = Literal["clock", "elements"]
+StreamTimePolicy: TypeAlias = Literal["clock", "elements"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Policies:
         services: URLs at whose servers SERVICE may ask.
     """
 
-    time: StreamTime = "clock"
+    time: StreamTimePolicy = "clock"
     delay: int = 500
     lateness: int = 0
     ahead: int = 60_000
@@ -45,5 +45,5 @@ class Policies:
     followers: int = 256
     followers_per_address: int = 0
     report: ReportPolicy = WINDOW_CLOSE
-    tick: Tick = "time"
+    tick: TickPolicy = "time"
     services: tuple[str, ...] = ()

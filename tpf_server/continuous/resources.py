@@ -6,7 +6,7 @@ from tpf_server.web.resources import Operation, Resource
 
 _CHANGE: Final = (400, 401, 403)
 
-RESOURCES: Final = {
+CONTINUOUS_RESOURCES: Final = {
     "streams": Resource(
         "/streams", "The streams.", {"GET": Operation("List the streams", None, None, (401, 403))}
     ),

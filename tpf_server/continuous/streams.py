@@ -18,7 +18,7 @@ from tpf_server.continuous.engine.errors import ContinuousError
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
-Triples = Sequence[Sequence[str]]
+TripleTexts = Sequence[Sequence[str]]
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class SharedStreams:
         self._executors = executors
         self._newest: int | None = None
         self._counts: dict[Term, StreamCount] = {}
-        self._waiting: ReorderBuffer[tuple[Term, Triples]] = ReorderBuffer(lateness)
+        self._waiting: ReorderBuffer[tuple[Term, TripleTexts]] = ReorderBuffer(lateness)
 
     @property
     def present(self) -> int | None:
@@ -126,7 +126,7 @@ class SharedStreams:
                 each["predicates"] = [predicate[1:-1] for predicate in declared[name]]
         return found
 
-    def arrive(self, stream: Term, triples: Triples, at: int) -> None:
+    def arrive(self, stream: Term, triples: TripleTexts, at: int) -> None:
         """An element arrives from outside."""
         if not self._waiting.lateness:
             self._deliver(stream, triples, at)
@@ -134,7 +134,7 @@ class SharedStreams:
         for time, (name, element) in self._waiting.add(stream, at, (stream, triples)):
             self._deliver(name, element, time)
 
-    def _deliver(self, stream: Term, triples: Triples, at: int) -> None:
+    def _deliver(self, stream: Term, triples: TripleTexts, at: int) -> None:
         if stream not in self._engine.streams:
             return  # it was deleted while this element waited
         count = self._count(stream, triples)
@@ -155,7 +155,7 @@ class SharedStreams:
         count.dropped += self._engine.dropped - dropped
         count.late += self._periodic.late - late
 
-    def made_by_engine(self, stream: Term, triples: Triples, at: int) -> None:
+    def made_by_engine(self, stream: Term, triples: TripleTexts, at: int) -> None:
         """A query in CQELS-QL made an element; its own engine has given it to its own queries.
 
         Raises:
@@ -166,13 +166,13 @@ class SharedStreams:
         self._to_executors(stream, triples, at)
         self._count(stream, triples)
 
-    def made_by_periodic(self, stream: Term, triples: Triples, at: int) -> None:
+    def made_by_periodic(self, stream: Term, triples: TripleTexts, at: int) -> None:
         """A query in C-SPARQL made an element; its own engine gives it to its own queries."""
         self._to_engine(stream, self._engine.encoded(triples), at)
         self._to_executors(stream, triples, at)
         self._count(stream, triples)
 
-    def made_elsewhere(self, stream: Term, triples: Triples, at: int) -> None:
+    def made_elsewhere(self, stream: Term, triples: TripleTexts, at: int) -> None:
         """An executor's query made an element, for an instant that may have passed long ago.
 
         Where it has, the element is of now: nobody would see it otherwise.
@@ -189,7 +189,7 @@ class SharedStreams:
         self._to_executors(stream, triples, at)
         self._count(stream, triples)
 
-    def _to_executors(self, stream: Term, triples: Triples, at: int) -> None:
+    def _to_executors(self, stream: Term, triples: TripleTexts, at: int) -> None:
         if self._newest is None or at > self._newest:
             self._newest = at
         for each in self._executors:
@@ -213,7 +213,7 @@ class SharedStreams:
         if self._periodic.queries:
             self._periodic.arrive(stream, triples, at, graph)
 
-    def _count(self, stream: Term, triples: Triples) -> StreamCount:
+    def _count(self, stream: Term, triples: TripleTexts) -> StreamCount:
         count = self._counts.setdefault(stream, StreamCount())
         count.elements += 1
         count.triples += len(triples)

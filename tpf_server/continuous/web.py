@@ -26,18 +26,18 @@ from urllib.parse import quote
 
 from flask import Blueprint, Response, request
 
-from tpf_server.continuous.emissions import EVENTS, NDJSON, as_events, as_lines
+from tpf_server.continuous.emissions import NDJSON, as_events, as_lines
 from tpf_server.continuous.engine.elements.elements import (
     RDF_TYPES,
     Element,
+    elements_of,
     instant,
     read_json,
-    read_lines,
     read_ndjson,
     read_rdf,
 )
 from tpf_server.continuous.engine.errors import ContinuousSyntaxError, ElementError
-from tpf_server.continuous.resources import RESOURCES
+from tpf_server.continuous.resources import CONTINUOUS_RESOURCES
 from tpf_server.continuous.service import ContinuousService
 from tpf_server.errors import (
     BusyError,
@@ -53,7 +53,14 @@ from tpf_server.web.bodies import BodyReader
 from tpf_server.web.problems import PROBLEM
 from tpf_server.web.rdf_body import check_body
 from tpf_server.web.resources import Resource
-from tpf_server.web.responses import ALL_METHODS, JSON, READ_METHODS, by_method, json_answer
+from tpf_server.web.responses import (
+    ALL_METHODS,
+    EVENTS,
+    JSON,
+    READ_METHODS,
+    by_method,
+    json_answer,
+)
 
 _SCALARS: Final = re.compile(r"[^\ud800-\udfff]*")
 _OPTIONS: Final = frozenset({"name", "semantics", "into", "engine"})
@@ -83,7 +90,7 @@ def continuous_blueprint(
         "query": {"GET": views.query, "DELETE": views.delete},
         "results": {"GET": views.results},
     }
-    for name, resource in RESOURCES.items():
+    for name, resource in CONTINUOUS_RESOURCES.items():
         blueprint.add_url_rule(
             resource.rule,
             name,
@@ -201,7 +208,7 @@ class _Views:
         if media_type in (NDJSON, "application/json"):
             return list(read_ndjson(text, self._service.now))
         if media_type in ("text/tab-separated-values", "text/plain"):
-            return list(read_lines(text.split("\n"), self._service.now))
+            return list(elements_of(text.split("\n"), self._service.now))
         known = ", ".join((NDJSON, "text/tab-separated-values", *RDF_TYPES))
         raise MediaTypeError(f"cannot read {media_type or 'a body of no type'}: send {known}")
 

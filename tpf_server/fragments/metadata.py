@@ -13,7 +13,6 @@ community group; the Hydra Core Vocabulary; VoID. Clients depend on more than th
 """
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -30,7 +29,7 @@ from annotations.namespaces import (
     RDFS,
     SD,
     VOID,
-    XSD_INTEGER,
+    integer,
 )
 from annotations.terms import Quad, Term, Triple, literal
 from tpf_server.fragments.endpoint import Endpoint
@@ -198,12 +197,6 @@ _written: WeakKeyDictionary[Endpoint, Controls] = WeakKeyDictionary()
 def triple_lines(triples: Iterable[Triple | Quad]) -> str:
     """Lines of N-Triples; graphs are dropped."""
     return "".join([f"{row[0]} {row[1]} {row[2]} .\n" for row in triples])
-
-
-@lru_cache(maxsize=1024)
-def integer(value: int) -> Term:
-    """The ``xsd:integer`` literal of a number."""
-    return Term(f'"{value}"^^<{XSD_INTEGER}>')
 
 
 def controls(endpoint: Endpoint) -> Controls:

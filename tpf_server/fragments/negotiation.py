@@ -14,7 +14,7 @@ from werkzeug.http import parse_accept_header
 from tpf_server.errors import NotAcceptableError, RequestError
 from tpf_server.fragments.writers.base import Writer
 
-LONGEST: Final = 4096
+LONGEST_ACCEPT: Final = 4096
 """Characters of a header that are read: it takes time, and what came of it is remembered."""
 
 
@@ -48,10 +48,10 @@ class Negotiator:
 
         Raises:
             NotAcceptableError: the client accepts none of the formats.
-            RequestError: the header is longer than `LONGEST`.
+            RequestError: the header is longer than `LONGEST_ACCEPT`.
         """
-        if header is not None and len(header) > LONGEST:
-            raise RequestError(f"Accept has more than {LONGEST} characters")
+        if header is not None and len(header) > LONGEST_ACCEPT:
+            raise RequestError(f"Accept has more than {LONGEST_ACCEPT} characters")
         chosen = self._cached(header or "*/*")
         if chosen is None:
             offered = ", ".join(self._offers)

@@ -9,17 +9,17 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from annotations.instants import instant_term
-from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, SD, TREE, VOID
+from annotations.namespaces import DCAT, DCTERMS, HYDRA, LDES, RDF_TYPE, SD, TREE, VOID, integer
 from annotations.terms import Term, Triple, literal
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.metadata import about_dataset, integer, published_by
+from tpf_server.fragments.metadata import about_dataset, published_by
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import Settings
 
 _MEDIA_TYPES: Final = "https://www.iana.org/assignments/media-types/"
 
 
-class Entry(NamedTuple):
+class CatalogEntry(NamedTuple):
     """A dataset in the list.
 
     Args:
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     sparql: str = ""
 
 
-def catalog(base: str, settings: Settings, entries: list[Entry]) -> Iterator[Triple]:
+def catalog(base: str, settings: Settings, entries: list[CatalogEntry]) -> Iterator[Triple]:
     """The triples of the catalogue.
 
     Args:
@@ -75,7 +75,7 @@ def catalog(base: str, settings: Settings, entries: list[Entry]) -> Iterator[Tri
         yield from _dataset(entry)
 
 
-def _dataset(entry: Entry) -> Iterator[Triple]:
+def _dataset(entry: CatalogEntry) -> Iterator[Triple]:
     endpoint = entry.endpoint
     iri = endpoint.iri
     for kind in (f"{VOID}Dataset", f"{DCAT}Dataset"):

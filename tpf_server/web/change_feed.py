@@ -18,7 +18,7 @@ from annotations.terms import Term
 from tpf_server.errors import StoreClosedError, StoreError
 from tpf_server.store.protocols import LiveStore
 
-HEARTBEAT: Final = 10.0
+_HEARTBEAT: Final = 10.0
 """Seconds of silence after which a follower is told that the connection lives."""
 _LOOK: Final = 0.1
 """Seconds between looks for batches of other processes, while somebody follows."""
@@ -89,7 +89,7 @@ class ChangeFeed:
                 after = self._last
                 yield _event(after, frozenset())
             while not self._closed:
-                heard = self._after(after, HEARTBEAT)
+                heard = self._after(after, _HEARTBEAT)
                 if heard is None:
                     yield ": still here\n\n"
                 else:

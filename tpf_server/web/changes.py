@@ -8,9 +8,9 @@ from flask import Request, Response
 from tpf_server.errors import BusyError, NotAcceptableError, NotFoundError, RequestError
 from tpf_server.fragments.endpoint import Endpoint
 from tpf_server.web.addresses import client_of
+from tpf_server.web.responses import EVENTS
 from tpf_server.web.site import Site
 
-EVENTS: Final = "text/event-stream"
 _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 import brotli
 from werkzeug.http import parse_accept_header
 
-from tpf_server.fragments.negotiation import LONGEST
+from tpf_server.fragments.negotiation import LONGEST_ACCEPT
 
 # Below this many bytes the header fields outweigh what is saved.
 _SMALLEST = 860
@@ -16,7 +16,7 @@ _GZIP_WINDOW = 31
 
 def chosen_encoding(accept: str) -> str | None:
     """The encoding that an ``Accept-Encoding`` header likes best; ``None``: as it is."""
-    return _chosen(accept) if 0 < len(accept) <= LONGEST else None
+    return _chosen(accept) if 0 < len(accept) <= LONGEST_ACCEPT else None
 
 
 @lru_cache(maxsize=64)

@@ -29,10 +29,10 @@ from annotations.namespaces import (
     TREE,
     VOID,
     XSD,
+    integer,
 )
 from annotations.terms import Term, Triple
 from tpf_server.fragments.endpoint import Endpoint
-from tpf_server.fragments.metadata import integer
 from tpf_server.store.protocols import BatchRun, Events
 
 LEAF: Final = 64
@@ -45,7 +45,6 @@ _CREATED: Final = Term(f"<{DCTERMS}created>")
 _VERSION_OF: Final = Term(f"<{DCTERMS}isVersionOf>")
 _DELETE: Final = Term(f"<{ACTIVITY}Delete>")
 _SHACL: Final = "http://www.w3.org/ns/shacl#"
-TRUE: Final = Term(f'"true"^^<{XSD}boolean>')
 
 
 def _ldes(name: str) -> Term:

@@ -8,7 +8,7 @@ from flask import Response
 from annotations.methods.base import FactPattern
 from annotations.terms import QuadPattern, Variable
 from tpf_server.fragments.negotiation import Chosen
-from tpf_server.web.catalog import Entry, catalog
+from tpf_server.web.catalog import CatalogEntry, catalog
 from tpf_server.web.documents import rdf_answer
 from tpf_server.web.html import render
 from tpf_server.web.html_writer import HtmlWriter
@@ -40,7 +40,7 @@ def index(site: Site, base: str, chosen: Chosen) -> Response:
     return response
 
 
-def _entries(site: Site, base: str) -> Iterator[Entry]:
+def _entries(site: Site, base: str) -> Iterator[CatalogEntry]:
     endpoints = site.endpoints(base)
     now = site.clock.now()
     for name, dataset in site.datasets.items():
@@ -49,7 +49,7 @@ def _entries(site: Site, base: str) -> Iterator[Entry]:
         known = [None if static is None else static.modified]
         if live is not None and snapshot is not None:
             known.append(live.modified(snapshot))
-        yield Entry(
+        yield CatalogEntry(
             endpoints[name],
             [endpoints[f"{name}/{view}"] for view in dataset.views],
             0 if static is None else static.count(_ANY),

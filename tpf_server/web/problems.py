@@ -9,11 +9,10 @@ from werkzeug.datastructures import MIMEAccept
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import parse_accept_header
 
-from annotations.namespaces import HYDRA, RDF_TYPE
+from annotations.namespaces import HYDRA, RDF_TYPE, integer
 from annotations.terms import Term, Triple, literal
 from tpf_server.errors import ServerError, StoreError
-from tpf_server.fragments.metadata import integer
-from tpf_server.fragments.negotiation import LONGEST, Chosen
+from tpf_server.fragments.negotiation import LONGEST_ACCEPT, Chosen
 from tpf_server.fragments.writers import WRITERS
 from tpf_server.settings import Settings
 from tpf_server.web.addresses import base_of
@@ -59,7 +58,7 @@ class Problems:
     ) -> Response:
         problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
         header = request.headers.get("Accept", "")
-        wanted = header if 0 < len(header) <= LONGEST else "*/*"
+        wanted = header if 0 < len(header) <= LONGEST_ACCEPT else "*/*"
         accepted = parse_accept_header(wanted, MIMEAccept)
         kind = accepted.best_match(_OFFERS, PROBLEM)
         if kind == "text/html":

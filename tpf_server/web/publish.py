@@ -63,9 +63,9 @@ def publish_facts(site: Site, endpoint: Endpoint, request: Request) -> Response:
     body = site.bodies.read(request)
     # A server where nobody publishes does not load a parser.
     from tpf_server.web.rdf_body import check_terms, parse_body
-    from tpf_server.web.rdf_patch import MEDIA_TYPES, Patch, parse_patch
+    from tpf_server.web.rdf_patch import PATCH_MEDIA_TYPES, Patch, parse_patch
 
-    patches = request.mimetype in MEDIA_TYPES
+    patches = request.mimetype in PATCH_MEDIA_TYPES
     if patches:
         if withdraws:
             raise MediaTypeError("a patch says itself what it withdraws: POST it")

@@ -20,7 +20,7 @@ from tpf_server.settings import Settings
 from tpf_server.web.addresses import base_of, client_of
 from tpf_server.web.bodies import BodyReader
 from tpf_server.web.resources import Operation, Resource
-from tpf_server.web.responses import ALL_METHODS, Relayed
+from tpf_server.web.responses import ALL_METHODS, EVENTS, Relayed
 from tpf_server.web.site import Site
 
 _ASK: Final = Operation(
@@ -30,7 +30,7 @@ _ASK: Final = Operation(
 
 _PAGE: Final = Operation("Read the page", None, None, (304, 404, 503))
 
-RESOURCES: Final = {
+QUERY_RESOURCES: Final = {
     "sparql": Resource(
         "/sparql",
         "SPARQL over all datasets; without a query, the description of the service.",
@@ -65,7 +65,6 @@ _HOP = frozenset({"connection", "date", "keep-alive", "server", "transfer-encodi
 _PATIENCE: Final = 60.0
 """Seconds beyond those of a query, after which the process counts as stuck."""
 _CHUNK: Final = 2**16
-_EVENTS: Final = "text/event-stream"
 _MOST_BODY: Final = 2**18
 """Bytes of a request, as many as the process would take."""
 
@@ -116,7 +115,7 @@ class QueryFront:
                 return self._pass_on(request, over, name, "sparql")
             return self._pass_on(request, over, f"{name}/query".lstrip("/"), file)
 
-        for name, resource in RESOURCES.items():
+        for name, resource in QUERY_RESOURCES.items():
             blueprint.add_url_rule(
                 resource.rule, name, view, methods=ALL_METHODS, provide_automatic_options=False
             )
@@ -190,7 +189,7 @@ class QueryFront:
             broken = bool(answer.length)
         except (OSError, HTTPException):
             broken = True
-        if broken and answer.headers.get_content_type() != _EVENTS:
+        if broken and answer.headers.get_content_type() != EVENTS:
             raise ConnectionAbortedError("the answer broke off")
 
 

@@ -13,7 +13,7 @@ from annotations.terms import Quad
 from tpf_server.errors import BodyError
 from tpf_server.web.rdf_body import MOST_CHARACTERS, MOST_GROWTH, parse_body
 
-MEDIA_TYPES: Final = frozenset({"application/rdf-patch", "text/rdf-patch"})
+PATCH_MEDIA_TYPES: Final = frozenset({"application/rdf-patch", "text/rdf-patch"})
 _N_QUADS = "application/n-quads"
 _PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]+<([^<>"\s]*)>[ \t]*\.?')
 _NO_PREFIX = re.compile(r'(?:"([^"]*)"|([^\s":<]*):?)[ \t]*\.?')

@@ -15,6 +15,8 @@ from tpf_server.errors import MethodNotAllowedError
 from tpf_server.web.html import CONTENT_SECURITY_POLICY
 
 JSON = "application/json"
+EVENTS = "text/event-stream"
+"""Server-sent events (HTML standard)."""
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 ALL_METHODS = (*READ_METHODS, "POST", "PUT", "PATCH", "DELETE")
 _EXPOSED = "Allow, Content-Location, Date, ETag, Link, Memento-Datetime, Retry-After"

@@ -6,7 +6,7 @@ from pathlib import Path
 from experiments.harness.claims import CLAIMS, checks, unmeasured
 from experiments.harness.drawing import draw
 from experiments.harness.items import Check, Figure, Point
-from experiments.harness.report import checks_of, render
+from experiments.harness.report import checks_of, render_report
 from experiments.registry import EXPERIMENTS, names
 
 
@@ -26,7 +26,7 @@ def test_what_is_found_is_judged_and_shown() -> None:
     assert [check.verdict for check in found] == ["agrees", "differs", "agrees", "differs"]
     (check,) = checks("adaptivity", {"adaptive": lambda: 0.5})
     assert (check.found, check.verdict) == (0.5, "agrees")
-    page = render([], [*found, *unmeasured(["taxi"])])
+    page = render_report([], [*found, *unmeasured(["taxi"])])
     shown = re.findall(r">(agrees|differs|not measured here)</td>", page)
     assert shown[:4] == ["agrees", "differs", "agrees", "differs"]
     assert set(shown[4:]) == {"not measured here"}

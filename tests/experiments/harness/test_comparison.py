@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from experiments.cli import app
 from experiments.errors import ConfigurationError
-from experiments.harness.comparison import RunComparison, compare_runs, read_run, together
+from experiments.harness.comparison import RunComparison, compare_runs, read_run, runs_together
 from experiments.harness.report import FACTS
 from tests.experiments.harness.test_runner import Squares, run
 
@@ -140,7 +140,7 @@ def test_wrong_use_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_rounds_are_repetitions(tmp_path: Path) -> None:
     runs = [read_run(made_up(tmp_path / str(n), [n, n + 2.0])) for n in (1, 2, 3)]
-    (times,) = [v for name, v in together(runs).figures.items() if name.column == "us_mean"]
+    (times,) = [v for name, v in runs_together(runs).figures.items() if name.column == "us_mean"]
     assert times == [2.0, 3.0, 4.0]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import ConfigurationError
-from experiments.harness.publishing import publish, unpack
+from experiments.harness.publishing import publish_report, unpack_report
 from experiments.harness.report import FACTS, RAW
 from tests.experiments.harness.test_runner import Squares, run
 
@@ -19,7 +19,7 @@ def test_page_summary_figures_and_the_line_in_the_readme(tmp_path: Path) -> None
     readme = tmp_path / "README.md"
     readme.write_text(README)
     folder = tmp_path / "docs/report"
-    page = publish(tmp_path / "results", [Squares()], folder, readme)
+    page = publish_report(tmp_path / "results", [Squares()], folder, readme)
     html, summary = page.read_text(), (folder / "README.md").read_text()
     images = re.findall(r'src="([^"]+)"', html)
     assert images
@@ -31,7 +31,7 @@ def test_page_summary_figures_and_the_line_in_the_readme(tmp_path: Path) -> None
     assert "[Measured](docs/report/README.md) on 20" in text
     assert text.endswith("<!-- /report -->\n\nMore.\n")
     # Again: what was there is replaced.
-    publish(tmp_path / "results", [Squares()], folder, readme)
+    publish_report(tmp_path / "results", [Squares()], folder, readme)
     assert readme.read_text() == text
 
 
@@ -42,7 +42,7 @@ def test_each_experiment_says_when_and_of_which_commit_it_is(tmp_path: Path) -> 
     facts["started"] = "2025-04-03T02:01:00Z"
     facts["versions"]["commit"] = "0123456789ab"
     facts_file.write_text(json.dumps(facts))
-    publish(tmp_path / "results", [Squares()], tmp_path / "report")
+    publish_report(tmp_path / "results", [Squares()], tmp_path / "report")
     summary = (tmp_path / "report/README.md").read_text()
     assert "2025-04-03, commit 0123456789ab; load of the machine" in summary
 
@@ -55,7 +55,7 @@ def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
     facts_file.write_text(json.dumps(facts))
     facts["settings"] = {"data": "/home/somebody/kept"}
     facts_file.write_text(json.dumps(facts))
-    html = publish(tmp_path / "results", [Squares()], tmp_path / "report").read_text()
+    html = publish_report(tmp_path / "results", [Squares()], tmp_path / "report").read_text()
     assert "somebody" not in html
     assert ">…</td>" in html
     assert "http://a.example/home/x" in html
@@ -64,23 +64,23 @@ def test_paths_of_the_machine_are_left_out(tmp_path: Path) -> None:
 def test_nothing_is_published_of_nothing_or_over_other_files(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     with pytest.raises(ConfigurationError, match="no results"):
-        publish(tmp_path / "results", [Squares()], tmp_path / "report")
+        publish_report(tmp_path / "results", [Squares()], tmp_path / "report")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/client.md").write_text("mine")
     with pytest.raises(ConfigurationError, match="other files"):
-        publish(tmp_path / "results", [Squares()], tmp_path / "docs")
+        publish_report(tmp_path / "results", [Squares()], tmp_path / "docs")
     assert (tmp_path / "docs/client.md").read_text() == "mine"
     run(tmp_path / "results", Squares())
     readme = tmp_path / "README.md"
     readme.write_text("no place")
     with pytest.raises(ConfigurationError, match="no place"):
-        publish(tmp_path / "results", [Squares()], tmp_path / "report", readme)
+        publish_report(tmp_path / "results", [Squares()], tmp_path / "report", readme)
 
 
 def test_results_that_were_published_can_be_had_again_and_gone_on_with(tmp_path: Path) -> None:
     first = run(tmp_path / "results", Squares())
-    publish(tmp_path / "results", [Squares()], tmp_path / "report")
-    assert unpack(tmp_path / "report", tmp_path / "again") == [Squares().name]
+    publish_report(tmp_path / "results", [Squares()], tmp_path / "report")
+    assert unpack_report(tmp_path / "report", tmp_path / "again") == [Squares().name]
     assert (tmp_path / "again" / Squares().name / RAW).read_bytes() == (
         tmp_path / "results" / Squares().name / RAW
     ).read_bytes()
@@ -89,9 +89,9 @@ def test_results_that_were_published_can_be_had_again_and_gone_on_with(tmp_path:
     assert squares.calls == []
     # Published anew they are the same files.
     page = (tmp_path / "report/index.html").read_text()
-    assert publish(tmp_path / "again", [Squares()], tmp_path / "second").read_text() == page
+    assert publish_report(tmp_path / "again", [Squares()], tmp_path / "second").read_text() == page
     with pytest.raises(ConfigurationError, match="has results of"):
-        unpack(tmp_path / "report", tmp_path / "again")
+        unpack_report(tmp_path / "report", tmp_path / "again")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigurationError, match="no published results"):
-        unpack(tmp_path / "empty", tmp_path / "other")
+        unpack_report(tmp_path / "empty", tmp_path / "other")

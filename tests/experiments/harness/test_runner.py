@@ -23,11 +23,11 @@ from experiments.errors import (
     UnavailableError,
     UntriedError,
 )
-from experiments.harness.configuration import RunConfiguration, read_configuration
+from experiments.harness.configuration import RunConfiguration, read_run_configuration
 from experiments.harness.experiment import Experiment
 from experiments.harness.items import Figure, Finding, Item, Table, Target
-from experiments.harness.measurement import Measurement, MeasurementGroup, Row, Run
-from experiments.harness.publishing import publish
+from experiments.harness.measurement import Measurement, MeasurementGroup, ResultRow, Run
+from experiments.harness.publishing import publish_report
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.harness.runner import Runner
@@ -81,7 +81,7 @@ class Squares:
             self.events.append(f"close {kind}")
 
     def _measurement(self, kind: str, size: int, settings: Sizes) -> Measurement:
-        def measure(opened: str) -> Iterator[Row]:
+        def measure(opened: str) -> Iterator[ResultRow]:
             assert opened == kind
             if self.stop_after is not None and len(self.calls) >= self.stop_after:
                 raise KeyboardInterrupt
@@ -214,7 +214,7 @@ def test_whatever_is_raised_ends_one_measurement_and_what_it_may_have_broken_is_
         def _measurement(self, kind: str, size: int, settings: Sizes) -> Measurement:
             whole = super()._measurement(kind, size, settings)
 
-            def measure(opened: str) -> Iterable[Row]:
+            def measure(opened: str) -> Iterable[ResultRow]:
                 if (kind, size) == ("plain", 1):
                     raise Unforeseen("an answer from Java is empty")
                 return whole.measure(opened)
@@ -237,7 +237,7 @@ def test_what_is_too_much_for_the_machine_is_marked_and_not_tried_again(tmp_path
         def _measurement(self, kind: str, size: int, settings: Sizes) -> Measurement:
             whole = super()._measurement(kind, size, settings)
 
-            def measure(opened: str) -> Iterable[Row]:
+            def measure(opened: str) -> Iterable[ResultRow]:
                 self.events.append(f"try {kind} {size}")
                 if kind == "shifted":
                     raise (
@@ -340,7 +340,7 @@ def test_the_report_begins_with_the_answer_and_has_one_order(tmp_path: Path) -> 
     assert text.count("It costs &lt;nine&gt;.") == 1
     assert text.count("<img ") == text.count(' alt="Squares. square by size. plain: ') == 2
     assert "prefers-color-scheme: dark" in text
-    summary = publish(tmp_path, [experiment], tmp_path / "report").with_name("README.md")
+    summary = publish_report(tmp_path, [experiment], tmp_path / "report").with_name("README.md")
     text = summary.read_text()
     assert text.index("It costs <nine>.") < text.index("![Squares.") < text.index("## squares")
 
@@ -365,7 +365,7 @@ def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
 def test_configuration_file(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("seed = 7\nrepetitions = 3\n[squares]\nsizes = [4]\nfactor = 1\n")
-    configuration = read_configuration(file, quick=True, names=("squares",))
+    configuration = read_run_configuration(file, quick=True, names=("squares",))
     assert configuration.seed == 7
     assert configuration.repetitions == 3
     assert configuration.settings(Squares()) == Sizes((4,), 1.0)
@@ -388,4 +388,4 @@ def test_wrong_configuration(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "c.toml"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=problem):
-        read_configuration(file, quick=True, names=("squares",)).settings(Squares())
+        read_run_configuration(file, quick=True, names=("squares",)).settings(Squares())

@@ -5,7 +5,7 @@ from random import Random
 
 from experiments.harness.items import Check, Figure, Finding
 from experiments.harness.report import write_report
-from experiments.studies.adaptivity import CASES, Adaptivity, Workload
+from experiments.studies.adaptivity import DRIFT_CASES, Adaptivity, Workload
 from tests.experiments.harness.test_runner import run
 from tpf_client.dataflow.operators.multiway_join import ROUTINGS
 
@@ -28,7 +28,7 @@ def test_a_run_from_the_first_measurement_to_the_report(tmp_path: Path) -> None:
     few = {"elements": 40, "phases": 2}
     results = run(tmp_path, study, repetitions=1, tables={"adaptivity": few})
     assert results.complete
-    assert [row["case"] for row in results.rows] == list(CASES)
+    assert [row["case"] for row in results.rows] == list(DRIFT_CASES)
     items = list(study.report(results))
     figure, *others = (each for each in items if isinstance(each, Figure))
     assert [len(each.series["fixed"]) for each in others] == [3] * 4

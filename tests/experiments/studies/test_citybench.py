@@ -9,9 +9,15 @@ from experiments.errors import MeasurementError, UnavailableError
 from experiments.harness.items import Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CQELS, CSPARQL, STREAMER
+from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, STREAMER
 from experiments.studies.citybench import CityBenchQueries, Ticks, _arrivals
-from experiments.workloads.citybench import QUERIES, UNNAMED, VARIABLE, City, city
+from experiments.workloads.citybench import (
+    CITYBENCH_QUERIES,
+    CITYBENCH_VARIABLE,
+    UNNAMED,
+    City,
+    city,
+)
 from tests.experiments.harness.test_runner import run
 from tpf_client.sparql.parser import parse_query
 from tpf_server.continuous.cqels.parser import parse as parse_cqels
@@ -28,7 +34,7 @@ def data() -> City:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", CITYBENCH_QUERIES)
 def test_the_same_query_in_three_languages(data: City, name: str) -> None:
     sparql = parse_query(data.sparql(name))
     cqels = parse_cqels(data.cqels(name, SERVER))
@@ -86,7 +92,7 @@ def test_all_modes_answer(tmp_path: Path, data: City) -> None:
     }  # fmt: skip
     results = run(tmp_path, CityBenchQueries(), tables={"citybench": sizes})
     assert results.failures == {}
-    for mode in (STREAMER, CQELS, CSPARQL):
+    for mode in (STREAMER, CQELS_MODE, CSPARQL_MODE):
         (row,) = results.where(mode=mode.name).rows
         assert int(row["expected"]) >= 4
         assert 0 < float(row["completeness"]) <= 1  # a machine that is busy may be late
@@ -95,7 +101,7 @@ def test_all_modes_answer(tmp_path: Path, data: City) -> None:
 
 
 def test_without_the_data_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(CITYBENCH_VARIABLE, str(tmp_path))
     results = run(tmp_path / "results", CityBenchQueries())
     assert "are not here" in results.left_out["sensors"]
 

@@ -13,12 +13,11 @@ from experiments.studies.client import Clients, right_answers
 from experiments.studies.client_report import (
     COMUNICA,
     COMUNICA_BRTPF,
-    OURS,
-    PLAIN,
-    REFERENCE,
+    OURS_PLAIN,
     RESTRICTED,
 )
-from experiments.workloads.shop import COMPARED, QUERIES, Shop
+from experiments.studies.fragment_servers import OURS, REFERENCE
+from experiments.workloads.shop import COMPARED, SHOP_QUERIES, Shop
 from tests.experiments.harness.test_runner import run
 
 
@@ -28,12 +27,12 @@ def test_the_shop_has_about_so_many_triples_and_an_answer_for_every_query(tmp_pa
     assert count == pytest.approx(100_000, rel=0.05)
     lines = file.read_text().splitlines()
     assert len(set(lines)) == len(lines) == count
-    answers = right_answers(file, QUERIES)
+    answers = right_answers(file, SHOP_QUERIES)
     for name, rows in answers.items():
         assert rows, name
     assert answers["ask"] == {("true",): 1}
     assert len(answers["star"]) > 10
-    assert set(COMPARED) < set(QUERIES)
+    assert set(COMPARED) < set(SHOP_QUERIES)
     other = tmp_path / "other.nq"
     Shop(100_000, 1).write(other)
     assert other.read_text() == file.read_text()
@@ -41,15 +40,15 @@ def test_the_shop_has_about_so_many_triples_and_an_answer_for_every_query(tmp_pa
 
 def test_our_client_on_our_servers_answers_everything_rightly(tmp_path: Path) -> None:
     sizes = {
-        "triples": 1500, "latencies": [0], "clients": [OURS], "servers": [PLAIN, RESTRICTED],
-        "queries": list(QUERIES),
+        "triples": 1500, "latencies": [0], "clients": [OURS], "servers": [OURS_PLAIN, RESTRICTED],
+        "queries": list(SHOP_QUERIES),
     }  # fmt: skip
     results = run(tmp_path, Clients(), repetitions=1, tables={"client": sizes})
     assert results.complete
-    assert len(results.rows) == 2 * len(QUERIES)
+    assert len(results.rows) == 2 * len(SHOP_QUERIES)
     assert set(results.numbers("right")) == {1.0}
     plain, restricted = (
-        sum(results.numbers("requests", server=server)) for server in (PLAIN, RESTRICTED)
+        sum(results.numbers("requests", server=server)) for server in (OURS_PLAIN, RESTRICTED)
     )
     assert restricted < plain
     text = write_report(tmp_path, [Clients()]).read_text()
@@ -66,7 +65,7 @@ def test_comunica_and_the_reference_server(tmp_path: Path) -> None:
     except UnavailableError as error:
         pytest.skip(str(error))
     sizes = {
-        "triples": 3000, "latencies": [1], "servers": [PLAIN, RESTRICTED, REFERENCE],
+        "triples": 3000, "latencies": [1], "servers": [OURS_PLAIN, RESTRICTED, REFERENCE],
         "queries": ["chain", "optional", "order+limit", "ask", "construct"],
     }  # fmt: skip
     results = run(tmp_path, Clients(), repetitions=1, tables={"client": sizes})
@@ -86,7 +85,7 @@ def test_comunica_and_the_reference_server(tmp_path: Path) -> None:
 def test_a_wrong_answer_is_told() -> None:
     columns = (*Clients.keys, *Clients.values)
     row = {
-        **dict.fromkeys(columns, "1"), "client": OURS, "server": PLAIN, "query": "chain",
+        **dict.fromkeys(columns, "1"), "client": OURS, "server": OURS_PLAIN, "query": "chain",
         "right": "0",
     }  # fmt: skip
     items: list[Any] = list(Clients().report(Results([row], {}, {})))

@@ -8,9 +8,9 @@ import pytest
 from experiments.harness.items import Check, Figure, Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.board_modes import CQELS, CSPARQL, PLACES
+from experiments.studies.board_modes import CQELS_MODE, CSPARQL_MODE, PLACES
 from experiments.studies.conference import ConferenceQueries, Sizes
-from experiments.workloads.conference import QUERIES, periodic_query
+from experiments.workloads.conference import CONFERENCE_QUERIES, periodic_query
 from tests.experiments.harness.test_runner import run
 from tpf_server.continuous.csparql.parser import parse
 
@@ -25,15 +25,15 @@ def test_a_small_run_of_both_engines(tmp_path: Path, monkeypatch: pytest.MonkeyP
     study = ConferenceQueries()
     results = run(tmp_path / "results", study, repetitions=1, tables={"conference": sizes})
     assert results.failures == {}
-    for mode in (CQELS, CSPARQL):
+    for mode in (CQELS_MODE, CSPARQL_MODE):
         one = results.where(engine=mode.name, instances=1)
-        assert [len(one.where(query=name).rows) for name in QUERIES] == [2, 1, 2, 2, 2]
+        assert [len(one.where(query=name).rows) for name in CONFERENCE_QUERIES] == [2, 1, 2, 2, 2]
         assert len(results.where(engine=mode.name, instances=3).rows) == 3
         assert all(int(n) > 0 for n in one.where(query="Q2").distinct("rows"))
     assert "static-Q5.svg" in write_report(tmp_path / "results", [study]).read_text()
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", CONFERENCE_QUERIES)
 def test_queries_of_both_languages_ask_for_the_same(name: str) -> None:
     found = parse(periodic_query(name, 7)).query
     assert ('"Author 7"' in periodic_query(name, 7)) == (name != "Q2")
@@ -57,10 +57,10 @@ def row(engine: str, us: float, execution: float, **values: Any) -> dict[str, st
 
 def told(us: float, grown: float, many: float, periodic: float) -> Results:
     rows = [
-        row(CQELS.name, us, us), row(CQELS.name, us, us, constant=1),
-        row(CQELS.name, grown, grown, static=10_000_000),
-        row(CQELS.name, many, many, instances=1024),
-        row(CSPARQL.name, us, periodic),
+        row(CQELS_MODE.name, us, us), row(CQELS_MODE.name, us, us, constant=1),
+        row(CQELS_MODE.name, grown, grown, static=10_000_000),
+        row(CQELS_MODE.name, many, many, instances=1024),
+        row(CSPARQL_MODE.name, us, periodic),
     ]  # fmt: skip
     return Results(rows, {}, {})
 
@@ -92,7 +92,7 @@ def test_figures_have_intervals_over_constants_and_the_marks_of_others() -> None
     }
     assert set(figures) == {"static-Q1", "instances-Q1"}
     static = figures["static-Q1"]
-    assert static.series[CQELS.name][0].low is not None
+    assert static.series[CQELS_MODE.name][0].low is not None
     assert static.places == PLACES
     assert {name for name, _ in static.marks} == {"published 2011", "original, measured again"}
     assert not [i for i in ConferenceQueries().report(Results([], {}, {})) if isinstance(i, Figure)]

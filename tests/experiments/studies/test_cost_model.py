@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.harness.items import Finding
-from experiments.harness.measurement import Measurement, Row
+from experiments.harness.measurement import Measurement, ResultRow
 from experiments.harness.report import FACTS, RAW
 from experiments.harness.results import RawData, Results
-from experiments.studies.board_modes import CACHED, CQELS, CSPARQL, STREAMER
+from experiments.studies.board_modes import CACHED, CQELS_MODE, CSPARQL_MODE, STREAMER
 from experiments.studies.cost_formula import (
     Costs,
     Line,
     LineComparison,
     Prices,
-    compared,
+    compared_lines,
     fitted,
     instances,
     size,
@@ -95,10 +95,10 @@ def test_every_cache_asks_the_server() -> None:
 
 
 def test_break_even() -> None:
-    assert compared(Line(1, 2), Line(3, 1)) == LineComparison(below=False, crossing=2)
-    assert compared(Line(3, 1), Line(1, 2)) == LineComparison(below=True, crossing=2)
-    assert compared(Line(1, 1), Line(2, 2)) == LineComparison(below=True, crossing=None)
-    assert compared(Line(1, 1), Line(2, 1)) == LineComparison(below=True, crossing=None)
+    assert compared_lines(Line(1, 2), Line(3, 1)) == LineComparison(below=False, crossing=2)
+    assert compared_lines(Line(3, 1), Line(1, 2)) == LineComparison(below=True, crossing=2)
+    assert compared_lines(Line(1, 1), Line(2, 2)) == LineComparison(below=True, crossing=None)
+    assert compared_lines(Line(1, 1), Line(2, 1)) == LineComparison(below=True, crossing=None)
 
 
 def test_the_simulation_has_the_load_of_the_formula() -> None:
@@ -128,7 +128,7 @@ def measured(folder: Path, per_client: dict[str, float]) -> None:
     for mode, each in per_client.items():
         for n in (10, 50, 100, 200):
             key = {"source": "irail", "mode": mode, "queries": n}
-            row: Row = {
+            row: ResultRow = {
                 "kind": "total", "server_percent": 1 + each * n, "clients_percent": n / 10,
                 "bytes": 1000 * n, "seconds": 20.0, "server_memory_mib": 100 + n / 10,
                 "cache_percent": n / 1000 if mode == CACHED.name else None,
@@ -144,7 +144,7 @@ def said(results: Results) -> str:
 
 
 def test_the_model_from_measurements(tmp_path: Path) -> None:
-    modes = {STREAMER.name: 0.01, CACHED.name: 0.0, CQELS.name: 0.03, CSPARQL.name: 0.5}
+    modes = {STREAMER.name: 0.01, CACHED.name: 0.0, CQELS_MODE.name: 0.03, CSPARQL_MODE.name: 0.5}
     measured(tmp_path, modes)
     sizes = {"clients": [1000], "simulated": [1000], "simulated_periods": 1}
     results = run(tmp_path, CostModel(), tables={"cost-model": sizes})
@@ -153,10 +153,10 @@ def test_the_model_from_measurements(tmp_path: Path) -> None:
         (row,) = results.where(part="fit", mode=mode, quantity="server").rows
         assert float(row["per_client"]) == pytest.approx(each, abs=1e-6)
         assert row["fitted_to"] == "10 50 100"
-    (check,) = results.where(part="held out", mode=CQELS.name, quantity="server").rows
+    (check,) = results.where(part="held out", mode=CQELS_MODE.name, quantity="server").rows
     assert check["clients"] == "200"
     assert float(check["predicted"]) == pytest.approx(7.0)
-    (row,) = results.where(part="size", mode=CQELS.name).rows
+    (row,) = results.where(part="size", mode=CQELS_MODE.name).rows
     assert row["instances"] == "2"  # 30 % of a core, of which an instance may use 20 - 1
     assert float(row["gb_month"]) == pytest.approx(1000 * 50 * 365.25 / 12 * 86_400 / 1e9)
     text = said(results)

@@ -8,7 +8,7 @@ import pytest
 from experiments.errors import UnavailableError
 from experiments.harness import peers
 from experiments.harness.items import Item, Target
-from experiments.harness.measurement import Value
+from experiments.harness.measurement import CellValue
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.fragment_requests import FORMATS, PATTERNS
@@ -35,7 +35,7 @@ def test_every_pattern_and_format_on_the_real_server(tmp_path: Path) -> None:
             *((form, 1000) for form in ("TriG", "N-Quads", "JSON-LD", "HTML")),
             ("TriG", 2000),
         ):
-            wanted: dict[str, Value] = {
+            wanted: dict[str, CellValue] = {
                 "pattern": pattern,
                 "format": form,
                 "triples": triples,

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.harness.items import Finding
 from experiments.harness.results import Results
-from experiments.studies.load import LOCAL, ONE_CORE, SPARK, Load
+from experiments.studies.load import LOCAL, ON_SPARK, ONE_CORE, Load
 from tests.experiments.harness.test_runner import run
 from tpf_spark.errors import JavaNotFoundError
 
@@ -19,7 +19,7 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.studies.load.find_java", missing)
     sizes = {"triples": [2000, 4000], "one_core": True}
     results = run(tmp_path, Load(), tables={"load": sizes})
-    assert results.left_out == dict.fromkeys((SPARK, ONE_CORE), "no Java here")
+    assert results.left_out == dict.fromkeys((ON_SPARK, ONE_CORE), "no Java here")
     assert results.failures == {}
     assert results.numbers("quads", engine=LOCAL) == [2000, 4000]
     assert all(peak > 10 for peak in results.numbers("peak_mib"))
@@ -31,9 +31,9 @@ def test_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_spark_writes_the_same_store(tmp_path: Path) -> None:
     results = run(tmp_path, Load(), tables={"load": {"triples": [2000]}})
     if results.left_out:
-        pytest.skip(results.left_out[SPARK])
+        pytest.skip(results.left_out[ON_SPARK])
     assert results.complete
-    assert results.numbers("quads", engine=SPARK) == [2000]
+    assert results.numbers("quads", engine=ON_SPARK) == [2000]
     assert "the same store, byte for byte, of 2,000 triples" in texts(results)
 
 
@@ -48,9 +48,9 @@ def row(**values: Any) -> dict[str, str]:
 
 def test_sentences_follow_the_data() -> None:
     rows = [
-        row(triples=1000, engine=SPARK, seconds=10, peak_mib=900, version="a"),
+        row(triples=1000, engine=ON_SPARK, seconds=10, peak_mib=900, version="a"),
         row(triples=1000, engine=LOCAL, seconds=1, peak_mib=100, version="a"),
-        row(triples=9000, engine=SPARK, seconds=20, peak_mib=900, version="b"),
+        row(triples=9000, engine=ON_SPARK, seconds=20, peak_mib=900, version="b"),
         row(triples=9000, engine=LOCAL, seconds=30, peak_mib=500, version="c"),
     ]
     said = texts(Results(rows, {}, {}))

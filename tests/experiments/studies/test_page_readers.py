@@ -6,7 +6,7 @@ from typing import Any
 from experiments.harness.items import Finding, Target
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
-from experiments.studies.page_readers import CASES, PageReaders
+from experiments.studies.page_readers import READER_CASES, PageReaders
 from tests.experiments.harness.test_runner import run
 
 SMALL: dict[str, Any] = {
@@ -18,7 +18,7 @@ def test_readers_follow_their_answers(tmp_path: Path) -> None:
     results = run(tmp_path, PageReaders(), repetitions=1, tables={"page-readers": SMALL})
     assert results.failures == {}
     assert results.complete
-    assert results.distinct("case") == list(CASES)
+    assert results.distinct("case") == list(READER_CASES)
     for row in results.rows:
         assert float(row["page_ms"]) > 0
         assert float(row["beside_memory_mib"]) > 0

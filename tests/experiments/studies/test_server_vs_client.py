@@ -15,11 +15,11 @@ from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.board_modes import (
     CACHED,
-    CQELS,
-    CSPARQL,
+    CQELS_MODE,
+    CSPARQL_MODE,
     PLACES,
     SHARED,
-    SPARK,
+    SPARK_MODE,
     STREAMER,
     Mode,
 )
@@ -66,7 +66,7 @@ def test_the_board_and_queries_with_different_constants() -> None:
 
 @pytest.mark.timeout(900)
 def test_renewals_reach_every_answer(tmp_path: Path) -> None:
-    modes = (STREAMER, CQELS, CSPARQL)
+    modes = (STREAMER, CQELS_MODE, CSPARQL_MODE)
     results = measured(tmp_path, *modes)
     report = write_report(tmp_path, [ServerVsClient()]).read_text()
     for mode in modes:
@@ -99,7 +99,7 @@ def test_without_java_spark_is_left_out_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TPF_SPARK_JAVA_HOME", str(tmp_path / "nowhere"))
-    tables = {"server-vs-client": {**SMALL, "modes": [SPARK.name]}}
+    tables = {"server-vs-client": {**SMALL, "modes": [SPARK_MODE.name]}}
     results = run(tmp_path / "results", ServerVsClient(), tables=tables)
     assert results.left_out == {
         "board, on Spark": f"no Java in {tmp_path / 'nowhere'} (there is no bin/java that runs)"
@@ -108,7 +108,7 @@ def test_without_java_spark_is_left_out_with_one_line(
 
 
 def test_a_mode_has_its_colour_in_every_figure() -> None:
-    for modes in ([STREAMER, SPARK], [CQELS, SPARK, SHARED]):
+    for modes in ([STREAMER, SPARK_MODE], [CQELS_MODE, SPARK_MODE, SHARED]):
         rows = [total(mode, n, 1.0, bytes=10, seconds=1) for mode in modes for n in (10, 200)]
         figures = [
             item for item in ServerVsClient().report(Results(rows, {}, {}))
@@ -122,10 +122,10 @@ def test_a_mode_has_its_colour_in_every_figure() -> None:
 
 def test_the_modes_of_a_full_run() -> None:
     planned = list(Sizes().planned())
-    for mode in (STREAMER, CQELS, CSPARQL):
+    for mode in (STREAMER, CQELS_MODE, CSPARQL_MODE):
         sizes = [queries for each, queries in planned if each is mode]
         assert sizes == [10, 50, 100, 200, 500, 1000]
-    assert [queries for each, queries in planned if each is SPARK] == [1, *sizes]
+    assert [queries for each, queries in planned if each is SPARK_MODE] == [1, *sizes]
     rewriting = [mode for mode, _ in planned if mode.method]
     assert len(rewriting) == 5
     everything = replace(Sizes(), cached_methods=True).planned()
@@ -167,7 +167,7 @@ def test_the_first_lines_follow_the_data() -> None:
     engine = {"clients_percent": 1}
     rows = [
         total(STREAMER, 10, 2.0), total(STREAMER, 200, 3.0), total(STREAMER, 500, 5.0),
-        total(CQELS, 10, 1.0, **engine), total(CQELS, 200, 60.0, **engine),
+        total(CQELS_MODE, 10, 1.0, **engine), total(CQELS_MODE, 200, 60.0, **engine),
     ]  # fmt: skip
     text = said(rows)
     assert "with 200 clients the fragment server needs 20.0 times less CPU" in text
@@ -175,11 +175,11 @@ def test_the_first_lines_follow_the_data() -> None:
     assert "of 200: 1.50 ms of CPU per second, 5 ms once to start" in text
     assert "the server's CPU is lower with fragments at 200 queries, and not at 10." in text
     assert "together is lower with fragments at 200 queries, and not at 10." in text
-    assert CSPARQL.name not in text
-    text = said([total(STREAMER, 10, 2.0), total(CSPARQL, 10, 1.0, **engine)])
+    assert CSPARQL_MODE.name not in text
+    text = said([total(STREAMER, 10, 2.0), total(CSPARQL_MODE, 10, 1.0, **engine)])
     assert "with 10 clients the fragment server needs 2.0 times more CPU" in text
     assert "at none of the measured 10 queries" in text
-    text = said([total(STREAMER, 10, 2.0), total(STREAMER, 200, 3.0), total(SPARK, 10, 90.0)])
+    text = said([total(STREAMER, 10, 2.0), total(STREAMER, 200, 3.0), total(SPARK_MODE, 10, 90.0)])
     assert "with 10 clients the fragment server needs 45.0 times less CPU" in text
     assert "Break-even with C-SPARQL mode on Spark" in text
     text = said([total(STREAMER, 10, 2.0)])
@@ -204,27 +204,27 @@ def test_verdicts_on_the_papers_claims_follow_the_data() -> None:
     start: dict[str, Any] = {"client_first_percent": 30}
     agreed = verdicts(
         total(STREAMER, 10, 1.0, **start), total(STREAMER, 200, 2.0, **start),
-        total(CQELS, 10, 9.0, **idle), total(CQELS, 200, 60.0, **idle),
+        total(CQELS_MODE, 10, 9.0, **idle), total(CQELS_MODE, 200, 60.0, **idle),
     )  # fmt: skip
     assert agreed == dict.fromkeys(names, "agrees")
     busy: dict[str, Any] = {"client_first_percent": 3}
     differing = verdicts(
         total(STREAMER, 10, 1.0, **busy), total(STREAMER, 200, 60.0, **busy),
-        total(CQELS, 10, 1.0), total(CQELS, 200, 2.0),
+        total(CQELS_MODE, 10, 1.0), total(CQELS_MODE, 200, 2.0),
     )  # fmt: skip
     assert differing == dict.fromkeys(names, "differs")
     assert verdicts() == dict.fromkeys(names, "not measured here")
 
 
 def test_points_at_which_the_machine_was_the_limit_are_marked() -> None:
-    rows = [total(mode, n, 5.0, cores=2) for mode in (STREAMER, CQELS) for n in (100, 200)]
+    rows = [total(mode, n, 5.0, cores=2) for mode in (STREAMER, CQELS_MODE) for n in (100, 200)]
     rows[1]["clients_percent"] = "190"
     items = ServerVsClient().report(Results(rows, {}, {}))
     figure, other = (item for item in items if isinstance(item, Figure) and item.answer)
     assert (figure.name, other.name) == ("server-cpu", "client-cpu")
     assert {
         mode: [point.limited for point in points] for mode, points in figure.series.items()
-    } == {STREAMER.name: [False, True], CQELS.name: [False, False]}
+    } == {STREAMER.name: [False, True], CQELS_MODE.name: [False, False]}
 
 
 def answered(rows: list[dict[str, str]]) -> list[str]:
@@ -239,7 +239,7 @@ def test_the_answer_is_three_sentences_that_opposite_data_turn_round() -> None:
     rows = [
         *(total(STREAMER, n, 4.856, **dear) for n in sizes),
         *(total(CACHED, n, 0.234, cache_percent=0.929) for n in sizes),
-        *(total(CQELS, n, 6.58, **cheap) for n in sizes),
+        *(total(CQELS_MODE, n, 6.58, **cheap) for n in sizes),
     ]
     assert answered(rows) == [
         "Keeping the answers of 200 clients up to date costs a server of fragments 4.86 % of a "
@@ -253,7 +253,7 @@ def test_the_answer_is_three_sentences_that_opposite_data_turn_round() -> None:
     opposite = [
         *(total(STREAMER, n, 6.58, **cheap) for n in sizes),
         *(total(CACHED, n, 0.929, cache_percent=0.234) for n in sizes),
-        *(total(CQELS, n, 4.856, **dear) for n in sizes),
+        *(total(CQELS_MODE, n, 4.856, **dear) for n in sizes),
     ]
     assert answered(opposite) == [
         "Keeping the answers of 200 clients up to date costs a server of fragments 6.58 % of a "
@@ -269,8 +269,8 @@ def test_the_answer_is_three_sentences_that_opposite_data_turn_round() -> None:
 
 
 def test_the_answer_says_where_the_choice_turns_and_leaves_out_what_is_not_there() -> None:
-    rows = [total(STREAMER, 10, 5.0), total(STREAMER, 50, 5.0), total(CQELS, 10, 1.0)]
-    rows += [total(CQELS, 50, 9.0), total(CSPARQL, 50, 90.0)]
+    rows = [total(STREAMER, 10, 5.0), total(STREAMER, 50, 5.0), total(CQELS_MODE, 10, 1.0)]
+    rows += [total(CQELS_MODE, 50, 9.0), total(CSPARQL_MODE, 50, 90.0)]
     server, client, choice = answered(rows)
     assert server.endswith(
         "1.8 times that in CQELS mode (9 %) and 18 times that in C-SPARQL mode (90 %)."
@@ -283,7 +283,7 @@ def test_the_answer_says_where_the_choice_turns_and_leaves_out_what_is_not_there
 
 
 def test_the_answer_is_of_a_size_at_which_the_machine_was_no_limit() -> None:
-    rows = [total(mode, n, 5.0, cores=2) for mode in (STREAMER, CQELS) for n in (100, 200)]
+    rows = [total(mode, n, 5.0, cores=2) for mode in (STREAMER, CQELS_MODE) for n in (100, 200)]
     assert answered(rows)[0].startswith("Keeping the answers of 200 clients")
     rows[1]["clients_percent"] = "190"
     assert answered(rows)[0].startswith("Keeping the answers of 100 clients")

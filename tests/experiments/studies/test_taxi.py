@@ -7,7 +7,7 @@ from experiments.harness.items import Check, Finding
 from experiments.harness.report import write_report
 from experiments.harness.results import Results
 from experiments.studies.taxi import ANEW, FILE, RECORDED, TaxiQueries
-from experiments.workloads.taxi_files import VARIABLE, write_trips
+from experiments.workloads.taxi_files import TAXI_VARIABLE, write_trips
 from experiments.workloads.taxi_trips import trips
 from tests.experiments.harness.test_runner import run
 
@@ -15,7 +15,7 @@ SMALL: dict[str, Any] = {"trips": 150, "minutes": [2], "anew": 120}
 
 
 def test_from_a_file_of_trips_to_files_of_answers(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "absent.csv"))
+    monkeypatch.setenv(TAXI_VARIABLE, str(tmp_path / "absent.csv"))
     file = tmp_path / "mine.csv"
     write_trips(trips(80, 2), file)
     tables = {"taxi": {**SMALL, "file": str(file), "file_trips": 60}}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from experiments.workloads.people import EX, People
+from experiments.workloads.people import PEOPLE, People
 
 
 @pytest.mark.parametrize("count", [10, 100, 2000])
@@ -18,9 +18,9 @@ def test_so_many_different_triples(tmp_path: Path, count: int) -> None:
     if count > 10:
         assert len(store) == count
     person = people.person(random.Random(0))
-    subject = pyoxigraph.NamedNode(f"{EX}person/{person}")
-    city = pyoxigraph.NamedNode(f"{EX}city/{person % people.cities}")
-    assert list(store.quads_for_pattern(subject, pyoxigraph.NamedNode(f"{EX}city"), city))
+    subject = pyoxigraph.NamedNode(f"{PEOPLE}person/{person}")
+    city = pyoxigraph.NamedNode(f"{PEOPLE}city/{person % people.cities}")
+    assert list(store.quads_for_pattern(subject, pyoxigraph.NamedNode(f"{PEOPLE}city"), city))
 
 
 def test_the_seed_decides(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from experiments.errors import MeasurementError, UnavailableError
 from experiments.workloads.taxi import Trip
 from experiments.workloads.taxi_files import (
-    VARIABLE,
+    TAXI_VARIABLE,
     ChallengeAnswers,
     as_trips,
     read_trips,
@@ -69,7 +69,7 @@ def test_what_is_no_file_of_the_challenge_says_why(tmp_path: Path, text: str, me
 
 
 def test_where_the_recorded_trips_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "none.csv"))
+    monkeypatch.setenv(TAXI_VARIABLE, str(tmp_path / "none.csv"))
     with pytest.raises(UnavailableError, match="TPF_TAXI"):
         recorded_file()
 

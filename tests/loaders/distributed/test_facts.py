@@ -32,7 +32,7 @@ from loaders.sources.flights import Flights
 from loaders.sources.gtfs import Gtfs
 from loaders.sources.gtfs_rt import Realtime
 from loaders.sources.irail import Irail
-from loaders.sources.latest import LAST, latest_batches
+from loaders.sources.latest import LAST_HOLDS, latest_batches
 from loaders.sources.recording import RecordedMessages
 from loaders.sources.taxi import Taxi
 from loaders.static import line_of
@@ -73,7 +73,7 @@ class Sensors:
     """Streams whose latest readings are a feed."""
 
     name = "sensors"
-    last_holds = LAST
+    last_holds = LAST_HOLDS
 
     def __init__(self, said: list[list[Reading]]) -> None:
         self._said = said

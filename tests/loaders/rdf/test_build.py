@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loaders.errors import InputError, OutputError
 from loaders.rdf import flow
-from loaders.rdf.build import Sizes, load_rdf_spark
+from loaders.rdf.build import WorkSizes, load_rdf_spark
 from loaders.rdf.local import load_rdf_local
 from loaders.rdf.staging import staging
 from loaders.rdf.summary import RdfSummary
@@ -28,7 +28,7 @@ from tpf_server.store.static.rdf_files import rdf_files
 W3C = Path(__file__).parents[3].parent / "shared" / "data" / "w3c-sparql11"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 # Every step in several tasks.
-SMALL = Sizes(piece_bytes=30_000, chunk_quads=500, range_rows=500, small=0)
+SMALL = WorkSizes(piece_bytes=30_000, chunk_quads=500, range_rows=500, small=0)
 
 
 def content(manifest: Manifest | PartsManifest) -> tuple[object, ...]:
@@ -119,7 +119,7 @@ def test_random_graphs_however_the_work_is_cut(
     for number, lines in enumerate(contents):
         files.append(folder / f"{number}.nq")
         files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    sizes = Sizes(piece_bytes, chunk_quads, range_rows, 0, key_bits)
+    sizes = WorkSizes(piece_bytes, chunk_quads, range_rows, 0, key_bits)
     summary = load_rdf_spark(files, folder / "store", None, created=CREATED, sizes=sizes)
     assert summary.rejects == 0
     assert content(summary.manifest) == reference(files, folder)
@@ -210,7 +210,7 @@ def test_spark_leaves_out_what_is_malformed(spark: Any, tmp_path: Path) -> None:
     found: list[RdfSummary] = [
         load_rdf_spark(
             [tmp_path / "bad.nt"], tmp_path / "spark", spark, created=CREATED, rejects=rejects,
-            sizes=Sizes(piece_bytes=20_000),
+            sizes=WorkSizes(piece_bytes=20_000),
         ),
         load_rdf_local([tmp_path / "bad.nt"], tmp_path / "local", created=CREATED),
     ]  # fmt: skip

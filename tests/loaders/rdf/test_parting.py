@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loaders.errors import OutputError
-from loaders.rdf.build import Sizes, load_rdf_spark
+from loaders.rdf.build import WorkSizes, load_rdf_spark
 from loaders.rdf.orders import KeyCode, OrderRanges
 from loaders.rdf.parting import PartsPlace, RowsPart, manifest_of_parts
 from loaders.rdf.summary import RdfSummary
@@ -28,10 +28,10 @@ from tpf_server.store.static.parts import PartsManifest, StorePart
 
 URL = f"s3://{BUCKET}/parts/city.store"
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
-SIZES = Sizes(piece_bytes=30_000, chunk_quads=500, range_rows=400, small=0)
+SIZES = WorkSizes(piece_bytes=30_000, chunk_quads=500, range_rows=400, small=0)
 
 
-def load(files: list[Path], remote: ObjectStore, sizes: Sizes = SIZES) -> RdfSummary:
+def load(files: list[Path], remote: ObjectStore, sizes: WorkSizes = SIZES) -> RdfSummary:
     """What ``tpf-load rdf --engine spark`` does, with all tasks in this process."""
     with StoreOutput(URL, True, CREATED, remote.environment) as place:
         summary = load_rdf_spark(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from annotations.instants import parse_instant
 from loaders.errors import InputError
 from loaders.sources.gtfs import Gtfs
-from loaders.sources.gtfs_schedule import clock, instant_of, seconds
+from loaders.sources.gtfs_schedule import clock, schedule_instant, seconds
 from loaders.static import load_local, load_spark
 
 T = "<http://example.org/train#"
@@ -178,7 +178,7 @@ def test_pieces_and_forms_say_the_same(tmp_path: Path) -> None:
     st.sampled_from(["Europe/Brussels", "America/New_York", "Asia/Kolkata", "Pacific/Apia"]),
 )
 def test_a_time_after_noon_is_what_the_clock_shows(day: date, total: int, zone: str) -> None:
-    shown = instant_of(day, total, ZoneInfo(zone)).astimezone(ZoneInfo(zone))
+    shown = schedule_instant(day, total, ZoneInfo(zone)).astimezone(ZoneInfo(zone))
     assert shown.date() == day
     assert clock(total) == f"{shown:%H:%M:%S}"
 

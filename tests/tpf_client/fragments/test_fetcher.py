@@ -20,7 +20,7 @@ from tpf_client.errors import (
     ParseError,
     SourceError,
 )
-from tpf_client.fragments.fetcher import Fetcher, Outcome, Request
+from tpf_client.fragments.fetcher import Fetcher, FetchOutcome, Request
 from tpf_client.fragments.page import Page
 from tpf_client.fragments.transport import Limits
 
@@ -190,10 +190,10 @@ def test_identical_requests_under_way_are_merged() -> None:
     with responses.RequestsMock() as server:
         server.add_callback("GET", URL, slow, content_type=None)
         fetcher = Fetcher(clock=SystemClock(), parallelism=4, session=requests.Session())
-        answers: list[Outcome] = []
+        answers: list[FetchOutcome] = []
         done = threading.Semaphore(0)
 
-        def take(answer: Outcome) -> None:
+        def take(answer: FetchOutcome) -> None:
             answers.append(answer)
             done.release()
 

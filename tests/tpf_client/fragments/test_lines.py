@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from annotations.terms import Quad
 from tpf_client.errors import ParseError
 from tpf_client.fragments.blank_nodes import kept_quad
-from tpf_client.fragments.bodies import parse_body
+from tpf_client.fragments.bodies import parse_page_body
 from tpf_client.fragments.lines import KnownLines, read_lines
 
 URL = "http://ex.org/d?p=x"
@@ -54,7 +54,7 @@ def pages(draw: st.DrawFn) -> list[str]:
 
 def _whole(body: bytes) -> set[Quad] | None:
     try:
-        return set(parse_body(body, "application/trig", URL))
+        return set(parse_page_body(body, "application/trig", URL))
     except ParseError:
         return None
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotations.clock import ManualClock
-from tpf_client.fragments.freshness import age, directives, http_date, lifetime
+from tpf_client.fragments.freshness import age, directives, lifetime, read_http_date
 from tpf_client.fragments.server_clock import ServerClock
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
@@ -53,8 +53,8 @@ def test_an_exact_instant_tells_all_and_a_clock_that_was_set_is_believed() -> No
 def test_freshness() -> None:
     assert directives('max-age=10, Private, x="y"') == {"max-age": "10", "private": "", "x": "y"}
     date = "Wed, 01 Jan 2020 00:00:00 GMT"
-    assert http_date(date) == START
-    assert http_date("yesterday") is None
+    assert read_http_date(date) == START
+    assert read_http_date("yesterday") is None
     assert lifetime({"Cache-Control": "max-age=5"}) == timedelta(seconds=5)
     assert lifetime({"Cache-Control": "no-store, max-age=5"}) == timedelta(0)
     assert lifetime({"Cache-Control": "max-age=soon"}) == timedelta(0)

@@ -13,7 +13,7 @@ import pytest
 from annotations.clock import ManualClock
 from annotations.labels import Expiration, Fact
 from annotations.terms import Quad, iri, literal
-from experiments.workloads.shop import COMPARED, EX, QUERIES
+from experiments.workloads.shop import COMPARED, SHOP, SHOP_QUERIES
 from tests.support.live_server import START, LiveServer
 from tests.support.oracle import select, store_of
 from tests.support.shapes import content, right, shop
@@ -22,7 +22,7 @@ from tpf_client.planner.explain import explain_plan
 from tpf_client.planner.leaves import Step
 
 PLAIN = {"max_values": 0, "max_page_size": 100}
-PREFIX = f"PREFIX : <{EX}> "
+PREFIX = f"PREFIX : <{SHOP}> "
 BLOCKS = {"max_values": 50, "max_page_size": 1000}
 
 
@@ -99,7 +99,7 @@ def test_shapes_of_queries(server: LiveServer, oracle: pyoxigraph.Store) -> None
     blocks = server.settings.max_values > 0
     sent = {}
     for name in MOST:
-        found, sent[name] = ask(server, QUERIES[name])
+        found, sent[name] = ask(server, SHOP_QUERIES[name])
         found = rows(found) if isinstance(found, list) else content(found)
         assert right(oracle, name, found), name
     assert {name: n for name, n in sent.items() if n > MOST[name][blocks]} == {}
@@ -276,7 +276,7 @@ def test_a_plan_that_rests_on_a_lie_is_given_up(
 
 def test_the_plan_says_what_was_expected_and_done(server: LiveServer) -> None:
     plan: list[Step] = []
-    _, sent = ask(server, QUERIES["chain"], plan)
+    _, sent = ask(server, SHOP_QUERIES["chain"], plan)
     lines = explain_plan(plan).splitlines()
     assert [line.partition(" <")[0] for line in lines] == [
         "1. scan ?o", "2. lookup ?o", "3. lookup ?p", "4. lookup ?m",

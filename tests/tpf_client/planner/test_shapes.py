@@ -8,7 +8,7 @@ import pyoxigraph
 import pytest
 from rdflib import Graph
 
-from experiments.workloads.shop import EX, QUERIES
+from experiments.workloads.shop import SHOP, SHOP_QUERIES
 from tests.support.live_server import LiveServer
 from tests.support.oracle import SolutionBag, bag, select, store_of
 from tests.support.rounds import Rounds
@@ -49,8 +49,8 @@ def ask(server: LiveServer, query: str) -> tuple[SolutionBag | set[Any] | bool, 
 
 
 def test_every_shape_is_compared() -> None:
-    assert list(COMUNICA) == list(QUERIES)
-    assert len(QUERIES) >= 40
+    assert list(COMUNICA) == list(SHOP_QUERIES)
+    assert len(SHOP_QUERIES) >= 40
 
 
 LATER = {
@@ -67,24 +67,24 @@ LATER = {
 """Shapes whose first answer takes us more requests than Comunica, with how many."""
 
 
-@pytest.mark.parametrize("shape", QUERIES)
+@pytest.mark.parametrize("shape", SHOP_QUERIES)
 def test_no_shape_takes_more_requests_than_comunica(
     server: LiveServer, oracle: pyoxigraph.Store, shape: str
 ) -> None:
-    found, requests, first = ask(server, QUERIES[shape])
+    found, requests, first = ask(server, SHOP_QUERIES[shape])
     assert right(oracle, shape, found)
     most, before_first = COMUNICA[shape]
     assert requests <= most
     assert first <= LATER.get(shape, before_first)
 
 
-@pytest.mark.parametrize("shape", QUERIES)
+@pytest.mark.parametrize("shape", SHOP_QUERIES)
 def test_how_many_round_trips_it_is_to_the_first_answer(server: LiveServer, shape: str) -> None:
     """And no more requests than Comunica's, where eight are under way at a time."""
     rounds = Rounds()
     with rounds.counted(), Client(server.url, session=server.session(), clock=server.clock,
                                   parallelism=8) as client:  # fmt: skip
-        answer = client.query(QUERIES[shape])
+        answer = client.query(SHOP_QUERIES[shape])
         if isinstance(answer, Solutions):
             passed = [rounds.passed for _ in answer]
             first = passed[0]
@@ -120,7 +120,7 @@ def test_how_many_round_trips_it_is_to_the_first_answer(server: LiveServer, shap
 def test_what_is_known_is_asked_for(
     server: LiveServer, oracle: pyoxigraph.Store, pattern: str, most: int
 ) -> None:
-    query = f"PREFIX : <{EX}> SELECT * {{ {pattern} }}"
+    query = f"PREFIX : <{SHOP}> SELECT * {{ {pattern} }}"
     found, requests, _ = ask(server, query)
     if pattern.startswith("{ SELECT * { ?p :label"):
         assert isinstance(found, Counter)
@@ -136,7 +136,7 @@ def test_solutions_without_partners_come_as_soon_as_that_is_sure(server: LiveSer
     """Not when the whole answer is known: the labels are read at last."""
     for keyword in ("OPTIONAL", "MINUS", "FILTER NOT EXISTS"):
         pattern = f"?p :label ?l {keyword} {{ ?p :discount ?d }}"
-        _, requests, first = ask(server, f"PREFIX : <{EX}> SELECT * {{ {pattern} }}")
+        _, requests, first = ask(server, f"PREFIX : <{SHOP}> SELECT * {{ {pattern} }}")
         # The form, twenty pages of labels, seven of discounts.
         assert requests == 28
         assert first <= 16

@@ -15,8 +15,8 @@ from annotations.terms import Term, Variable, literal
 from tests.support.oracle import term_of
 from tpf_client.sparql.results import (
     BOOLEAN_WRITERS,
-    MEDIA_TYPES,
-    WRITERS,
+    RESULT_MEDIA_TYPES,
+    RESULT_WRITERS,
     ResultError,
     json_binding,
     json_text,
@@ -46,8 +46,8 @@ def test_another_reader_reads_what_was_written(
         # pyoxigraph's reader takes blanks at the ends away; the specification does not.
         shown = [str(rdflib_term(term)) for row in data for term in row if term is not None]
         assume(all(text == text.strip() for text in shown))
-    text = "".join(WRITERS[form](NAMES, data))
-    media = ox.QueryResultsFormat.from_media_type(MEDIA_TYPES[form])
+    text = "".join(RESULT_WRITERS[form](NAMES, data))
+    media = ox.QueryResultsFormat.from_media_type(RESULT_MEDIA_TYPES[form])
     read = ox.parse_query_results(text.encode(), format=media)
     assert isinstance(read, ox.QuerySolutions)
     assert [each.value for each in read.variables] == ["a", "b"]
@@ -56,7 +56,7 @@ def test_another_reader_reads_what_was_written(
 
 @given(rows)
 def test_csv_has_the_bare_values(data: list[tuple[Term | None, Term | None]]) -> None:
-    read = list(csv.reader(io.StringIO("".join(WRITERS["csv"](NAMES, data)), newline="")))
+    read = list(csv.reader(io.StringIO("".join(RESULT_WRITERS["csv"](NAMES, data)), newline="")))
     assert read[0] == ["a", "b"]
     assert len(read) == len(data) + 1
     for cells, row in zip(read[1:], data, strict=True):
@@ -70,27 +70,27 @@ def test_csv_has_the_bare_values(data: list[tuple[Term | None, Term | None]]) ->
 
 
 def test_one_empty_column_is_still_a_row() -> None:
-    assert "".join(WRITERS["csv"](NAMES[:1], [(None,), (None,)])) == "a\r\n\r\n\r\n"
+    assert "".join(RESULT_WRITERS["csv"](NAMES[:1], [(None,), (None,)])) == "a\r\n\r\n\r\n"
 
 
 @pytest.mark.parametrize("value", [True, False])
 def test_truth_values(value: bool) -> None:
     assert json.loads(BOOLEAN_WRITERS["json"](value)) == {"head": {}, "boolean": value}
     for form, write in BOOLEAN_WRITERS.items():
-        media = ox.QueryResultsFormat.from_media_type(MEDIA_TYPES[form])
+        media = ox.QueryResultsFormat.from_media_type(RESULT_MEDIA_TYPES[form])
         assert bool(ox.parse_query_results(write(value).encode(), format=media)) == value
 
 
 def test_xml_refuses_what_it_cannot_hold() -> None:
     with pytest.raises(ResultError, match="U\\+0001"):
-        "".join(WRITERS["xml"](NAMES[:1], [(literal("\x01"),)]))
+        "".join(RESULT_WRITERS["xml"](NAMES[:1], [(literal("\x01"),)]))
 
 
 def test_triple_terms() -> None:
     term = Term('<<( <http://e/s> <http://e/p> "o"@en )>>')
     for form in ("json", "xml"):
-        media = ox.QueryResultsFormat.from_media_type(MEDIA_TYPES[form])
-        text = "".join(WRITERS[form](NAMES[:1], [(term,)]))
+        media = ox.QueryResultsFormat.from_media_type(RESULT_MEDIA_TYPES[form])
+        text = "".join(RESULT_WRITERS[form](NAMES[:1], [(term,)]))
         read = ox.parse_query_results(text.encode(), format=media)
         assert isinstance(read, ox.QuerySolutions)
         (row,) = read

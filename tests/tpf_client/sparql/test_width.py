@@ -16,7 +16,7 @@ from tests.support.evaluation import evaluate
 from tests.support.live_server import LiveServer
 from tpf_client import Client, Solutions
 from tpf_client.errors import UnsupportedQueryError
-from tpf_client.sparql.depth import MAX_DEPTH, MAX_NESTING
+from tpf_client.sparql.depth import MAX_DEPTH, MAX_LEVELS
 from tpf_client.sparql.parser import parse_query
 from tpf_server.continuous.cqels.engine import Engine
 from tpf_server.continuous.csparql.engine import CsparqlEngine
@@ -163,11 +163,11 @@ _DEEP: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("name", _DEEP)
 def test_what_is_too_deep_is_said(name: str) -> None:
-    levels = (MAX_NESTING - 6) // (2 if name == "exists" else 1)
+    levels = (MAX_LEVELS - 6) // (2 if name == "exists" else 1)
     if name in ("groups", "sub-selects", "exists", "optional"):
         levels = levels // 4
     _in_a_thread(lambda: evaluate(P + _DEEP[name](levels), QUADS).rows())
-    for far in (MAX_NESTING + 1, 20_000):
+    for far in (MAX_LEVELS + 1, 20_000):
         with pytest.raises(UnsupportedQueryError, match="nested too deeply"):
             _in_a_thread(partial(parse_query, P + _DEEP[name](far)))
 

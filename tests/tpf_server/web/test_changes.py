@@ -111,7 +111,7 @@ def test_too_many_are_told_so_and_a_place_becomes_free(tmp_path: Path) -> None:
 
 
 def test_silence_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_feed, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(change_feed, "_HEARTBEAT", 0.01)
     with Served(tmp_path, settings=ON) as served, follow(served) as following:
         lines = following.iter_lines(chunk_size=1)
         assert next(line for line in lines if line.startswith(b":")) == b": still here"

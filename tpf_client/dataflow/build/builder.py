@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from annotations.terms import Variable
-from tpf_client.dataflow.build.construction import Construction, Services
+from tpf_client.dataflow.build.construction import Construction, ServiceLeaves
 from tpf_client.dataflow.build.describe_builder import build_description
 from tpf_client.dataflow.build.exists_builder import attach_exists
 from tpf_client.dataflow.build.group_builder import build_group
@@ -21,9 +21,9 @@ from tpf_client.dataflow.build.path_builder import build_path
 from tpf_client.dataflow.build.service_builder import build_service
 from tpf_client.dataflow.changes import UNBOUND, Solution
 from tpf_client.dataflow.node import (
-    Condition,
     CountingLeaves,
     Dataflow,
+    EarlyFilter,
     FilteringLeaves,
     Leaves,
     Node,
@@ -38,7 +38,7 @@ from tpf_client.dataflow.operators.left_join import LeftJoin
 from tpf_client.dataflow.operators.minus import Minus
 from tpf_client.dataflow.operators.number import Number
 from tpf_client.dataflow.operators.on_demand import OnDemand
-from tpf_client.dataflow.operators.order import SortKey
+from tpf_client.dataflow.operators.order import SortKeyOf
 from tpf_client.dataflow.operators.output import Output
 from tpf_client.dataflow.operators.union import Union
 from tpf_client.dataflow.operators.values import Values
@@ -66,7 +66,7 @@ def build_query(
     flow: Dataflow,
     environment: Environment,
     *,
-    services: Services | None = None,
+    services: ServiceLeaves | None = None,
     defer: Defer = at_once,
     on_change: Callable[[Solution, int], None] | None = None,
     watch: Watch | None = None,
@@ -267,13 +267,13 @@ class Builder(Construction):
         What looks at nothing but the pattern may run between its parts.
         """
         leaves = self.leaves
-        early: list[Condition] = []
+        early: list[EarlyFilter] = []
         late: list[Expression] = []
         for each in conjuncts(condition):
             used = variables_in(each)
             inside = used <= always_bound(bgp) and movable(each)
             if isinstance(leaves, FilteringLeaves) and inside:
-                early.append(Condition(used, partial(self.filtered, condition=each)))
+                early.append(EarlyFilter(used, partial(self.filtered, condition=each)))
             else:
                 late.append(each)
         if early and isinstance(leaves, FilteringLeaves):
@@ -378,7 +378,7 @@ class Builder(Construction):
 
     def modified(
         self, pattern: Pattern, seed: Node | None, watch: Watch | None = None
-    ) -> tuple[Node, tuple[Variable, ...], SortKey | None]:
+    ) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
         """A pattern with its solution modifiers.
 
         Returns:

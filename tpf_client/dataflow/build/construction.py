@@ -24,7 +24,7 @@ from tpf_client.dataflow.operators.extend import Compute, Extend
 from tpf_client.dataflow.operators.filter import Filter
 from tpf_client.dataflow.operators.group import Group
 from tpf_client.dataflow.operators.matching import Matching
-from tpf_client.dataflow.operators.order import SortKey, TopK
+from tpf_client.dataflow.operators.order import SortKeyOf, TopK
 from tpf_client.dataflow.operators.project import Project
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql import algebra
@@ -33,7 +33,7 @@ from tpf_client.sparql.expressions.compiler import Compiler
 from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.scopes import in_scope
 
-Services = Callable[[Term], Leaves]
+ServiceLeaves = Callable[[Term], Leaves]
 NO_DATASET = algebra.DatasetClause()
 
 
@@ -73,7 +73,7 @@ class Construction(ABC):
         leaves: Leaves,
         flow: Dataflow,
         environment: Environment,
-        services: Services | None = None,
+        services: ServiceLeaves | None = None,
         defer: Defer = at_once,
         dataset: algebra.DatasetClause = NO_DATASET,
     ) -> None:
@@ -174,7 +174,7 @@ class Construction(ABC):
             return node
         return self.flow.add(Project(node, names, asks=node.askable))
 
-    def first_ones(self, node: Node, key: SortKey, offset: int, limit: int | None) -> Node:
+    def first_ones(self, node: Node, key: SortKeyOf, offset: int, limit: int | None) -> Node:
         """The first solutions in an order (see `TopK`)."""
         return self.flow.add(TopK(node, key, offset, limit, asks=node.askable))
 

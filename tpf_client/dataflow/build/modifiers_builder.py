@@ -12,7 +12,7 @@ from tpf_client.dataflow.build.construction import Construction
 from tpf_client.dataflow.changes import projection
 from tpf_client.dataflow.node import CountingLeaves, Node
 from tpf_client.dataflow.operators.distinct import Distinct
-from tpf_client.dataflow.operators.order import SortKey, TopK
+from tpf_client.dataflow.operators.order import SortKeyOf, TopK
 from tpf_client.dataflow.operators.per_key import PerKey
 from tpf_client.dataflow.operators.slice import Slice
 from tpf_client.sparql import algebra
@@ -45,7 +45,7 @@ Watch = Callable[[Core], None]
 
 def build_modified(
     builder: Construction, pattern: Pattern, seed: Node | None, watch: Watch | None
-) -> tuple[Node, tuple[Variable, ...], SortKey | None]:
+) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
     """A pattern with its solution modifiers; see `Builder.modified`."""
     leaves = builder.leaves
     mark = leaves.mark() if isinstance(leaves, CountingLeaves) else 0
@@ -57,7 +57,7 @@ def build_modified(
 
 def _modified(
     builder: Construction, pattern: Pattern, seed: Node | None, watch: Watch | None
-) -> tuple[Node, tuple[Variable, ...], SortKey | None]:
+) -> tuple[Node, tuple[Variable, ...], SortKeyOf | None]:
     offset, limit, distinct = 0, None, False
     by: tuple[Variable, ...] = ()
     if isinstance(pattern, algebra.Slice):

@@ -11,7 +11,7 @@ from annotations.terms import (
 from tpf_client.dataflow.build.construction import Construction
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Input, Node
-from tpf_client.dataflow.operators.closure import Closure, Place, Shape
+from tpf_client.dataflow.operators.closure import Closure, PairSolution, Place
 from tpf_client.dataflow.operators.distinct import Distinct
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_client.dataflow.operators.semi_join import SemiJoin
@@ -123,7 +123,7 @@ def _output(
     start: TermOrVariable,
     end: TermOrVariable,
     graphs: tuple[Variable, ...],
-) -> tuple[tuple[Variable, ...], Shape]:
+) -> tuple[tuple[Variable, ...], PairSolution]:
     """The schema of the solutions, and how a pair of places becomes one."""
     names = tuple(Variable(each) for each in (start, end) if is_variable(each))
     schema = tuple(dict.fromkeys((*names, *graphs)))

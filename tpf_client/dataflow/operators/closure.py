@@ -15,7 +15,7 @@ from tpf_client.dataflow.node import Input, Node
 
 Place: TypeAlias = Solution
 """A node of the graph: its term, and its graph where that is a variable."""
-Shape: TypeAlias = Callable[[Place, Place], Solution | None]
+PairSolution: TypeAlias = Callable[[Place, Place], Solution | None]
 Edges: TypeAlias = dict[Place, dict[Place, int]]
 
 
@@ -38,7 +38,7 @@ class Closure(Node):
         edges: Node,
         frontier: Input | None,
         schema: Sequence[Variable],
-        shape: Shape,
+        shape: PairSolution,
         *,
         at_least_once: bool,
         many: bool,

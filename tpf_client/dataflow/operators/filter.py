@@ -1,13 +1,9 @@
 """Filter: lets through the solutions for which a condition is true."""
 
-from collections.abc import Callable
-
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Solution
+from tpf_client.dataflow.changes import Condition, Solution
 from tpf_client.dataflow.node import Key, Node
 from tpf_client.sparql.algebra import Expression
-
-Condition = Callable[[Solution], bool]
 
 
 class Filter(Node):

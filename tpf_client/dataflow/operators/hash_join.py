@@ -4,12 +4,12 @@ from typing import Any
 
 from tpf_client.dataflow.changes import UNBOUND, Solution, places_of, selection
 from tpf_client.dataflow.node import Node
-from tpf_client.dataflow.operators.layout import KeyOf, key_of, layout
+from tpf_client.dataflow.operators.layout import KeyOf, key_reader, layout
 
-Index = dict[Any, dict[Solution, int]]
+_Index = dict[Any, dict[Solution, int]]
 
 
-def put(index: Index, key: Any, solution: Solution, count: int) -> None:
+def put(index: _Index, key: Any, solution: Solution, count: int) -> None:
     """Add to an index of multisets; what becomes zero goes."""
     bucket = index.get(key)
     if bucket is None:
@@ -42,11 +42,11 @@ class HashJoin(Node):
             self._layout.schema, self._layout.certain, monotone=left.monotone and right.monotone
         )
         self.probes = 0
-        self._left: Index = {}
-        self._right: Index = {}
+        self._left: _Index = {}
+        self._right: _Index = {}
         shared = self._layout.shared
-        self._left_key = key_of(left.schema, shared)
-        self._right_key = key_of(right.schema, shared)
+        self._left_key = key_reader(left.schema, shared)
+        self._right_key = key_reader(right.schema, shared)
         self._rest = self._layout.rest
         self._left_places = places_of(left.schema, shared)
         self._right_places = places_of(right.schema, shared)
@@ -148,9 +148,9 @@ class _Side:
     def __init__(self, certain_of: KeyOf, shared: tuple[int, ...]) -> None:
         self.certain_of = certain_of
         self._shared = shared
-        self.all: Index = {}
-        self.full: Index = {}
-        self.partial: Index = {}
+        self.all: _Index = {}
+        self.full: _Index = {}
+        self.partial: _Index = {}
 
     def put(self, key: Any, solution: Solution, count: int) -> Solution | None:
         """Store a solution; the values of its shared variables, ``None`` where one is unbound."""

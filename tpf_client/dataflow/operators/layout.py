@@ -17,7 +17,7 @@ KeyOf = Callable[[Solution], Any]
 Merge = Callable[[Solution, Solution], Solution | None]
 
 
-def key_of(schema: Schema, names: tuple[Variable, ...]) -> KeyOf:
+def key_reader(schema: Schema, names: tuple[Variable, ...]) -> KeyOf:
     """A function from a solution to something hashable made of these variables' values.
 
     It is the value itself for one variable, a tuple for more; equal on both sides of a join.
@@ -85,8 +85,8 @@ def layout(
         shared=shared,
         keys=keys,
         loose=loose,
-        left_key=key_of(left, keys),
-        right_key=key_of(right, keys),
+        left_key=key_reader(left, keys),
+        right_key=key_reader(right, keys),
         merge=merge_loose if loose else merge_exact,
         rest=rest,
     )

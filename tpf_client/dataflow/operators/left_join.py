@@ -1,13 +1,9 @@
 """Left join: OPTIONAL."""
 
-from collections.abc import Callable
-
-from tpf_client.dataflow.changes import UNBOUND, Solution
+from tpf_client.dataflow.changes import UNBOUND, Condition, Solution
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.layout import layout
 from tpf_client.dataflow.operators.matching import Matching
-
-Condition = Callable[[Solution], bool]
 
 
 class LeftJoin(Matching):

@@ -10,9 +10,9 @@ from tpf_client.dataflow.node import Key, Node
 from tpf_client.dataflow.operators.slice import window
 from tpf_client.sparql.ordering import SortKey as OrderKey
 
-SortKey = Callable[[Solution], Any]
+SortKeyOf = Callable[[Solution], Any]
 Entry = tuple[Any, Solution, Key]
-Seen = Callable[[Solution], Solution]
+SeenAs = Callable[[Solution], Solution]
 
 
 class _Rows:
@@ -92,10 +92,10 @@ class TopK(Node):
     def __init__(
         self,
         upstream: Node,
-        key: SortKey,
+        key: SortKeyOf,
         offset: int = 0,
         limit: int | None = None,
-        distinct: Seen | None = None,
+        distinct: SeenAs | None = None,
         *,
         asks: bool = False,
     ) -> None:

@@ -1,16 +1,14 @@
 """Semi join: EXISTS and NOT EXISTS, as a filter or as a value."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.changes import Condition, Solution, TermId
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.layout import layout
 from tpf_client.dataflow.operators.matching import LeftState, Matching
 from tpf_client.sparql.algebra import Expression
-
-Condition = Callable[[Solution], bool]
 
 
 class Mark(NamedTuple):

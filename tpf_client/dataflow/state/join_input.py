@@ -4,10 +4,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from annotations.terms import Variable
-from tpf_client.dataflow.changes import Schema, Solution
+from tpf_client.dataflow.changes import Condition, Schema, Solution
 from tpf_client.dataflow.state.row_index import Columns, RowBag
-
-Condition = Callable[[Solution], bool]
 
 
 @dataclass(frozen=True, slots=True)

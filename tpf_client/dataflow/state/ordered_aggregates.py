@@ -21,7 +21,7 @@ from tpf_client.sparql.expressions.inlined import (
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_client.sparql.ordering import value_key
 
-Entry = tuple[Any, TermId]
+_Entry = tuple[Any, TermId]
 
 _SCALE: Final = (1 << SCALE_BITS) - 1
 # Most numbers with a fraction are amounts of money; more digits cost a new scale, once.
@@ -37,7 +37,7 @@ class Extreme:
         self._typed = typed
         self._place = -1 if largest else 0
         self._counts: dict[TermId, int] = {}
-        self._entries: list[Entry] = []
+        self._entries: list[_Entry] = []
         """The values that are there, each once."""
 
     def add(self, argument: TermId, count: int) -> None:
@@ -75,7 +75,7 @@ class Median:
     def __init__(self, typed: TypedTerms) -> None:
         self._typed = typed
         self._failures = 0
-        self._entries: list[Entry] = []
+        self._entries: list[_Entry] = []
         """The values that are there, each as often as it is."""
         self._owed: dict[TermId, int] | None = None
         """How often a value must go that has not come yet: within a tick that may happen."""
@@ -152,7 +152,7 @@ class Median:
         low = entries[len(entries) // 2 - 1]
         return low[1] if low[1] == high[1] else self._mean(low, high)
 
-    def _mean(self, low: Entry, high: Entry) -> TermId:
+    def _mean(self, low: _Entry, high: _Entry) -> TermId:
         if self._inlined:
             unscaled, scale = without_zeros((low[0] + high[0]) * 5, self._scale + 1)
             if scale <= _DIGITS and -MOST_UNSCALED < unscaled < MOST_UNSCALED:

@@ -18,7 +18,7 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.codegen import compiled
 
 Columns: TypeAlias = tuple[int, ...]
-Table: TypeAlias = dict[Any, Any]
+_Table: TypeAlias = dict[Any, Any]
 
 # How many rows are looked at for statistics that no index gives.
 _SAMPLE = 1024
@@ -43,7 +43,7 @@ class RowStatistics:
         scale: how many rows one of the table stands for.
     """
 
-    def __init__(self, table: Table, buckets: bool, scale: float) -> None:
+    def __init__(self, table: _Table, buckets: bool, scale: float) -> None:
         self._table = table
         self._buckets = buckets
         self._scale = scale
@@ -93,13 +93,13 @@ class RowBag:
         self._source = source
         self._keeps = keeps
         self._prepare = prepare
-        self._tables: dict[Columns, Table] = {} if source is not None else {self._all: {}}
+        self._tables: dict[Columns, _Table] = {} if source is not None else {self._all: {}}
         self._users: dict[Columns, int] = {}
         self.change: Callable[[Solution, int], None] = _unindexed
         self.idle = True
         self._generate()
 
-    def want(self, columns: Columns) -> Table:
+    def want(self, columns: Columns) -> _Table:
         """The table of the index over these columns, filled; made where it is new."""
         self._users[columns] = self._users.get(columns, 0) + 1
         if columns not in self._tables:
@@ -122,9 +122,9 @@ class RowBag:
                 del self._tables[columns]
         self._generate()
 
-    def _filled(self, columns: Columns) -> Table:
+    def _filled(self, columns: Columns) -> _Table:
         """A new index with the rows that are there."""
-        table: Table = {}
+        table: _Table = {}
         rest = self.rest(columns)
         names = ", ".join(f"r{column}" for column in self._all)
         lines = ["def fill(rows, table):"]
@@ -136,7 +136,7 @@ class RowBag:
         return table
 
     @property
-    def tables(self) -> Iterable[Table]:
+    def tables(self) -> Iterable[_Table]:
         """All of its indexes."""
         return self._tables.values()
 

@@ -11,6 +11,7 @@ from tpf_client.sparql.expressions.typed_terms import Remembered, TypedTerms
 from tpf_client.sparql.expressions.values import Value
 
 Solution: TypeAlias = tuple[int, ...]
+"""Identifiers of terms, one for each variable of a schema; 0 where there is none."""
 ValueOf: TypeAlias = Callable[[Solution], Value]
 TermOf: TypeAlias = Callable[[Solution], int]
 

@@ -27,7 +27,7 @@ from tpf_client.sparql.expressions.values import (
 # -------------------------------------------------------------------------------- strings
 
 
-def text_of(value: Value) -> str:
+def _text_of(value: Value) -> str:
     """The characters of a string, with or without a language tag.
 
     Raises:
@@ -53,7 +53,7 @@ def _plain(value: Value) -> str:
 
 def _compatible(left: Value, right: Value) -> tuple[str, str]:
     """The texts of two strings that section 17.4.3.1.2 lets meet."""
-    texts = text_of(left), text_of(right)
+    texts = _text_of(left), _text_of(right)
     if isinstance(right, LanguageString) and (
         not isinstance(left, LanguageString) or left.language != right.language
     ):
@@ -62,7 +62,7 @@ def _compatible(left: Value, right: Value) -> tuple[str, str]:
 
 
 def _strlen(value: Value) -> int:
-    return len(text_of(value))
+    return len(_text_of(value))
 
 
 def _position(value: Value) -> int:
@@ -72,17 +72,17 @@ def _position(value: Value) -> int:
 
 
 def _substr(value: Value, start: Value, length: Value | None = None) -> Value:
-    text, first = text_of(value), _position(start)
+    text, first = _text_of(value), _position(start)
     last = len(text) if length is None else first + _position(length) - 1
     return like(value, text[max(first, 1) - 1 : max(last, 0)])
 
 
 def _ucase(value: Value) -> Value:
-    return like(value, text_of(value).upper())
+    return like(value, _text_of(value).upper())
 
 
 def _lcase(value: Value) -> Value:
-    return like(value, text_of(value).lower())
+    return like(value, _text_of(value).lower())
 
 
 def _contains(left: Value, right: Value) -> bool:
@@ -113,7 +113,7 @@ def _strafter(left: Value, right: Value) -> Value:
 
 
 def _concat(*values: Value) -> Value:
-    texts = [text_of(value) for value in values]
+    texts = [_text_of(value) for value in values]
     if sum(map(len, texts)) > LONGEST_STRING:
         raise EvaluationError
     text = "".join(texts)
@@ -126,7 +126,7 @@ def _concat(*values: Value) -> Value:
 
 
 def _encode_for_uri(value: Value) -> str:
-    return bounded(quote(text_of(value), safe="-_.~"))
+    return bounded(quote(_text_of(value), safe="-_.~"))
 
 
 def _langmatches(tag: Value, pattern: Value) -> bool:
@@ -154,11 +154,11 @@ def _strlangdir(value: Value, tag: Value, direction: Value) -> Value:
 
 
 def _regex(value: Value, pattern: Value, flags: Value = "") -> bool:
-    return regex(_plain(pattern), _plain(flags)).found_in(text_of(value))
+    return regex(_plain(pattern), _plain(flags)).found_in(_text_of(value))
 
 
 def _replace(value: Value, pattern: Value, replacement: Value, flags: Value = "") -> Value:
-    text = replace(text_of(value), _plain(pattern), _plain(replacement), _plain(flags))
+    text = replace(_text_of(value), _plain(pattern), _plain(replacement), _plain(flags))
     return like(value, text)
 
 

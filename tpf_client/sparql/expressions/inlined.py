@@ -46,8 +46,8 @@ MOST_INTEGER: Final = 1 << 60
 MOST_UNSCALED: Final = 1 << 96
 MOST_SERIAL: Final = 10**15
 MOST_SCALE: Final = 31
-TRUE: Final = 1 << TAG_BITS | BOOLEAN
-FALSE: Final = BOOLEAN
+TRUE_ID: Final = 1 << TAG_BITS | BOOLEAN
+FALSE_ID: Final = BOOLEAN
 
 _INTEGER_TEXT = re.compile(r"0|-?[1-9]\d{0,18}")
 _DECIMAL_TEXT = re.compile(r"(-?)(0|[1-9]\d{0,28})(?:\.(\d{1,31}))?")
@@ -127,7 +127,7 @@ def _instant(text: str) -> int | None:
 
 
 def _boolean(text: str) -> int | None:
-    return {"true": TRUE, "false": FALSE}.get(text)
+    return {"true": TRUE_ID, "false": FALSE_ID}.get(text)
 
 
 _LITERALS: Final[dict[str, tuple[str, Callable[[str], int | None]]]] = {
@@ -181,6 +181,6 @@ def text_of_inlined(identifier: int) -> Term:
         instant = _EPOCH + timedelta(microseconds=identifier >> TAG_BITS)
         return Term(f'"{instant.replace(tzinfo=None).isoformat()}Z{_DATE_TIME}')
     if tag == BOOLEAN:
-        text = "true" if identifier == TRUE else "false"
+        text = "true" if identifier == TRUE_ID else "false"
         return Term(f'"{text}{_BOOLEAN}')
     raise KeyError(identifier)

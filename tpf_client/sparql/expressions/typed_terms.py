@@ -8,11 +8,11 @@ from annotations.terms import Term
 from tpf_client.sparql.expressions.inlined import (
     BOOLEAN,
     DECIMAL,
-    FALSE,
+    FALSE_ID,
     INTEGER,
     TAG,
     TAG_BITS,
-    TRUE,
+    TRUE_ID,
     decimal_of,
     inline_decimal,
     inline_integer,
@@ -77,7 +77,7 @@ class TypedTerms(Remembered[int, Value]):
         if tag == DECIMAL:
             return decimal_of(identifier)
         if tag == BOOLEAN:
-            return identifier == TRUE
+            return identifier == TRUE_ID
         if identifier == 0:
             raise EvaluationError
         value = value_of(self.dictionary.decode(identifier))
@@ -98,7 +98,7 @@ class TypedTerms(Remembered[int, Value]):
             if inlined is not None:
                 return inlined
         elif kind is bool:
-            return TRUE if value else FALSE
+            return TRUE_ID if value else FALSE_ID
         return self.dictionary.encode(term_of(value))
 
     def _forget(self, identifiers: list[int]) -> None:

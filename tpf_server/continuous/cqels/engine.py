@@ -7,7 +7,8 @@ from typing import Any
 from tpf_client.dataflow.kernels import Kernel
 from tpf_client.dataflow.operators.multiway_join import Routing
 from tpf_client.errors import UnsupportedQueryError
-from tpf_server.continuous.cqels.parser import BASE, parse
+from tpf_server.continuous.cqels.parser import parse
+from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.delivery import Callback
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError

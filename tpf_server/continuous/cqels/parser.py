@@ -40,6 +40,7 @@ from tpf_client.sparql.rewrite.operands import join
 from tpf_client.sparql.rewrite.rename import renamed
 from tpf_client.sparql.rewrite.visitor import everything, transformed
 from tpf_client.sparql.tokens import Token
+from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.errors import (
     UnsupportedContinuousQueryError,
@@ -60,8 +61,6 @@ from tpf_server.continuous.engine.windows.specification import (
     WindowSyntaxError,
     parse_window,
 )
-
-BASE = "http://localhost/"
 
 
 @lru_cache(maxsize=512)

@@ -64,7 +64,7 @@ def explain(
     return "\n".join(pieces)
 
 
-def run(
+def run_queries(
     queries: Sequence[str],
     static: Sequence[Path],
     graphs: Sequence[tuple[str, Path]],

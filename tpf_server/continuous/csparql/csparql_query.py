@@ -9,7 +9,7 @@ from tpf_client.sparql.path_expressions import PathExpression
 from tpf_server.continuous.csparql.windows import Instants, StreamClause
 from tpf_server.continuous.engine.static.service_clauses import ServiceClause
 
-Kind = Literal["query", "stream"]
+_Kind = Literal["query", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class RegisterClause:
         every: COMPUTED EVERY, in milliseconds.
     """
 
-    kind: Kind
+    kind: _Kind
     name: str
     stream: Term | None = None
     every: int | None = None

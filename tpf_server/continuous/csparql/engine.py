@@ -10,7 +10,7 @@ from tpf_server.continuous.csparql.csparql_query import CsparqlQuery
 from tpf_server.continuous.csparql.instant_engine import InstantEngine
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 from tpf_server.continuous.csparql.parser import parse
-from tpf_server.continuous.csparql.periodic_query import Callback, PeriodicQuery
+from tpf_server.continuous.csparql.periodic_query import AnswerCallback, PeriodicQuery
 from tpf_server.continuous.engine.elements.elements import canonical_term, graph_name
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import (
@@ -26,7 +26,7 @@ class CsparqlEngine(InstantEngine):
     # ----------------------------------------------------------------------------- queries
 
     def register(
-        self, text: str, callback: Callback | None = None, *, name: str | None = None
+        self, text: str, callback: AnswerCallback | None = None, *, name: str | None = None
     ) -> PeriodicQuery:
         """Start a query; it sees what arrives from now on.
 
@@ -47,7 +47,7 @@ class CsparqlEngine(InstantEngine):
     def start(
         self,
         query: CsparqlQuery,
-        callback: Callback | None = None,
+        callback: AnswerCallback | None = None,
         *,
         name: str | None = None,
         kind: type[PeriodicQuery] = PeriodicQuery,

@@ -21,13 +21,13 @@ from tpf_server.continuous.csparql.native.leaves import has_static
 from tpf_server.continuous.csparql.native.shared_windows import SharedWindows
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.pace import Pace
-from tpf_server.continuous.csparql.parser import BASE
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 from tpf_server.continuous.csparql.planner import EvaluationPlanner
 from tpf_server.continuous.csparql.readers import StreamReaders
 from tpf_server.continuous.csparql.rules import RULES, Rule
 from tpf_server.continuous.csparql.stream_times import StreamTimes
 from tpf_server.continuous.csparql.timetable import Timetable
+from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.elements.named_graphs import graph_of
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import (
@@ -35,7 +35,7 @@ from tpf_server.continuous.engine.errors import (
 )
 from tpf_server.continuous.engine.limits import EngineLimits
 from tpf_server.continuous.engine.query_engine import QueryEngine
-from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.windows.matchers import EncodedQuad, EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 
@@ -130,7 +130,7 @@ class InstantEngine(QueryEngine[PeriodicQuery]):
     def present(self, present: int | None) -> None:
         self._times.present = present
 
-    def _changing(self, change: Change) -> Callable[[], None]:
+    def _changing(self, change: GraphChange) -> Callable[[], None]:
         self._tables.ask(change)
 
         def finish() -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from tpf_server.continuous.csparql.periodic_query import PeriodicQuery
 
-MOST: Final = 64
+MOST_FACTOR: Final = 64
 """Times the step of a query, at most."""
 _TOO_MUCH: Final = 0.75
 _LITTLE: Final = 0.5
@@ -97,7 +97,7 @@ class Pace:
 
     def _adapt(self) -> None:
         factor = self.factor
-        while self._at(factor) > _TOO_MUCH and self._free > 0 and factor < MOST:
+        while self._at(factor) > _TOO_MUCH and self._free > 0 and factor < MOST_FACTOR:
             factor *= 2
         while factor > 1 and self._at(factor / 2) < _LITTLE:
             factor //= 2

@@ -42,12 +42,10 @@ from tpf_server.continuous.csparql.windows import (
     SteppedWindow,
     StreamClause,
 )
-from tpf_server.continuous.engine.errors import (
-    as_continuous_errors,
-)
+from tpf_server.continuous.engine.base_iri import BASE
+from tpf_server.continuous.engine.errors import as_continuous_errors
 from tpf_server.continuous.engine.static.service_clauses import with_graphs
 
-BASE: Final = "http://localhost/"
 TIMESTAMP: Final = "TIMESTAMP"
 """The name of the timestamp function in `Call`."""
 

@@ -19,7 +19,7 @@ from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.spoken_time import says_now
 
-Callback = Callable[[PeriodicAnswer], None]
+AnswerCallback = Callable[[PeriodicAnswer], None]
 
 
 class PeriodicQuery(RunningQuery[PeriodicAnswer]):
@@ -51,7 +51,7 @@ class PeriodicQuery(RunningQuery[PeriodicAnswer]):
         query: CsparqlQuery,
         evaluation: PeriodicEvaluation,
         question: Question,
-        callback: Callback | None,
+        callback: AnswerCallback | None,
         backlog: int,
         number: int,
         close: Callable[["PeriodicQuery"], None],

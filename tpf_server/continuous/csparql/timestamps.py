@@ -36,7 +36,7 @@ from tpf_client.sparql.rewrite.visitor import transformed
 from tpf_server.continuous.csparql.parser import TIMESTAMP
 from tpf_server.continuous.csparql.sources import Sources
 
-PREFIX = "?.t"
+_PREFIX = "?.t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class _Timestamps:
             if known:
                 found += known
                 continue
-            name = Variable(f"{PREFIX}{len(self.stamps)}")
+            name = Variable(f"{_PREFIX}{len(self.stamps)}")
             self.stamps[name] = stamp
             found.append(name)
             # It has the same solutions as the pattern without a timestamp.

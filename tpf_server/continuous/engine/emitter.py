@@ -8,7 +8,7 @@ from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
-from tpf_server.continuous.engine.plans.row_maker import Triples
+from tpf_server.continuous.engine.plans.row_maker import EncodedTriples
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 from tpf_server.continuous.engine.windows.streams import ElementStream
 
@@ -38,7 +38,7 @@ class Emitter:
         self._plans = plans
         self._streams = streams
         self._tick = tick
-        self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, Triples]] = deque()
+        self.outgoing: deque[tuple[Sequence[RegisteredQuery], Emission, EncodedTriples]] = deque()
         self._emits = False
 
     @property
@@ -80,7 +80,7 @@ class Emitter:
             self._emits = nested
 
     def _emit_to(
-        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: Triples
+        self, owners: Sequence[RegisteredQuery], emission: Emission, triples: EncodedTriples
     ) -> None:
         count = len(emission.rows)
         for owner in owners:

@@ -23,7 +23,7 @@ from tpf_server.continuous.engine.plans.plan_registry import PlanRegistry
 from tpf_server.continuous.engine.plans.registered_query import RegisteredQuery
 from tpf_server.continuous.engine.query_engine import QueryEngine
 from tpf_server.continuous.engine.reorder_buffer import ReorderBuffer
-from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.engine.windows.streams import ElementStream
@@ -125,7 +125,7 @@ class PlanEngine(QueryEngine[RegisteredQuery]):
     def present(self, present: int | None) -> None:
         self._limit = -NEVER if present is None else present
 
-    def _changing(self, change: Change) -> Callable[[], None]:
+    def _changing(self, change: GraphChange) -> Callable[[], None]:
         self.settle()
         finishing = self._plans.changing(change)
 

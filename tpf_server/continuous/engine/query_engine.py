@@ -11,7 +11,7 @@ from tpf_client.sparql.expressions.environment import Environment
 from tpf_client.sparql.expressions.inlined import inlined_literal
 from tpf_client.sparql.expressions.typed_terms import TypedTerms
 from tpf_server.continuous.engine.elements.elements import canonical_term, canonical_triple
-from tpf_server.continuous.engine.elements.timestamps import EPOCH, date_time
+from tpf_server.continuous.engine.elements.timestamps import EPOCH, date_time_of
 from tpf_server.continuous.engine.errors import (
     ElementError,
     EngineClosedError,
@@ -83,7 +83,7 @@ class QueryEngine(StaticGraphs, Generic[QueryT]):
             self.arriving = beside.arriving
             typed = beside._environment.typed
         self.queries: dict[str, QueryT] = {}
-        self._environment: Environment = Environment(typed, date_time(EPOCH))
+        self._environment: Environment = Environment(typed, date_time_of(EPOCH))
         self.dictionary.on_forget(self._environment.forget)
         self.forgetting.engines.append(self)
         self._require_graphs = require_graphs

@@ -9,7 +9,7 @@ from tpf_server.continuous.csparql.windows import SteppedWindow
 from tpf_server.continuous.engine.elements.timestamps import milliseconds
 from tpf_server.continuous.engine.errors import TimestampError
 from tpf_server.continuous.engine.select_names import SelectNames
-from tpf_server.continuous.rspql.reports import TICKS, ReportPolicy, Tick
+from tpf_server.continuous.rspql.reports import TICKS, ReportPolicy, TickPolicy
 from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
 
 _UNITS: Final = {
@@ -154,7 +154,7 @@ class ClauseParser(SelectNames):
             if not self.take(",") and not self.take_word("AND"):
                 return policy
 
-    def tick(self) -> Tick:
+    def tick(self) -> TickPolicy:
         """The word behind TICK."""
         found = self.token.text.lower()
         if self.token.kind != "word" or found not in TICKS:

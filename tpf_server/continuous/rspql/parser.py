@@ -46,8 +46,9 @@ from tpf_client.sparql.path_expressions import PathExpression
 from tpf_client.sparql.rewrite.graph import grounded
 from tpf_client.sparql.rewrite.operands import join
 from tpf_server.continuous.csparql.csparql_query import RegisterClause
-from tpf_server.continuous.csparql.parser import BASE, TIMESTAMP
+from tpf_server.continuous.csparql.parser import TIMESTAMP
 from tpf_server.continuous.csparql.windows import StreamClause, graph_variable
+from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.errors import (
     as_continuous_errors,
 )
@@ -56,11 +57,11 @@ from tpf_server.continuous.rspql.clauses import ClauseParser
 from tpf_server.continuous.rspql.graph_patterns import named
 from tpf_server.continuous.rspql.instants import report_instants
 from tpf_server.continuous.rspql.reports import (
-    OPERATORS,
+    STREAM_OPERATORS,
     WINDOW_CLOSE,
     ReportPolicy,
     StreamOperator,
-    Tick,
+    TickPolicy,
 )
 from tpf_server.continuous.rspql.rspql_query import RspqlQuery
 from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
@@ -73,7 +74,7 @@ _GRAPHS_MARK = "urn:x-rspql:graphs:"
 
 @lru_cache(maxsize=512)
 def parse(
-    text: str, base: str = BASE, report: ReportPolicy = WINDOW_CLOSE, tick: Tick = "time"
+    text: str, base: str = BASE, report: ReportPolicy = WINDOW_CLOSE, tick: TickPolicy = "time"
 ) -> RspqlQuery:
     """Read a query.
 
@@ -109,7 +110,7 @@ def parse_report(text: str) -> ReportPolicy:
 class RspqlParser(ClauseParser):
     """Reads RSP-QL."""
 
-    def __init__(self, text: str, base: str | None, report: ReportPolicy, tick: Tick) -> None:
+    def __init__(self, text: str, base: str | None, report: ReportPolicy, tick: TickPolicy) -> None:
         super().__init__(text, base)
         self._policy = report
         self._tick = tick
@@ -165,7 +166,7 @@ class RspqlParser(ClauseParser):
     def _registration(self) -> RegisterClause | None:
         if not self.take_word("REGISTER"):
             return None
-        if not self.at_word("STREAM", *OPERATORS):
+        if not self.at_word("STREAM", *STREAM_OPERATORS):
             self.expected("STREAM, ISTREAM, DSTREAM or RSTREAM")
         word = self.advance().text.upper()
         if word != "STREAM":
@@ -186,7 +187,7 @@ class RspqlParser(ClauseParser):
     def _form_operator(self) -> None:
         """``SELECT ISTREAM``: the operator may stand behind the form."""
         word = self.ahead()
-        if word.kind != "word" or word.text.upper() not in OPERATORS:
+        if word.kind != "word" or word.text.upper() not in STREAM_OPERATORS:
             return
         operator = cast("StreamOperator", word.text.upper())
         if self._operator not in (None, operator):

@@ -1,20 +1,20 @@
 """Starts queries of RSP-QL on the engine of C-SPARQL, which evaluates windows that are graphs."""
 
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.periodic_query import Callback
+from tpf_server.continuous.csparql.periodic_query import AnswerCallback
 from tpf_server.continuous.rspql.parser import parse
 from tpf_server.continuous.rspql.reporting_query import ReportingQuery
-from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, Tick
+from tpf_server.continuous.rspql.reports import WINDOW_CLOSE, ReportPolicy, TickPolicy
 
 
 def register(
     engine: CsparqlEngine,
     text: str,
-    callback: Callback | None = None,
+    callback: AnswerCallback | None = None,
     *,
     name: str | None = None,
     report: ReportPolicy = WINDOW_CLOSE,
-    tick: Tick = "time",
+    tick: TickPolicy = "time",
 ) -> ReportingQuery:
     """Start a query; it sees what arrives from now on.
 

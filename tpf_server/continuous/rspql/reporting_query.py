@@ -20,8 +20,8 @@ from tpf_server.continuous.engine.windows.stream_time import NEVER
 from tpf_server.continuous.rspql.instants import ReportInstants, report_instants
 from tpf_server.continuous.rspql.reports import StreamOperator
 from tpf_server.continuous.rspql.rspql_query import RspqlQuery
-from tpf_server.continuous.rspql.streaming import changed, compared, quads_of
-from tpf_server.continuous.rspql.window_marks import Content, ElementMarks, SlidingMarks
+from tpf_server.continuous.rspql.streaming import changed, quads_of, rows_to_stream
+from tpf_server.continuous.rspql.window_marks import ElementMarks, SlidingMarks, WindowContent
 from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
 
 
@@ -55,7 +55,7 @@ class ReportingQuery(PeriodicQuery):
         self._looked = NEVER
         self._before: Counter[Row] = Counter()
         self._asked = (-1, -1)
-        self._contents: dict[Term, Content] = dict.fromkeys(self._marks)
+        self._contents: dict[Term, WindowContent] = dict.fromkeys(self._marks)
 
     # ---------------------------------------------------------------------------- instants
 
@@ -148,7 +148,7 @@ class ReportingQuery(PeriodicQuery):
             told = self.evaluation.changes(instant, self._asked)
         if told is None:
             variables, rows = self._solutions(instant)
-            shown, self._before = compared(operator, self._before, rows)
+            shown, self._before = rows_to_stream(operator, self._before, rows)
         else:
             variables, changes = told
             shown = changed(operator, self._before, changes)

@@ -27,10 +27,10 @@ from typing import Final, Literal, TypeAlias, get_args
 StreamOperator: TypeAlias = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
 """What is streamed: what an answer has more than the one before, what it has less, or all of it."""
 
-Tick: TypeAlias = Literal["time", "batch", "tuple"]
+TickPolicy: TypeAlias = Literal["time", "batch", "tuple"]
 
-OPERATORS: Final[tuple[StreamOperator, ...]] = get_args(StreamOperator)
-TICKS: Final[tuple[Tick, ...]] = get_args(Tick)
+STREAM_OPERATORS: Final[tuple[StreamOperator, ...]] = get_args(StreamOperator)
+TICKS: Final[tuple[TickPolicy, ...]] = get_args(TickPolicy)
 
 
 @dataclass(frozen=True, slots=True)

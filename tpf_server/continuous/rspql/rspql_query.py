@@ -10,7 +10,7 @@ from tpf_server.continuous.rspql.reports import (
     WINDOW_CLOSE,
     ReportPolicy,
     StreamOperator,
-    Tick,
+    TickPolicy,
 )
 
 
@@ -27,7 +27,7 @@ class RspqlQuery(CsparqlQuery):
 
     operator: StreamOperator = "RSTREAM"
     report: ReportPolicy = WINDOW_CLOSE
-    tick: Tick = "time"
+    tick: TickPolicy = "time"
     graphs: tuple[TermOrVariable | None, ...] = ()
 
     @property

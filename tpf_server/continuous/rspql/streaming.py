@@ -19,7 +19,7 @@ from tpf_server.continuous.rspql.reports import StreamOperator
 _QUAD = (Variable("?s"), Variable("?p"), Variable("?o"), Variable("?g"))
 
 
-def compared(
+def rows_to_stream(
     operator: StreamOperator, before: Counter[Row], rows: Sequence[Row]
 ) -> tuple[list[Row], Counter[Row]]:
     """What an answer has more (ISTREAM) or less (DSTREAM) than that of before; and its rows.

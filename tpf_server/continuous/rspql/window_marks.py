@@ -7,7 +7,7 @@ from tpf_server.continuous.rspql.windows import ElementWindow, SlidingWindow
 
 _SPARE: Final = 256
 
-Content: TypeAlias = tuple[object, ...] | None
+WindowContent: TypeAlias = tuple[object, ...] | None
 """Equal for equal contents of a window; ``None`` where it is empty."""
 
 
@@ -28,7 +28,7 @@ class SlidingMarks:
         """Whether a window closes at an instant."""
         return self.window.closed(at) == at
 
-    def content(self, at: int) -> Content:
+    def content(self, at: int) -> WindowContent:
         """What is in it at an instant."""
         lower, upper = self.window.bounds(at)
         begin = bisect_right(self._marks, lower, key=_timestamp)
@@ -73,7 +73,7 @@ class ElementMarks:
         """Whether it closes at an instant."""
         return self.closed
 
-    def content(self, at: int) -> Content:  # noqa: ARG002
+    def content(self, at: int) -> WindowContent:  # noqa: ARG002
         """What is in it."""
         return (self._came,) if self._came else None
 

@@ -38,7 +38,7 @@ def metadata_lines(page: Metadata) -> str:
     return f"{triple_lines(page.before)}{page.controls.lines}{after}"
 
 
-def in_graph(lines: str, graph: Term) -> str:
+def lines_in_graph(lines: str, graph: Term) -> str:
     """Lines of N-Triples as lines of N-Quads in a graph."""
     # A line feed in a literal is escaped, so this is found at the ends of lines only.
     return lines if graph == DEFAULT_GRAPH else lines.replace(" .\n", f" {graph} .\n")

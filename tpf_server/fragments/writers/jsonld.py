@@ -41,24 +41,24 @@ class JsonLdWriter:
         endpoint = fragment.query.endpoint
         controls = self._controls.get(endpoint)
         if controls is None:
-            controls = self._controls[endpoint] = nodes(about.controls.triples)
+            controls = self._controls[endpoint] = _nodes(about.controls.triples)
         # What belongs to one subject may stand in several nodes; clients need this order.
-        texts = [nodes(about.before), controls, nodes([*about.after, *about.labels])]
+        texts = [_nodes(about.before), controls, _nodes([*about.after, *about.labels])]
         document = []
         default = graphs.pop(DEFAULT_GRAPH, None)
         if default is not None:
-            document.append(nodes(default))
-        document += [_graph(name, nodes(triples)) for name, triples in graphs.items()]
+            document.append(_nodes(default))
+        document += [_graph(name, _nodes(triples)) for name, triples in graphs.items()]
         document.append(_graph(about.graph, ",\n".join(texts)))
         return f"[{_joined(document)}]"
 
 
 def document(triples: Iterable[Triple]) -> str:
     """Triples of the default graph as a JSON-LD document in expanded form."""
-    return f"[{nodes(triples)}]"
+    return f"[{_nodes(triples)}]"
 
 
-def nodes(triples: Iterable[Triple]) -> str:
+def _nodes(triples: Iterable[Triple]) -> str:
     """The triples as node objects, separated by commas; empty where there are none."""
     found: dict[str, dict[str, list[str]]] = {}
     for subject, predicate, value in triples:

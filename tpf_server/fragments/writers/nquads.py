@@ -2,7 +2,7 @@
 
 from tpf_server.fragments.fragment import Fragment
 from tpf_server.fragments.metadata import metadata
-from tpf_server.fragments.writers.base import in_graph, metadata_lines, quad_lines
+from tpf_server.fragments.writers.base import lines_in_graph, metadata_lines, quad_lines
 
 
 class NQuadsWriter:
@@ -15,4 +15,4 @@ class NQuadsWriter:
     def write(self, fragment: Fragment) -> str:
         """The body: data, then metadata."""
         about = metadata(fragment)
-        return quad_lines(fragment.rows.quads) + in_graph(metadata_lines(about), about.graph)
+        return quad_lines(fragment.rows.quads) + lines_in_graph(metadata_lines(about), about.graph)

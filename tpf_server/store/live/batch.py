@@ -24,14 +24,14 @@ from annotations.labels import Fact, FactKey, check_no_overlap, key_of
 from tpf_server.errors import PublishError
 from tpf_server.store.live.index import FactIndex
 from tpf_server.store.live.log import NO_START
-from tpf_server.store.live.planner import Effects, Planner, show
+from tpf_server.store.live.planner import Effects, Planner, quad_shown
 from tpf_server.store.live.withdrawal import Withdrawals, WithdrawingPlanner
 
-Groups: TypeAlias = list[list[tuple[int, int, Fact]]]
+FactGroups: TypeAlias = list[list[tuple[int, int, Fact]]]
 """Facts with the start and end of their labels, grouped by key, each group by start."""
 
 
-def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) -> Groups:
+def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) -> FactGroups:
     """The facts of a batch as (start, end, fact), grouped by key, each group by start.
 
     Raises:
@@ -41,12 +41,12 @@ def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) ->
     for fact in facts:
         label = fact.label
         if label is None:
-            raise PublishError(f"a live fact needs a time label: {show(fact.quad)}")
+            raise PublishError(f"a live fact needs a time label: {quad_shown(fact.quad)}")
         start = NO_START if label.start is None else to_micros(label.start)
         end = to_micros(label.end)
         if end <= now and not (accept_past and start != NO_START):
             raise PublishError(
-                f"the label of {show(fact.quad)} ended at {format_instant(label.end)}, "
+                f"the label of {quad_shown(fact.quad)} ended at {format_instant(label.end)}, "
                 f"and it is {format_instant(from_micros(now))}"
             )
         groups.setdefault(key_of(fact.quad, key), []).append((start, end, fact))
@@ -61,7 +61,7 @@ def checked(facts: Sequence[Fact], now: int, accept_past: bool, key: FactKey) ->
 
 
 def plan(
-    index: FactIndex, groups: Groups, now: int, withdrawals: Withdrawals | None = None
+    index: FactIndex, groups: FactGroups, now: int, withdrawals: Withdrawals | None = None
 ) -> Effects:
     """What a batch does to the newest state of an index, which stays as it is.
 

@@ -11,8 +11,8 @@ from tpf_server.store.live.index import FactIndex
 from tpf_server.store.live.log import FOREVER, Record
 from tpf_server.store.protocols import Follower, Standing, Told
 
-Predicates: TypeAlias = Callable[[Term], bool]
-Seen: TypeAlias = Callable[[Sequence[Quad]], None]
+_Predicates: TypeAlias = Callable[[Term], bool]
+_Seen: TypeAlias = Callable[[Sequence[Quad]], None]
 _SEEN_AT_ONCE = 1 << 17
 
 
@@ -20,11 +20,11 @@ class Listeners:
     """The followers and watchers of one store; whoever calls holds the store's lock."""
 
     def __init__(self) -> None:
-        self._watchers: list[tuple[Predicates, Seen]] = []
+        self._watchers: list[tuple[_Predicates, _Seen]] = []
         self._followers: list[Follower] = []
         self._told: list[Told] = []
 
-    def watch(self, index: FactIndex, predicates: Predicates, seen: Seen) -> Callable[[], None]:
+    def watch(self, index: FactIndex, predicates: _Predicates, seen: _Seen) -> Callable[[], None]:
         """Tell of the quads with these predicates, first those that are there; what ends it."""
         watcher = (predicates, seen)
 

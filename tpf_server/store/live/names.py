@@ -5,18 +5,13 @@ bits of it are computed once, where the fact is published, and travel in the log
 sorted when a minted name is first looked up, and new rows are merged in from time to time.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from tpf_server.store.live.rows import Rows
+from tpf_server.store.live.rows import Array, Rows
 
 _FEW = 1024
 _MERGED, _FORGOTTEN = 8, 2
 """New rows are merged at the next lookup when they are this part; forgotten when they are that."""
-
-Array = npt.NDArray[Any]
 
 
 def token_bits(token: str) -> int:

@@ -116,8 +116,8 @@ class Planner:
         if later is not None and self._start(later) < end:
             known = self._version(later)
             raise PublishError(
-                f"the label of {show(fact.quad)} (until {format_instant(from_micros(end))}) "
-                f"overlaps that of {show(Quad(*map(Term, known[2:6])))}, "
+                f"the label of {quad_shown(fact.quad)} (until {format_instant(from_micros(end))}) "
+                f"overlaps that of {quad_shown(Quad(*map(Term, known[2:6])))}, "
                 f"which starts at {format_instant(from_micros(known.start))}"
             )
 
@@ -144,6 +144,6 @@ class Planner:
         self._effects.added.append(Version(row, slot, *fact.quad, start, end, bits))
 
 
-def show(quad: Quad) -> str:
+def quad_shown(quad: Quad) -> str:
     """A quad for a message."""
     return " ".join(term for term in quad if term)

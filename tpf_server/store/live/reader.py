@@ -7,10 +7,9 @@ view's timeline and kept, because whoever asks for one page of it asks for the n
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from annotations.instants import to_micros
 from annotations.labels import Fact
@@ -19,15 +18,13 @@ from tpf_server.store.live.index import FactIndex, NumberPattern
 from tpf_server.store.live.log import FOREVER, Floor, Record
 from tpf_server.store.live.pattern_view import PatternView
 from tpf_server.store.live.pattern_views import PatternViews
-from tpf_server.store.live.rows import ANY
+from tpf_server.store.live.rows import ANY, Array
 from tpf_server.store.live.timeline import with_label
 from tpf_server.store.protocols import Snapshot
 
 _FEW = 64
 _LONG = 1024
 _KEPT = 4_000_000
-
-Array = npt.NDArray[Any]
 
 
 class RowsFound(NamedTuple):

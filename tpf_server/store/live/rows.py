@@ -13,7 +13,7 @@ Oriented Database Applications in SQL*, 1999, chapter 10.
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ EXPIRING, INTERVALS = 0, 1
 """The two kinds of slots."""
 _NOT_USED = FOREVER
 _FEW = 16
+
+Array: TypeAlias = npt.NDArray[Any]
 
 
 def _grown(column: "array[int]", size: int, value: int) -> "array[int]":
@@ -66,7 +68,7 @@ class Rows:
         self.probes = 0
         """How many rows were looked at one by one: the measure of work in tests."""
 
-    def numpy(self, name: str) -> npt.NDArray[Any]:
+    def numpy(self, name: str) -> Array:
         """A column as a numpy array that shares its memory; valid until rows are added."""
         column: array[int] = getattr(self, name)
         kinds = {"q": np.int64, "i": np.int32, "b": np.int8}
@@ -238,7 +240,7 @@ class Rows:
             return FOREVER
         return self._next_start_of_many(np.asarray(rows[position:]), sequence, obj)
 
-    def _next_start_of_many(self, rows: npt.NDArray[Any], sequence: int, obj: int) -> int:
+    def _next_start_of_many(self, rows: Array, sequence: int, obj: int) -> int:
         columns = self.numpy("added"), self.numpy("removed"), self.numpy("object")
         position, size = 0, 256
         while position < len(rows):

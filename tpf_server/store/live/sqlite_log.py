@@ -26,7 +26,7 @@ from tpf_server.store.live.log import (
     encode,
     left_out,
 )
-from tpf_server.store.live.sqlite_tables import SCHEMA, TABLES, contents_of, fill, new_file
+from tpf_server.store.live.sqlite_tables import SQLITE_SCHEMA, TABLES, contents_of, fill, new_file
 from tpf_server.store.protocols import BatchReceipt, BatchRun
 
 _log = logging.getLogger("tpf_server")
@@ -61,7 +61,7 @@ class SqliteLog:
         self._version: int | None = None
         try:
             self._write = self._connect(busy_seconds)
-            self._write.executescript(f"BEGIN IMMEDIATE;{SCHEMA}COMMIT;")
+            self._write.executescript(f"BEGIN IMMEDIATE;{SQLITE_SCHEMA}COMMIT;")
             self._read = self._connect(busy_seconds)
         except sqlite3.Error as error:
             raise StoreError(f"cannot open the live store {self._path}: {error}") from error

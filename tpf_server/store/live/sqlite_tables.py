@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tpf_server.errors import StoreError
 from tpf_server.store.live.log import LOG_FORMAT, Contents
 
-SCHEMA = """
+SQLITE_SCHEMA = """
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS batches (
     sequence INTEGER PRIMARY KEY, published INTEGER NOT NULL, entries INTEGER NOT NULL,
@@ -50,7 +50,7 @@ def write_backup(file: Path, contents: Contents) -> None:
         StoreError: the file is there, or cannot be written.
     """
     with new_file(file) as connection:
-        connection.executescript(SCHEMA)
+        connection.executescript(SQLITE_SCHEMA)
         fill(connection, contents)
 
 

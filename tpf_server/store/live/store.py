@@ -14,7 +14,7 @@ from annotations.labels import Fact
 from annotations.methods.base import FactPattern
 from annotations.terms import Quad, Term
 from tpf_server.errors import StoreClosedError
-from tpf_server.store.live.batch import Groups, checked, plan
+from tpf_server.store.live.batch import FactGroups, checked, plan
 from tpf_server.store.live.cleaner import Cleaner
 from tpf_server.store.live.garbage import Unwatched, no_garbage
 from tpf_server.store.live.index import FactIndex, events_of
@@ -320,7 +320,7 @@ class IndexedLiveStore:
 
     def _publish(
         self,
-        groups: Groups,
+        groups: FactGroups,
         instant: int,
         batch_id: str | None,
         withdrawals: Withdrawals | None = None,

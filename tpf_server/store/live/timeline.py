@@ -7,20 +7,15 @@ tree: Cormen et al., *Introduction to Algorithms*, section 14.3, with 16 childre
 New versions wait in a list and are merged when they are a quarter of the whole.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from tpf_server.store.live.index import FactIndex, NumberPattern
 from tpf_server.store.live.log import FOREVER
-from tpf_server.store.live.rows import Rows
+from tpf_server.store.live.rows import Array, Rows
 
 _CHILDREN = 16
 _STEP = 64
 _FEW = 1024
-
-Array = npt.NDArray[Any]
 
 
 class Timeline:

@@ -108,7 +108,7 @@ def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
     """For each set of bound positions, the first order that begins with them."""
     plans: dict[int, _Plan] = {}
     for order in orders:
-        positions = [layout.POSITIONS.index(position) for position in order.name]
+        positions = [layout.QUAD_POSITIONS.index(position) for position in order.name]
         # Where there are no graphs, every quad is found as one of the default graph.
         always = 0 if "g" in order.name else _GRAPH_BIT
         for k in range(len(positions) + 1):
@@ -116,7 +116,7 @@ def _plans(orders: Sequence[_Order]) -> dict[int, _Plan]:
             open_positions = sorted(positions[k:])
             bits = sum(1 << position for position in prefix) | always
             if bits not in plans:
-                columns = tuple(order.columns[layout.POSITIONS[p]] for p in open_positions)
+                columns = tuple(order.columns[layout.QUAD_POSITIONS[p]] for p in open_positions)
                 plans[bits] = _Plan(order, prefix, columns)
     return plans
 
@@ -201,7 +201,10 @@ class ColumnarStore:
             return int(np.flatnonzero(found)[0])
         bits = sum(1 << k for k, term in enumerate(pattern) if not is_variable(term))
         order = files.plans[bits if self._has_graphs else bits | _GRAPH_BIT].order
-        return order.range_of([ids[layout.POSITIONS.index(p)] for p in order.name])[0] - matches.low
+        return (
+            order.range_of([ids[layout.QUAD_POSITIONS.index(p)] for p in order.name])[0]
+            - matches.low
+        )
 
     def held(self, quads: Sequence[Quad]) -> Sequence[Quad]:
         """See `StaticStore`."""
@@ -282,7 +285,7 @@ class ColumnarStore:
         open_columns: list[Ids] = []
         bound: list[Term | None] = []
         for k, term in enumerate(pattern):
-            column = equal[layout.POSITIONS[k]]
+            column = equal[layout.QUAD_POSITIONS[k]]
             if is_variable(term):
                 keep &= column == column_of.setdefault(term, column)
                 open_columns.append(column)

@@ -24,7 +24,7 @@ _REQUEST_SECONDS: Final = 30
 _BLOCK: Final = 4 << 20
 
 
-def is_url(place: object) -> bool:
+def is_store_url(place: object) -> bool:
     """Whether a store is meant that lies in an object store."""
     scheme, separator, _ = str(place).partition("://")
     return bool(separator) and scheme.lower() in _SCHEMES

@@ -40,7 +40,7 @@ PARTS_FORMAT: Final = "tpf-parts"
 """Of a store in an object store whose files are made of parts by who fetches it."""
 FORMAT_VERSION: Final = 1
 
-POSITIONS: Final = "spog"
+QUAD_POSITIONS: Final = "spog"
 """Subject, predicate, object, graph."""
 
 TRIPLE_ORDERS: Final = ("spo", "pos", "osp")

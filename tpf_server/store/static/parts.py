@@ -23,9 +23,9 @@ from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
 from tpf_server.store.static.file_systems import RemoteFolder
 from tpf_server.store.static.manifest import Manifest, sealed, unsealed
-from tpf_server.store.static.writing import Rows, write_store
+from tpf_server.store.static.writing import RowColumns, write_store
 
-TERMS: Final = "terms"
+TERM_PARTS: Final = "terms"
 """The list of the parts of the dictionary; those of rows are called after their order."""
 _COMPRESSION: Final = "zstd"
 
@@ -100,12 +100,12 @@ def parts_manifest(text: bytes, store: str) -> PartsManifest:
         )
     except (KeyError, TypeError, AttributeError, InstantError) as error:
         raise CorruptStoreError(f"{store}/{layout.MANIFEST} is corrupt: {error!r}") from None
-    if set(manifest.parts) != {TERMS, *manifest.orders}:
+    if set(manifest.parts) != {TERM_PARTS, *manifest.orders}:
         raise CorruptStoreError(f"{store}: the manifest does not list the parts of its orders")
     return manifest
 
 
-def packed(columns: Sequence[pa.Array | Ids]) -> bytes:
+def packed_columns(columns: Sequence[pa.Array | Ids]) -> bytes:
     """Columns of equal length as the bytes of a part."""
     arrays = [
         # `pa.array` of such a column would import pandas.
@@ -160,10 +160,10 @@ def store_of_parts(folder: RemoteFolder, manifest: PartsManifest, store: Path) -
 
     def terms() -> Iterator[pa.Array]:
         yield pa.array([""], pa.large_string())
-        for batch in columns(TERMS):
+        for batch in columns(TERM_PARTS):
             yield batch.column(0)
 
-    def rows(order: str) -> Iterator[Rows]:
+    def rows(order: str) -> Iterator[RowColumns]:
         for batch in columns(order):
             yield tuple(np.asarray(column, dtype=np.uint32) for column in batch.columns)
 

@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from tpf_server.store.static import layout
 from tpf_server.store.static.columns import Ids
-from tpf_server.store.static.writing import Rows
+from tpf_server.store.static.writing import RowColumns
 
 _PIECE = 1 << 20
 _KEY_BITS = 64
 
 
 def sorted_orders(subjects: Ids, predicates: Ids, objects: Ids, graphs: Ids) -> dict[
-    str, Iterator[Rows]
+    str, Iterator[RowColumns]
 ]:  # fmt: skip
     """The orders of these quads without duplicates, as `write_store` takes them.
 
@@ -96,7 +96,7 @@ class _Packing:
         self._ranks = {position: ranks[at[keep]] for position, ranks in self._ranks.items()}
         return self
 
-    def rows(self, order: str) -> Iterator[Rows]:
+    def rows(self, order: str) -> Iterator[RowColumns]:
         """The rows in this order, in pieces."""
         if self._packs(order):
             packed = self._packed(order)

@@ -36,7 +36,7 @@ from tpf_server.store.static.manifest import (
     write_manifest,
 )
 
-Rows: TypeAlias = tuple[Ids, ...]
+RowColumns: TypeAlias = tuple[Ids, ...]
 """Rows of an order: one column of ids per position, of equal lengths."""
 
 _NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
@@ -45,7 +45,7 @@ _NO_PREFIXES: Mapping[str, str] = MappingProxyType({})
 def write_store(
     store: Path,
     terms: Iterable[pa.Array],
-    orders: Mapping[str, Iterable[Rows]],
+    orders: Mapping[str, Iterable[RowColumns]],
     *,
     created: datetime,
     prefixes: Mapping[str, str] = _NO_PREFIXES,
@@ -182,7 +182,7 @@ class _Totals(NamedTuple):
 
 
 def _write_order(
-    folder: Path, name: str, all_orders: tuple[str, ...], pieces: Iterable[Rows], terms: int
+    folder: Path, name: str, all_orders: tuple[str, ...], pieces: Iterable[RowColumns], terms: int
 ) -> _Totals:
     per_first = np.zeros(terms, dtype=np.uint32)
     sums = dict.fromkeys(sorted(name), 0)
@@ -239,7 +239,7 @@ def _runs(ascending: Ids) -> tuple[Ids, Ids]:
     return ascending[begins], counts.astype(np.uint32)
 
 
-def _check_ascending(name: str, piece: Rows, last: list[int] | None) -> None:
+def _check_ascending(name: str, piece: RowColumns, last: list[int] | None) -> None:
     less = np.zeros(len(piece[0]) - 1, dtype=bool)
     same = ~less
     for column in piece:
@@ -250,7 +250,7 @@ def _check_ascending(name: str, piece: Rows, last: list[int] | None) -> None:
         raise StoreError(f"the rows of the order {name} do not ascend strictly")
 
 
-def _two_agree(piece: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _two_agree(piece: RowColumns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     agree = np.zeros(len(piece[0]), dtype=bool)
     for k, column in enumerate(piece):
         for other in piece[:k]:

@@ -10,8 +10,8 @@ from annotations.terms import literal_parts
 from experiments.errors import UnavailableError
 from experiments.workloads.taxi import (
     PREDICATES,
-    STREAM,
     SUBJECTS,
+    TAXI_STREAM,
     batches,
     frequent_routes,
     profitable_areas,
@@ -34,7 +34,7 @@ def play(text, trips):
     engine = Engine(semantics=PAPER)
     emissions = {}
     engine.register(text, lambda each: emissions.__setitem__(each.sequence, each.rows))
-    feed = engine.record_feed(STREAM, PREDICATES, SUBJECTS)
+    feed = engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
     for number, trip in enumerate(trips):
         feed.push(number, trip[1:], trip.at)
     return [Counter(map(values, emissions.get(n, ()))) for n in range(1, len(trips) + 1)]
@@ -54,7 +54,7 @@ def test_trips_in_batches_are_the_same_trips(trips, query):
     engine = Engine(semantics=PAPER)
     emissions = {}
     engine.register(query(10), lambda each: emissions.__setitem__(each.sequence, each.rows))
-    feed = engine.record_feed(STREAM, PREDICATES, SUBJECTS)
+    feed = engine.record_feed(TAXI_STREAM, PREDICATES, SUBJECTS)
     for batch in batches(some, 400):
         feed.push_batch(*batch)
     batched = [Counter(map(values, emissions.get(n, ()))) for n in range(1, len(some) + 1)]

@@ -16,7 +16,7 @@ from tpf_server.continuous.engine.delivery import Emission
 from tpf_server.continuous.engine.semantics import CQELS, PAPER, PAPER_DSTREAM, Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
-from tpf_server.continuous.engine.static.static_bgp import evaluate
+from tpf_server.continuous.engine.static.static_bgp import evaluate_static
 from tpf_server.continuous.engine.static.static_data import StaticData
 
 _PREFIX = "PREFIX : <urn:> "
@@ -282,7 +282,7 @@ def test_a_predicate_larger_than_estimated_is_not_read_whole() -> None:
     data = StaticData()
     data.attach(graph)
     paper, author, mate = Variable("?paper"), Variable("?author"), Variable("?mate")
-    _, rows = evaluate(
+    _, rows = evaluate_static(
         Dataset(data),
         [
             QuadPattern(author, name, Term('"0"')),

@@ -2,7 +2,7 @@ import io
 import re
 from pathlib import Path
 
-from tpf_server.continuous.csparql.command import Drawing, explain, run
+from tpf_server.continuous.csparql.command import Drawing, explain, run_queries
 from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.static.static_files import load
 
@@ -22,7 +22,7 @@ def files(directory: Path) -> tuple[Path, Path]:
 def test_run(tmp_path: Path) -> None:
     graph, stream = files(tmp_path)
     output = io.StringIO()
-    done = run([QUERY], [], [("http://e/g", graph)], [("http://e/s", stream)], output)
+    done = run_queries([QUERY], [], [("http://e/g", graph)], [("http://e/s", stream)], output)
     assert output.getvalue() == '2\t0\t<http://e/z>\t"yes"\n'
     assert (done.elements, done.answers) == (2, 1)
 

@@ -20,9 +20,9 @@ from tests.support.random_continuous_queries import (
 from tests.tpf_server.continuous.csparql.test_learning import engine as static_engine
 from tests.tpf_server.continuous.test_web import EPOCH, ROOT, Site, element
 from tpf_server.continuous.csparql.answers import PeriodicAnswer
-from tpf_server.continuous.csparql.command import run
+from tpf_server.continuous.csparql.command import run_queries
 from tpf_server.continuous.csparql.engine import CsparqlEngine
-from tpf_server.continuous.csparql.pace import MOST, Pace, Widen
+from tpf_server.continuous.csparql.pace import MOST_FACTOR, Pace, Widen
 
 QUERY = "REGISTER QUERY {} AS SELECT ?x FROM STREAM <urn:s> [RANGE 3s STEP 1s] {{ ?x <urn:p> ?y }}"
 
@@ -102,9 +102,9 @@ def test_the_step_has_a_bound() -> None:
     engine = CsparqlEngine(pace=Pace(worked))
     query = engine.register(QUERY.format("q"), worked.answer)
     push(engine, 0, 100)
-    assert query.explain()["every_ms"] == [1000 * MOST]
+    assert query.explain()["every_ms"] == [1000 * MOST_FACTOR]
     # One that comes later is evaluated as rarely as the others.
-    assert engine.register(QUERY.format("r")).explain()["every_ms"] == [1000 * MOST]
+    assert engine.register(QUERY.format("r")).explain()["every_ms"] == [1000 * MOST_FACTOR]
 
 
 @settings(max_examples=12, deadline=None)
@@ -152,7 +152,7 @@ def test_from_the_command(tmp_path: Path) -> None:
             worked.seconds += 1.2
 
     output = Output()
-    done = run(
+    done = run_queries(
         [QUERY.format("busy")], [], [], [("urn:s", stream)], output, pace=Pace(worked, Widen.ALL)
     )
     at = sorted({int(line.split("\t")[0]) // 1000 for line in output.getvalue().splitlines()})

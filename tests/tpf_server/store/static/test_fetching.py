@@ -17,7 +17,7 @@ from tpf_server.errors import (
     StoreUnreachableError,
 )
 from tpf_server.store.static.fetching import fetch_store, has_changed
-from tpf_server.store.static.file_systems import RemoteFolder, is_url
+from tpf_server.store.static.file_systems import RemoteFolder, is_store_url
 from tpf_server.store.static.indexing import index_files
 from tpf_server.store.static.manifest import read_manifest
 
@@ -147,9 +147,9 @@ def test_addresses_that_are_none(url: str, environment: dict[str, str], message:
 
 
 def test_what_is_a_url() -> None:
-    assert is_url(URL)
-    assert is_url("S3A://bucket/folder")
-    assert not any(map(is_url, ["trains.store", "/s3/x", "s3:/x", "file:///x", Path("s3")]))
+    assert is_store_url(URL)
+    assert is_store_url("S3A://bucket/folder")
+    assert not any(map(is_store_url, ["trains.store", "/s3/x", "s3:/x", "file:///x", Path("s3")]))
 
 
 def test_a_server_follows_a_store_at_a_url(remote: ObjectStore, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tpf_server.store.static import layout
 from tpf_server.store.static.manifest import read_manifest
 from tpf_server.store.static.opening import open_store
 from tpf_server.store.static.sorting import sorted_orders
-from tpf_server.store.static.writing import Rows, write_store
+from tpf_server.store.static.writing import RowColumns, write_store
 
 A, B, C = (Term(f"<http://e/{name}>") for name in "abc")
 ANYTHING = QuadPattern(variable("s"), variable("p"), variable("o"), variable("g"))
@@ -27,13 +27,13 @@ TERMS = ["", A, B, C]
 ROWS = [(1, 2, 3), (2, 2, 1), (2, 2, 3)]
 
 
-def pieces(rows: Sequence[tuple[int, ...]], size: int) -> Iterator[Rows]:
+def pieces(rows: Sequence[tuple[int, ...]], size: int) -> Iterator[RowColumns]:
     for start in range(0, len(rows), size):
         columns = np.array(rows[start : start + size], dtype=np.uint32).T
         yield tuple(np.ascontiguousarray(column) for column in columns)
 
 
-def orders(size: int = 2, **changed: Sequence[tuple[int, ...]]) -> dict[str, Iterator[Rows]]:
+def orders(size: int = 2, **changed: Sequence[tuple[int, ...]]) -> dict[str, Iterator[RowColumns]]:
     permuted: dict[str, Sequence[tuple[int, ...]]] = {
         "spo": sorted(ROWS),
         "pos": sorted((p, o, s) for s, p, o in ROWS),
@@ -216,6 +216,6 @@ def test_sorted_orders_sort_and_deduplicate(
         }
     names = layout.QUAD_ORDERS if any(row[3] for row in rows) else layout.TRIPLE_ORDERS
     assert found == {
-        name: sorted({tuple(row[layout.POSITIONS.index(p)] for p in name) for row in rows})
+        name: sorted({tuple(row[layout.QUAD_POSITIONS.index(p)] for p in name) for row in rows})
         for name in names
     }

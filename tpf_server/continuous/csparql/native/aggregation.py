@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.dataflow.node import Node
+from tpf_client.dataflow.operators.extend import Compute
 from tpf_client.dataflow.state.aggregates import Accumulator
-
-Compute = Callable[[Solution], TermId]
 
 
 class _Group:

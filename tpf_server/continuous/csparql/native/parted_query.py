@@ -21,7 +21,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.rewrite.conditions import conjunction, conjuncts, first_exists, movable
 from tpf_client.sparql.scopes import in_scope, variables_in
-from tpf_server.continuous.engine.plans.comparisons import compared, lifted_variable
+from tpf_server.continuous.engine.plans.comparisons import comparison_in, lifted_variable
 
 _Above: TypeAlias = (
     algebra.Project
@@ -99,7 +99,7 @@ def _cut(pattern: Pattern) -> tuple[Pattern, tuple[Call, ...], tuple[Term, ...]]
     constants: list[Term] = []
     others: list[Expression] = []
     for each in conditions:
-        found = compared(each) if movable(each) else None
+        found = comparison_in(each) if movable(each) else None
         if found is None:
             others.append(each)
             continue

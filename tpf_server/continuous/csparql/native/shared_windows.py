@@ -7,8 +7,8 @@ from tpf_client.dataflow.changes import TermId
 from tpf_server.continuous.csparql.native.contents import WindowContents, WindowView
 from tpf_server.continuous.csparql.windows import Occurrence, PhysicalWindow, SteppedWindow
 
-Predicates = frozenset[TermId] | None
-_Key = tuple[Term, SteppedWindow | WindowView, Predicates]
+_Predicates = frozenset[TermId] | None
+_Key = tuple[Term, SteppedWindow | WindowView, _Predicates]
 
 
 class SharedWindows:
@@ -22,7 +22,7 @@ class SharedWindows:
         self._shared: dict[_Key, WindowContents] = {}
         self._listening: dict[Term, dict[TermId | None, list[WindowContents]]] = {}
 
-    def attach(self, stream: Term, view: WindowView, predicates: Predicates) -> None:
+    def attach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
         """Let a view see the window of its kind, a new one where there is none."""
         key = self._key(stream, view, predicates)
         found = self._shared.get(key)
@@ -35,7 +35,7 @@ class SharedWindows:
         for predicate in (None,) if key[2] is None else key[2]:
             listening.setdefault(predicate, []).append(view.contents)
 
-    def detach(self, stream: Term, view: WindowView, predicates: Predicates) -> None:
+    def detach(self, stream: Term, view: WindowView, predicates: _Predicates) -> None:
         """A view is not needed any more; neither is a window that nobody sees."""
         found = view.contents
         found.hide(view)
@@ -51,7 +51,7 @@ class SharedWindows:
         if not listening:
             self._listening.pop(stream, None)
 
-    def _key(self, stream: Term, view: WindowView, predicates: Predicates) -> _Key:
+    def _key(self, stream: Term, view: WindowView, predicates: _Predicates) -> _Key:
         if view.window.shared:
             return (stream, view.window, predicates)
         # What counts triples counts all.

@@ -14,11 +14,11 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.node import Node
 from tpf_client.dataflow.operators.hash_join import HashJoin
 from tpf_server.continuous.engine.static.dataset import Dataset, agrees
-from tpf_server.continuous.engine.static.static_data import Change, StaticData
+from tpf_server.continuous.engine.static.static_data import GraphChange, StaticData
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
 RowOfTriple: TypeAlias = Callable[[EncodedTriple], Solution | None]
-Index: TypeAlias = Mapping[Any, Mapping[Solution, int]]
+_Index: TypeAlias = Mapping[Any, Mapping[Solution, int]]
 _Places: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -71,7 +71,7 @@ class StaticTable:
             if not self.users:
                 self._idle()
 
-    def index(self, key: tuple[int, ...], rest: tuple[int, ...]) -> Index:
+    def index(self, key: tuple[int, ...], rest: tuple[int, ...]) -> _Index:
         """Rows of the pattern by their values at some places.
 
         Args:
@@ -184,14 +184,14 @@ class StaticTables:
             for quad in Dataset(self.static, graphs).match(pattern):
                 yield encode(quad.subject), encode(quad.predicate), encode(quad.object)
 
-    def ask(self, change: Change) -> None:
+    def ask(self, change: GraphChange) -> None:
         """Static graphs are about to change: say what is to be prepared."""
         if change.prepared is not None:
             for pattern, graphs in self._tables:
                 if not set(graphs).isdisjoint(change.graphs):
                     change.prepared.ask(Dataset(self.static, graphs), (pattern,))
 
-    def change(self, change: Change) -> None:
+    def change(self, change: GraphChange) -> None:
         """Static graphs have changed."""
         encode = self._dictionary.encode
         for (pattern, graphs), table in self._tables.items():

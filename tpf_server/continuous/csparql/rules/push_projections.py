@@ -30,7 +30,7 @@ from tpf_client.sparql.rewrite.occurrences import counts_whole_rows
 from tpf_client.sparql.scopes import in_scope, variables_in
 from tpf_server.continuous.csparql.operator_graph import OperatorGraph
 
-Names = frozenset[Variable]
+_Names = frozenset[Variable]
 
 
 def push_projections(graph: OperatorGraph) -> OperatorGraph:
@@ -50,11 +50,11 @@ def _top(pattern: Pattern) -> Pattern:
             return pattern
 
 
-def _used(*expressions: Expression) -> Names:
+def _used(*expressions: Expression) -> _Names:
     return frozenset().union(*map(variables_in, expressions))
 
 
-def _narrowed(pattern: Pattern, needed: Names) -> Pattern:
+def _narrowed(pattern: Pattern, needed: _Names) -> Pattern:
     """The pattern with projections inside; it may still bind more than is needed."""
     match pattern:
         case Aggregated(inner, _, aggregate, keys):
@@ -88,7 +88,7 @@ def _narrowed(pattern: Pattern, needed: Names) -> Pattern:
             return pattern
 
 
-def _sides(left: Pattern, right: Pattern, needed: Names) -> tuple[Pattern, Pattern]:
+def _sides(left: Pattern, right: Pattern, needed: _Names) -> tuple[Pattern, Pattern]:
     to_left = needed | frozenset(in_scope(right))
     to_right = needed | frozenset(in_scope(left))
     return (
@@ -97,7 +97,7 @@ def _sides(left: Pattern, right: Pattern, needed: Names) -> tuple[Pattern, Patte
     )
 
 
-def _projected(pattern: Pattern, needed: Names) -> Pattern:
+def _projected(pattern: Pattern, needed: _Names) -> Pattern:
     """The pattern under a projection, where that takes a variable away."""
     names = in_scope(pattern)
     kept = tuple(name for name in names if name in needed)

@@ -21,7 +21,7 @@ _FLOAT = 2
 """The rank of xsd:float; see `terms.rank`."""
 
 
-def grouped(
+def grouped_frame(
     frame: Frame, keys: Sequence[Column], aggregates: Sequence[tuple[Variable, Aggregate]]
 ) -> DataFrame:
     """One row for each group: the keys, and a column for each aggregate."""
@@ -80,7 +80,7 @@ def _value(aggregate: Aggregate) -> Column:
             value = sql.concat(sql.lit('"'), joined, sql.lit('"'))
             return sql.when(sql.count_if(texts.isNull()) == 0, value)
     kind = terms.rank(term)
-    total = sql.sum(terms.exact(term))
+    total = sql.sum(terms.exact_number(term))
     floating = sql.sum(terms.number(term))
     highest = sql.max(kind)
     failures = sql.count_if(kind.isNull())

@@ -34,7 +34,7 @@ from tpf_server.continuous.csparql.native.evaluation import PeriodicEvaluation
 from tpf_server.continuous.csparql.native.leaves import has_static
 from tpf_server.continuous.csparql.native.static_tables import StaticTables
 from tpf_server.continuous.csparql.operator_graph import Knowledge, OperatorGraph, operator_graph
-from tpf_server.continuous.csparql.parser import BASE, parse
+from tpf_server.continuous.csparql.parser import parse
 from tpf_server.continuous.csparql.rules import RULES, Rule, optimised
 from tpf_server.continuous.csparql.spark.frames import AT, RANK, column
 from tpf_server.continuous.csparql.spark.leaf_frames import LeafFrames
@@ -43,7 +43,14 @@ from tpf_server.continuous.csparql.spark.run import Progress, SparkRun, asking_j
 from tpf_server.continuous.csparql.spark.session import ROCKSDB
 from tpf_server.continuous.csparql.spark.support import check_supported
 from tpf_server.continuous.csparql.spark.translation import Translation
-from tpf_server.continuous.csparql.spark.windowing import KEY, collected, content, lines, malformed
+from tpf_server.continuous.csparql.spark.windowing import (
+    KEY,
+    all_windows,
+    lines,
+    malformed,
+    window_content,
+)
+from tpf_server.continuous.engine.base_iri import BASE
 from tpf_server.continuous.engine.errors import ContinuousError, UnsupportedContinuousQueryError
 from tpf_server.continuous.engine.static.static_data import StaticData
 from tpf_spark.folders import Folder, LocalFolder, folder_of
@@ -51,7 +58,7 @@ from tpf_spark.folders import Folder, LocalFolder, folder_of
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Sink(Protocol):
+class BatchSink(Protocol):
     """Where answers go beside the files."""
 
     def write(self, batch: str, answers: Sequence[PeriodicAnswer]) -> None:
@@ -102,7 +109,7 @@ class SparkExecution:
         rules: tuple[Rule, ...] = RULES,
         base: str = BASE,
         on_answer: Callable[[PeriodicAnswer], None] | None = None,
-        sink: Sink | None = None,
+        sink: BatchSink | None = None,
         reading: AbstractContextManager[Any] | None = None,
     ) -> None:
         parsed = parse(text, base)
@@ -179,11 +186,11 @@ class SparkExecution:
             for clause in self.graph.clauses
         }
         parts = [
-            content(self.graph, clause, text, lateness=self._lateness, strict=self._strict)
+            window_content(self.graph, clause, text, lateness=self._lateness, strict=self._strict)
             for clause, text in read.items()
         ]
         queries = [
-            collected(parts)
+            all_windows(parts)
             .writeStream.outputMode("append")
             .option("checkpointLocation", self._folder.inner("checkpoint").url)
             .foreachBatch(self._batch)

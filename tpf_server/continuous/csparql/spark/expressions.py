@@ -194,7 +194,7 @@ class Expressions:
             return one == other
         first, second = terms.number(one), terms.number(other)
         earlier, later = terms.moment(one), terms.moment(other)
-        this, that = terms.truth(one), terms.truth(other)
+        this, that = terms.boolean_value(one), terms.boolean_value(other)
         return (
             sql.when(one.isNull() | other.isNull(), None)
             .when(first.isNotNull() & second.isNotNull(), (first == second) & ~sql.isnan(first))
@@ -218,7 +218,7 @@ class Expressions:
         one, other = terms.number(first), terms.number(second)
         text, texts = terms.content(first), terms.content(second)
         earlier, later = terms.moment(first), terms.moment(second)
-        this, that = terms.truth(first), terms.truth(second)
+        this, that = terms.boolean_value(first), terms.boolean_value(second)
         spoken, said = terms.spoken(first), terms.spoken(second)
         return (
             sql.when(
@@ -263,7 +263,7 @@ def _unknown(term: Column) -> Column:
         (terms.datatype(term) != "")
         & terms.number(term).isNull()
         & terms.moment(term).isNull()
-        & terms.truth(term).isNull()
+        & terms.boolean_value(term).isNull()
     )
 
 
@@ -272,7 +272,7 @@ def _effective(term: Column) -> Column:
     value = terms.number(term)
     return (
         sql.when(value.isNotNull(), (value != 0) & ~sql.isnan(value))
-        .when(terms.truth(term).isNotNull(), terms.truth(term))
+        .when(terms.boolean_value(term).isNotNull(), terms.boolean_value(term))
         .when(terms.is_simple(term), term != '""')
     )
 

@@ -81,7 +81,7 @@ def number(term: Column) -> Column:
     return sql.when(datatype(term).isin(*kinds), text.try_cast("double"))
 
 
-def exact(term: Column) -> Column:
+def exact_number(term: Column) -> Column:
     """The value of an integer or decimal, with 18 digits behind the point; null for others."""
     kinds = (*sorted(INTEGER_TYPES), _DECIMAL)
     return sql.when(datatype(term).isin(*kinds), lexical(term).try_cast("decimal(38,18)"))
@@ -125,7 +125,7 @@ def moment(term: Column) -> Column:
     return sql.when(value.isNotNull(), sql.struct(name.alias("kind"), value.alias("value")))
 
 
-def truth(term: Column) -> Column:
+def boolean_value(term: Column) -> Column:
     """The value of an xsd:boolean; null for all other terms."""
     text = lexical(term)
     well = (datatype(term) == XSD + "boolean") & text.isin("true", "false", "1", "0")
@@ -161,7 +161,7 @@ def order_key(term: Column) -> Column:
     class_ = (
         sql.when(kind < 3, 0)
         .when(value.isNotNull(), sql.when(sql.isnan(value), -1).otherwise(0))
-        .when(truth(term).isNotNull(), 1)
+        .when(boolean_value(term).isNotNull(), 1)
         .when(is_simple(term), 2)
         .when(said.isNotNull(), 3)
         .when(when.isNotNull(), 4)
@@ -174,7 +174,7 @@ def order_key(term: Column) -> Column:
         kind.alias("kind"),
         class_.alias("class"),
         value.alias("value"),
-        truth(term).alias("truth"),
+        boolean_value(term).alias("truth"),
         said.alias("spoken"),
         when.alias("moment"),
         sql.when(

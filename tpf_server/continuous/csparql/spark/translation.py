@@ -30,7 +30,7 @@ from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_client.sparql.rewrite.operands import operands
 from tpf_client.sparql.scopes import always_bound, mentioned
 from tpf_server.continuous.csparql.spark import terms
-from tpf_server.continuous.csparql.spark.aggregates import empty_value, grouped
+from tpf_server.continuous.csparql.spark.aggregates import empty_value, grouped_frame
 from tpf_server.continuous.csparql.spark.expressions import Expressions
 from tpf_server.continuous.csparql.spark.frames import (
     AT,
@@ -253,7 +253,7 @@ class Translation:
         if not names:
             frame = frame.at_all(self.leaves.steps)
             names = frame.time
-        groups = grouped(
+        groups = grouped_frame(
             frame, [sql.col(name) for name in names], [(pattern.variable, pattern.aggregate)]
         )
         same = [
@@ -281,7 +281,7 @@ class Translation:
             frame = frame.at_all(self.leaves.steps)
             keys = [sql.col(AT)]
         names = [*frame.time, *(column(name) for name, _ in pattern.keys)]
-        data = grouped(frame, keys, aggregates).withColumnsRenamed(
+        data = grouped_frame(frame, keys, aggregates).withColumnsRenamed(
             {f"key{place}": name for place, name in enumerate(names)}
         )
         schema = tuple(name for name, _ in (*pattern.keys, *pattern.aggregates))

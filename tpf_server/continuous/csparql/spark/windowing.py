@@ -38,7 +38,7 @@ def lines(session: SparkSession, directory: str, *, files_per_trigger: int | Non
     return reader.text(directory)
 
 
-def content(
+def window_content(
     graph: OperatorGraph, clause: StreamClause, text: DataFrame, *, lateness: int, strict: bool
 ) -> DataFrame:
     """The content of the windows of one stream at each instant: `KEY`, stream, s, p, o and ts.
@@ -111,7 +111,7 @@ def malformed(texts: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, texts).where(~sql.col("value").rlike(LINE))
 
 
-def collected(parts: Sequence[DataFrame]) -> DataFrame:
+def all_windows(parts: Sequence[DataFrame]) -> DataFrame:
     """The content of all windows, each triple of a stream once, with its latest timestamp."""
     result = reduce(DataFrame.unionByName, parts)
     return result.groupBy(KEY, "stream", "s", "p", "o").agg(sql.max("ts").alias("ts"))

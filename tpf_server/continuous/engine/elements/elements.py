@@ -33,7 +33,7 @@ from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.elements.timestamps import EARLIEST, LATEST, milliseconds
 from tpf_server.continuous.engine.errors import ElementError
 
-Triples = tuple[tuple[Term, Term, Term], ...]
+_Triples = tuple[tuple[Term, Term, Term], ...]
 
 _SIMPLE_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]*>')
 _NUMBER = re.compile(r"-?\d{1,18}")
@@ -50,7 +50,7 @@ class Element(NamedTuple):
     """An element, with the number of its line (the first, where it has several)."""
 
     at: int
-    triples: Triples
+    triples: _Triples
     line: int
 
 
@@ -72,7 +72,7 @@ def canonical_term(text: object) -> Term:
     return text_of(triple.object)
 
 
-canonical = lru_cache(maxsize=65_536)(canonical_term)
+remembered_term = lru_cache(maxsize=65_536)(canonical_term)
 """The same, for terms that come again and again and are kept nowhere."""
 
 
@@ -106,7 +106,7 @@ def instant(value: object) -> int:
     return at
 
 
-def read_lines(lines: Iterable[str], now: int | None = None) -> Iterator[Element | ElementError]:
+def elements_of(lines: Iterable[str], now: int | None = None) -> Iterator[Element | ElementError]:
     """The elements of TSV or N-Quads lines; an error stands in the place of a malformed line.
 
     Args:
@@ -155,7 +155,7 @@ def read_file(stream: str, path: Path) -> Iterator[tuple[int, str, Element | Ele
     """
     last = 0
     with path.open(encoding="utf-8") as lines:
-        for item in read_lines(lines):
+        for item in elements_of(lines):
             if isinstance(item, ElementError):
                 yield last, stream, ElementError(f"{path}: {item}")
             else:
@@ -190,7 +190,7 @@ def _statement(text: str) -> tuple[str, tuple[Term, Term, Term]]:
 
 
 def canonical_triple(
-    texts: Sequence[object], term: Callable[[str], Term] = canonical
+    texts: Sequence[object], term: Callable[[str], Term] = remembered_term
 ) -> tuple[Term, Term, Term]:
     """A triple of N-Triples texts.
 

@@ -40,7 +40,7 @@ def iso(at: int) -> str:
     )
 
 
-def date_time(instant: datetime) -> DateTime:
+def date_time_of(instant: datetime) -> DateTime:
     """An instant as a value of SPARQL."""
     text = f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}".rstrip("0").rstrip(".")
     value = value_of(Term(f'"{text}Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'))
@@ -50,4 +50,4 @@ def date_time(instant: datetime) -> DateTime:
 
 def date_time_at(at: int) -> DateTime:
     """The same of milliseconds since 1970."""
-    return date_time(EPOCH + timedelta(milliseconds=at))
+    return date_time_of(EPOCH + timedelta(milliseconds=at))

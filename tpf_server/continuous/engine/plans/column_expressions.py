@@ -23,11 +23,11 @@ from tpf_client.sparql.expressions.inlined import (
     SCALE_BITS,
     TAG,
     TAG_BITS,
-    TRUE,
+    TRUE_ID,
 )
 
 Column = np.ndarray[Any, np.dtype[np.int64]]
-Rows = np.ndarray[Any, np.dtype[np.bool_]]
+RowMask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _MOST: Final = 1 << 62
 _SHIFT: Final = TAG_BITS + SCALE_BITS
@@ -71,11 +71,11 @@ class ColumnExpressions:
 
     def __init__(self, encode: Callable[[Term], TermId]) -> None:
         self._encode = encode
-        self._exact: Rows = np.empty(0, np.bool_)
+        self._exact: RowMask = np.empty(0, np.bool_)
 
     def cells(
         self, expression: Expression, columns: Mapping[Variable, Column]
-    ) -> tuple[Column, Rows] | None:
+    ) -> tuple[Column, RowMask] | None:
         """The integers of the values, row by row, and for which rows they are right.
 
         ``None``: for none.
@@ -94,7 +94,7 @@ class ColumnExpressions:
         except _UnsupportedError:
             return None
         if tag == BOOLEAN:
-            cells = np.where(values, TRUE, BOOLEAN).astype(np.int64)
+            cells = np.where(values, TRUE_ID, BOOLEAN).astype(np.int64)
         elif tag == INTEGER and most < MOST_INTEGER:
             cells = values << TAG_BITS | INTEGER
         elif tag == DECIMAL and most < _MOST_UNSCALED:

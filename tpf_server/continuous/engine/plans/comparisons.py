@@ -8,7 +8,7 @@ from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.changes import Solution, TermId
 from tpf_client.sparql.algebra import Call, Constant, Expression, VariableRef
 from tpf_client.sparql.expressions.environment import Environment
-from tpf_server.continuous.engine.plans.constant_index import OPERATORS
+from tpf_server.continuous.engine.plans.constant_index import MIRRORED
 
 _SIDES = (Variable("?.value"), Variable("?.constant"))
 
@@ -35,17 +35,17 @@ def lifted_variable(number: int) -> Variable:
     return Variable(f"?.c{number}")
 
 
-def compared(condition: Expression) -> tuple[str, Expression, Term] | None:
+def comparison_in(condition: Expression) -> tuple[str, Expression, Term] | None:
     """The operator, the value and the constant of a condition that compares with one."""
     match condition:
-        case Call(operator, (left, Constant(term))) if operator in OPERATORS and not isinstance(
+        case Call(operator, (left, Constant(term))) if operator in MIRRORED and not isinstance(
             left, Constant
         ):
             return operator, left, term
-        case Call(operator, (Constant(term), left)) if operator in OPERATORS and not isinstance(
+        case Call(operator, (Constant(term), left)) if operator in MIRRORED and not isinstance(
             left, Constant
         ):
-            return OPERATORS[operator], left, term
+            return MIRRORED[operator], left, term
     return None
 
 

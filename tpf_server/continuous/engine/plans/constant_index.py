@@ -16,8 +16,8 @@ from tpf_client.sparql.expressions.inlined import (
     decimal_of,
 )
 
-Number: TypeAlias = int | Decimal
-OPERATORS: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_Number: TypeAlias = int | Decimal
+MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """What can be found, and what it is with its sides exchanged."""
 
 
@@ -28,7 +28,7 @@ class ConstantIndex:
     themselves; other constants, and all where the value is another literal, are tried.
 
     Args:
-        operator: one of `OPERATORS`.
+        operator: one of `MIRRORED`.
         test: whether it is true of a value and a constant.
         dictionary: the terms.
 
@@ -44,7 +44,7 @@ class ConstantIndex:
         self._test = test
         self._dictionary = dictionary
         self._queries: dict[TermId, dict[int, None]] = {}
-        self._numbers: list[tuple[Number, TermId]] = []
+        self._numbers: list[tuple[_Number, TermId]] = []
         self._literals: dict[TermId, None] = {}
 
     def add(self, constant: TermId, query: int) -> None:
@@ -96,7 +96,7 @@ class ConstantIndex:
         self.tried += len(tried)
         return found + [constant for constant in tried if self._test((value, constant))]
 
-    def _ordered(self, value: Number) -> list[TermId]:
+    def _ordered(self, value: _Number) -> list[TermId]:
         numbers = self._numbers
         first = bisect_left(numbers, value, key=_number_of)
         last = bisect_right(numbers, value, key=_number_of)
@@ -109,7 +109,7 @@ class ConstantIndex:
         }[self._operator]
         return [constant for _, constant in numbers[begin:end]]
 
-    def _number(self, identifier: TermId) -> Number | None:
+    def _number(self, identifier: TermId) -> _Number | None:
         """The value of what is compared exactly."""
         tag = identifier & TAG
         if tag == INTEGER:
@@ -125,5 +125,5 @@ class ConstantIndex:
         return text[0] == "_" or (text[0] == "<" and text[1] != "<")
 
 
-def _number_of(entry: tuple[Number, TermId]) -> Number:
+def _number_of(entry: tuple[_Number, TermId]) -> _Number:
     return entry[0]

@@ -11,7 +11,7 @@ from annotations.terms import DEFAULT_GRAPH, QuadPattern, Term, Variable, is_bla
 from tpf_client.dataflow.changes import Schema, Solution
 from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.sparql.algebra import Query, Row
-from tpf_server.continuous.engine.plans.row_maker import Triples
+from tpf_server.continuous.engine.plans.row_maker import EncodedTriples
 from tpf_server.continuous.engine.static.dataset import Dataset
 
 _PREDICATE, _OBJECT = Variable("?predicate"), Variable("?object")
@@ -43,7 +43,9 @@ class Describer:
         self._dataset = dataset
         self._feeds = feeds
 
-    def made(self, solutions: Sequence[tuple[Solution, int]]) -> tuple[tuple[Row, ...], Triples]:
+    def made(
+        self, solutions: Sequence[tuple[Solution, int]]
+    ) -> tuple[tuple[Row, ...], EncodedTriples]:
         """The distinct triples that describe what some solutions name; see `RowMaker.made`."""
         texts = self._dictionary.texts
         named = dict.fromkeys(self._given if solutions else ())

@@ -36,7 +36,7 @@ from tpf_client.sparql.expressions.inlined import (
 from tpf_server.continuous.engine.plans.column_expressions import (
     Column,
     ColumnExpressions,
-    Rows,
+    RowMask,
 )
 from tpf_server.continuous.engine.plans.plan import Plan
 from tpf_server.continuous.engine.plans.plan_shapes import GateShape, GroupShape, PlanShape
@@ -240,7 +240,7 @@ class FusedPlan:
         if not count:
             return [np.zeros(0, np.int64) for _ in expressions], 0
         values: list[Column] = []
-        exact: Rows = np.ones(count, np.bool_)
+        exact: RowMask = np.ones(count, np.bool_)
         for expression in expressions:
             found = self._expressions.cells(expression, columns)
             if found is None:
@@ -353,10 +353,10 @@ class FusedPlan:
         return mine - comparison.endswith("="), theirs, count
 
 
-def _is_number(column: Column, most: int) -> Rows:
+def _is_number(column: Column, most: int) -> RowMask:
     """Which cells are numbers, with so many digits behind the point at most."""
     tag, scale = column & TAG, column >> TAG_BITS & MOST_SCALE
-    found: Rows = (tag == INTEGER) | ((tag == DECIMAL) & (scale <= most))
+    found: RowMask = (tag == INTEGER) | ((tag == DECIMAL) & (scale <= most))
     return found
 
 

@@ -28,7 +28,7 @@ from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
-from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.stream_time import StreamTime
 from tpf_server.continuous.engine.windows.window_input import WindowInput
@@ -279,7 +279,7 @@ class Plan:
         for dispatch in self.dispatches if count < 0 else ():
             dispatch.remove(number)
 
-    def changing(self, change: Change) -> Callable[[], None]:
+    def changing(self, change: GraphChange) -> Callable[[], None]:
         """Static graphs are about to change; the shared caches are told by somebody else.
 
         Returns:

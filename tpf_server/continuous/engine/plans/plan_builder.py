@@ -7,7 +7,7 @@ from tpf_client.dataflow.arithmetic import ArithmeticCompiler
 from tpf_client.dataflow.build.builder import Builder
 from tpf_client.dataflow.build.group_builder import build_group
 from tpf_client.dataflow.node import Dataflow, Node
-from tpf_client.dataflow.operators.order import SortKey, TopK
+from tpf_client.dataflow.operators.order import SortKeyOf, TopK
 from tpf_client.dataflow.operators.slice import Slice
 from tpf_client.dataflow.state.groups import Grouping
 from tpf_client.sparql import algebra
@@ -84,7 +84,7 @@ class PlanBuilder(Builder):
         self,
         node: Node,
         variables: Sequence[Variable],
-        key: SortKey | None,
+        key: SortKeyOf | None,
         *,
         leaving: bool,
         wanted: Callable[[], bool],
@@ -101,7 +101,7 @@ class PlanBuilder(Builder):
         keyed = node if key is not None and node.askable else self.flow.add(Copies(node))
         return self.flow.add(Slices(keyed, key, variables, leaving=leaving, wanted=wanted))
 
-    def sliced_apart(self, node: Node, key: SortKey | None) -> OwnSlices:
+    def sliced_apart(self, node: Node, key: SortKeyOf | None) -> OwnSlices:
         """The parts of queries that differ in other constants, too (see `OwnSlices`).
 
         Args:

@@ -28,7 +28,7 @@ from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.dataset import Dataset
 from tpf_server.continuous.engine.static.static_cache import INSTANCE
 from tpf_server.continuous.engine.static.static_caches import StaticCaches
-from tpf_server.continuous.engine.static.static_data import Change, StaticData
+from tpf_server.continuous.engine.static.static_data import GraphChange, StaticData
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
 from tpf_server.continuous.engine.windows.watermark import Watermark
 from tpf_server.continuous.engine.windows.window_registry import WindowRegistry
@@ -330,7 +330,7 @@ class PlanRegistry:
         for each in self.holding:
             each.flush()
 
-    def changing(self, change: Change) -> Callable[[], None]:
+    def changing(self, change: GraphChange) -> Callable[[], None]:
         """Static graphs are about to change; what is to be called afterwards."""
         finishing = self._caches.changing(change)
         finishing += [plan.changing(change) for plan in self.plans]

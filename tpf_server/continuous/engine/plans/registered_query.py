@@ -8,7 +8,7 @@ from tpf_client.dataflow.changes import Solution
 from tpf_client.sparql.algebra import Row
 from tpf_server.continuous.engine.delivery import Callback, Emission
 from tpf_server.continuous.engine.plans.plan import Plan
-from tpf_server.continuous.engine.plans.row_maker import Make, Triples
+from tpf_server.continuous.engine.plans.row_maker import EncodedTriples, Make
 from tpf_server.continuous.engine.plans.templates import Template
 from tpf_server.continuous.engine.running_query import RunningQuery
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery
@@ -50,5 +50,5 @@ class RegisteredQuery(RunningQuery[Emission]):
         return found if self.plan is None else {**found, **self.plan.explain()}
 
 
-def _no_plan(_solutions: Sequence[tuple[Solution, int]]) -> tuple[tuple[Row, ...], Triples]:
+def _no_plan(_solutions: Sequence[tuple[Solution, int]]) -> tuple[tuple[Row, ...], EncodedTriples]:
     raise AssertionError("the query has no plan")

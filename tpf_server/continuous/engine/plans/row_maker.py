@@ -17,8 +17,8 @@ from tpf_client.sparql.algebra import Query, Row
 from tpf_server.continuous.engine.delivery import wanted_variables
 from tpf_server.continuous.engine.windows.matchers import EncodedTriple
 
-Triples: TypeAlias = list[EncodedTriple] | None
-Make: TypeAlias = Callable[[Sequence[tuple[Solution, int]]], tuple[tuple[Row, ...], Triples]]
+EncodedTriples: TypeAlias = list[EncodedTriple] | None
+Make: TypeAlias = Callable[[Sequence[tuple[Solution, int]]], tuple[tuple[Row, ...], EncodedTriples]]
 
 
 class RowMaker:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from annotations.terms import Variable
 from tpf_client.dataflow.changes import Solution
 from tpf_client.dataflow.node import Key, Node
-from tpf_client.dataflow.operators.order import Entry, SortKey, TopK
+from tpf_client.dataflow.operators.order import Entry, SortKeyOf, TopK
 from tpf_server.continuous.engine.plans.order_news import OrderNews, differences
 from tpf_server.continuous.engine.static.static_cache import INSTANCE
 
@@ -89,7 +89,7 @@ class Slices(TopK):
     def __init__(
         self,
         source: Node,
-        key: SortKey | None,
+        key: SortKeyOf | None,
         visible: Sequence[Variable],
         *,
         leaving: bool,

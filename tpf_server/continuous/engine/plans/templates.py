@@ -41,7 +41,7 @@ from tpf_client.sparql.algebra import (
 )
 from tpf_client.sparql.rewrite.conditions import conjunction, conjuncts
 from tpf_client.sparql.rewrite.visitor import everything
-from tpf_server.continuous.engine.plans.comparisons import compared, lifted_variable
+from tpf_server.continuous.engine.plans.comparisons import comparison_in, lifted_variable
 from tpf_server.continuous.engine.semantics import Semantics
 from tpf_server.continuous.engine.static.static_cache import INSTANCE, SLICE, Instance
 from tpf_server.continuous.engine.windows.continuous_query import ContinuousQuery, WindowClause
@@ -175,7 +175,7 @@ def _comparing(pattern: Pattern, constants: list[Term], wanted: Collection[int] 
 def _compared(
     condition: Expression, constants: list[Term], wanted: Collection[int] | None
 ) -> Expression:
-    found = compared(condition)
+    found = comparison_in(condition)
     if found is None:
         return condition
     operator, left, constant = found

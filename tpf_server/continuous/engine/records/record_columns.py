@@ -110,11 +110,11 @@ def milliseconds_of(column: pa.Array) -> Column:
 
 def _of_strings(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
     different = column.dictionary_encode()
-    known = check_terms(name, different, term)
+    known = known_terms(name, different, term)
     return [known[place] for place in different.indices.to_numpy().tolist()]
 
 
-def check_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
+def known_terms(name: str, column: pa.Array, term: Callable[[str], TermId]) -> list[TermId]:
     """The integers of the different terms of a column.
 
     Raises:

@@ -31,12 +31,12 @@ from tpf_server.continuous.engine.errors import ElementError
 # No number that is inlined has as many digits.
 _EXACT: Final = Context(prec=100)
 _XSD = "http://www.w3.org/2001/XMLSchema#"
-Value = str | bool | int | float | Decimal | datetime
+RecordValue = str | bool | int | float | Decimal | datetime
 """What a record may hold; a string is a term (N-Triples)."""
 
 
 def column_encoder(
-    target: str, example: Value, dictionary: TermDictionary, names: dict[str, Any]
+    target: str, example: RecordValue, dictionary: TermDictionary, names: dict[str, Any]
 ) -> list[str]:
     """Statements that encode `v`, fast where it looks like an example.
 
@@ -129,7 +129,7 @@ def term_text(value: object) -> str:
     raise ElementError(f"not a value of a record: {value!r}")
 
 
-def inlined_value(value: Value) -> TermId | None:
+def inlined_value(value: RecordValue) -> TermId | None:
     """The integer of a Python value; ``None`` where it must go through the table.
 
     Raises:

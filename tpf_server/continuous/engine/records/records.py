@@ -24,14 +24,14 @@ from tpf_server.continuous.engine.plans.column_expressions import Column
 from tpf_server.continuous.engine.plans.fused_plan import FusedRows
 from tpf_server.continuous.engine.plans.fused_stream import FusedStream
 from tpf_server.continuous.engine.records.record_columns import (
-    check_terms,
     column_cells,
     encoded_column,
     is_text,
+    known_terms,
     milliseconds_of,
 )
 from tpf_server.continuous.engine.records.record_values import (
-    Value,
+    RecordValue,
     column_encoder,
     inlined_value,
     term_text,
@@ -39,7 +39,7 @@ from tpf_server.continuous.engine.records.record_values import (
 from tpf_server.continuous.engine.windows.streams import ElementStream
 from tpf_server.continuous.engine.windows.window_input import WindowInput
 
-Cells = Column | list[TermId]
+_Cells = Column | list[TermId]
 _TERMS: Final = 100_000
 """So many texts are known to be terms."""
 
@@ -76,9 +76,11 @@ class RecordFeed:
         self._terms: set[str] = set()
         self._takers: list[WindowInput] | None = None
         self._deliverer: tuple[int, Callable[..., int]] | None = None
-        self._take: Callable[[TermId, Sequence[Value], int], None] = _unprepared
+        self._take: Callable[[TermId, Sequence[RecordValue], int], None] = _unprepared
 
-    def push(self, subject: str | int, values: Sequence[Value], timestamp: int | datetime) -> None:
+    def push(
+        self, subject: str | int, values: Sequence[RecordValue], timestamp: int | datetime
+    ) -> None:
         """A record arrives.
 
         Args:
@@ -142,7 +144,7 @@ class RecordFeed:
         shape = self._shape() or []
         plans = self._engine.fused(self._stream, [taker for taker, _ in shape])
         wanted = self._wanted()
-        columns: list[Cells | None] = []
+        columns: list[_Cells | None] = []
         for place, (name, column) in enumerate(
             zip(values.schema.names, values.columns, strict=True)
         ):
@@ -189,7 +191,7 @@ class RecordFeed:
             return {*range(len(self._predicates))}
         return {place for _, places in shape for place in places if place >= 0}
 
-    def _fuse(self, plans: FusedStream, columns: Sequence[Cells | None], times: Column) -> int:
+    def _fuse(self, plans: FusedStream, columns: Sequence[_Cells | None], times: Column) -> int:
         """Records arrive as columns, as far as plans take them; returns how many did."""
         try:
             subjects = np.asarray(columns[-1], np.int64)
@@ -212,7 +214,7 @@ class RecordFeed:
                 canonical_term(text)
         except (ElementError, TypeError):
             # Which record it is.
-            check_terms(name, column, self._look)
+            known_terms(name, column, self._look)
             raise
         if len(self._terms) >= _TERMS:
             self._terms.clear()
@@ -236,7 +238,7 @@ class RecordFeed:
             raise ElementError(f"not a subject: {subject!r}")
         return self._encode(f"<{self._prefix}{int(subject)}>")
 
-    def _subjects(self, subjects: pa.Array) -> Cells:
+    def _subjects(self, subjects: pa.Array) -> _Cells:
         if not pa.types.is_integer(subjects.type) or subjects.null_count:
             return encoded_column("the subject", subjects, self._subject, self._subject)
         if self._code is not None and not pa.types.is_uint64(subjects.type):
@@ -291,7 +293,7 @@ class RecordFeed:
         ]
         return compiled("\n".join(lines), "deliver", names)
 
-    def _prepare(self, values: Sequence[Value]) -> None:
+    def _prepare(self, values: Sequence[RecordValue]) -> None:
         """Find out who takes which values, and make the code for values that look like these."""
         self._check(len(values))
         self._version = self._stream.version
@@ -330,7 +332,7 @@ class RecordFeed:
         if columns != len(self._predicates):
             raise ElementError(f"{columns} values for {len(self._predicates)} predicates")
 
-    def value(self, value: Value) -> TermId:
+    def value(self, value: RecordValue) -> TermId:
         """The integer of a value.
 
         Raises:
@@ -340,5 +342,5 @@ class RecordFeed:
         return self._encode(term_text(value)) if found is None else found
 
 
-def _unprepared(_subject: TermId, _values: Sequence[Value], _at: int) -> None:
+def _unprepared(_subject: TermId, _values: Sequence[RecordValue], _at: int) -> None:
     raise AssertionError("nobody said yet who takes which values")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from annotations.terms import DEFAULT_GRAPH, Quad, QuadPattern, Term, is_variable
 from tpf_server.continuous.engine.static.service_clauses import is_service
-from tpf_server.continuous.engine.static.static_data import Change, Graph, StaticData
+from tpf_server.continuous.engine.static.static_data import Graph, GraphChange, StaticData
 
 
 class Dataset:
@@ -52,7 +52,7 @@ class Dataset:
         """Whether a quad is there."""
         return next(self.match(QuadPattern(*quad)), None) is not None
 
-    def seen(self, pattern: QuadPattern, change: Change) -> Iterator[Quad]:
+    def seen(self, pattern: QuadPattern, change: GraphChange) -> Iterator[Quad]:
         """Those of the quads that match now that the change is about."""
         if is_variable(pattern.graph):
             names: Iterable[Term] = (

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from annotations.terms import QuadPattern, Variable
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_bgp import BoundRow, evaluate
+from tpf_server.continuous.engine.static.static_bgp import BoundRow, evaluate_static
 from tpf_server.continuous.engine.static.static_data import StaticData
 
 StaticPart: TypeAlias = tuple[Dataset, Dataset, Sequence[QuadPattern]]
@@ -45,8 +45,8 @@ class Preparation:
     def run(self) -> None:
         """Find it out; nothing of the data may change meanwhile."""
         for key, (before, after, patterns) in self._wanted.items():
-            schema, old = evaluate(before, patterns)
-            columns, new = evaluate(after, patterns)
+            schema, old = evaluate_static(before, patterns)
+            columns, new = evaluate_static(after, patterns)
             order = [columns.index(name) for name in schema]
             gone = Counter(old)
             come = Counter(tuple([row[at] for at in order]) for row in new)

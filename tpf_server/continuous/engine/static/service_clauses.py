@@ -25,7 +25,7 @@ from tpf_client.sparql.path_expressions import (
 from tpf_client.sparql.rewrite.visitor import everything, transformed
 from tpf_server.continuous.engine.errors import UnsupportedContinuousQueryError
 
-MARK: Final = "<urn:x-continuous:service:"
+_MARK: Final = "<urn:x-continuous:service:"
 """What the names of such graphs begin with."""
 _FAILED: Final = Term("<urn:x-continuous:failed>")
 
@@ -48,7 +48,7 @@ class ServiceClause:
     def graph(self) -> Term:
         """The name of the graph."""
         said = sha256(repr((self.endpoint, self.parts, self.silent)).encode()).hexdigest()[:24]
-        return Term(f"{MARK}{said}>")
+        return Term(f"{_MARK}{said}>")
 
     @property
     def failure(self) -> Quad:
@@ -58,7 +58,7 @@ class ServiceClause:
 
 def is_service(graph: str) -> bool:
     """Whether a graph holds what a service says."""
-    return graph.startswith(MARK)
+    return graph.startswith(_MARK)
 
 
 def with_graphs(query: Query) -> tuple[Query, tuple[ServiceClause, ...]]:

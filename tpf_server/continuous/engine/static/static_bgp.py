@@ -11,14 +11,14 @@ from annotations.terms import QuadPattern, Term, Variable
 from tpf_client.sparql.algebra import variables_of_quad
 from tpf_client.sparql.rewrite.join_order import greedy_order
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.static_data import GraphChange
 
 BoundRow = tuple[Term, ...]
 # A lookup costs about as much as reading this many triples in one go.
 _LOOKUP_COST = 4
 
 
-def evaluate(
+def evaluate_static(
     dataset: Dataset, patterns: Sequence[QuadPattern]
 ) -> tuple[tuple[Variable, ...], list[BoundRow]]:
     """The solutions of a basic graph pattern, as a bag, and the variables of their columns."""
@@ -26,7 +26,7 @@ def evaluate(
 
 
 def touched(
-    dataset: Dataset, patterns: Sequence[QuadPattern], change: Change
+    dataset: Dataset, patterns: Sequence[QuadPattern], change: GraphChange
 ) -> tuple[tuple[Variable, ...], set[BoundRow]]:
     """Those of the solutions that are there because of a quad that a change is about.
 

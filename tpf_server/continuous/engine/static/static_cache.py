@@ -15,8 +15,8 @@ from tpf_client.dataflow.dictionary import TermDictionary
 from tpf_client.dataflow.state.join_input import JoinCondition, JoinInput
 from tpf_client.dataflow.state.row_index import RowBag
 from tpf_server.continuous.engine.static.dataset import Dataset
-from tpf_server.continuous.engine.static.static_bgp import BoundRow, evaluate, touched
-from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.static_bgp import BoundRow, evaluate_static, touched
+from tpf_server.continuous.engine.static.static_data import GraphChange
 
 # How many rows are shown to those who estimate.
 _SAMPLE: Final = 32
@@ -105,13 +105,13 @@ class StaticCache:
             label, schema, lambda: self.bag, lambda: self.size, self._some, seldom=True
         )
 
-    def reads(self, change: Change) -> bool:
+    def reads(self, change: GraphChange) -> bool:
         """Whether a change may change the rows."""
         return not self.graphs.isdisjoint(change.graphs) or any(
             is_variable(name) or name == DEFAULT_GRAPH for name in self.graphs
         )
 
-    def changing(self, instance: Instance | None, change: Change) -> Callable[[], None]:
+    def changing(self, instance: Instance | None, change: GraphChange) -> Callable[[], None]:
         """Before a change; what it returns is called afterwards, and sends what changed.
 
         The cost is that of what the changed triples have partners for, not that of all rows.
@@ -141,7 +141,7 @@ class StaticCache:
 
         return finish
 
-    def _take(self, instance: Instance | None, number: TermId, change: Change) -> None:
+    def _take(self, instance: Instance | None, number: TermId, change: GraphChange) -> None:
         """Put in what was prepared."""
         found = change.prepared.difference(self._dataset, self._patterns(instance, number))
         if found is None:
@@ -161,7 +161,7 @@ class StaticCache:
         """
         number = self._number(instance)
         if number is not None:
-            schema, rows = evaluate(self._dataset, self._patterns(instance, number))
+            schema, rows = evaluate_static(self._dataset, self._patterns(instance, number))
             self._replace(number, self._encoded(schema, rows, number), sends=sends)
 
     def _number(self, instance: Instance | None) -> TermId | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from annotations.terms import QuadPattern, is_variable
 from tpf_server.continuous.engine.static.static_cache import StaticCache
-from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.static_data import GraphChange
 
 
 def numbered(patterns: Sequence[QuadPattern]) -> tuple[tuple[str | int, ...], ...]:
@@ -42,7 +42,7 @@ class StaticCaches:
             return make()
         return found
 
-    def changing(self, change: Change) -> list[Callable[[], None]]:
+    def changing(self, change: GraphChange) -> list[Callable[[], None]]:
         """Static graphs are about to change; what is to be called afterwards."""
         return [
             cache.changing(None, change) for cache in self._shared.values() if cache.reads(change)

@@ -21,7 +21,7 @@ class Graph(Protocol):
         """About how many there are (an estimate serves: it only orders the joins)."""
 
 
-class Change(NamedTuple):
+class GraphChange(NamedTuple):
     """What is about to change, or has.
 
     Args:
@@ -35,7 +35,7 @@ class Change(NamedTuple):
     prepared: Any = None
 
 
-Listener = Callable[[Change], Callable[[], None]]
+ChangeListener = Callable[[GraphChange], Callable[[], None]]
 """Is called before some triples of graphs change; what it returns is called afterwards. Where
 anything may have changed both are called afterwards; the former is called before as well, by who
 prepares it, so that listeners ask for what they will want to know."""
@@ -47,7 +47,7 @@ class StaticData:
     def __init__(self) -> None:
         self._default: list[Graph] = []
         self._named: dict[Term, list[Graph]] = {}
-        self._listeners: list[Listener] = []
+        self._listeners: list[ChangeListener] = []
 
     @property
     def names(self) -> tuple[Term, ...]:
@@ -65,11 +65,11 @@ class StaticData:
 
         Args:
             stores: by the names of graphs.
-            prepared: see `Change`; of these stores and the data as they are.
+            prepared: see `GraphChange`; of these stores and the data as they are.
         """
         changed = self._exchange(stores)
         if changed:
-            for finish in self._told(Change(changed, None, prepared)):
+            for finish in self._told(GraphChange(changed, None, prepared)):
                 finish()
 
     def copy(self) -> "StaticData":
@@ -89,7 +89,7 @@ class StaticData:
         """Let listeners say what they will want to know when stores are exchanged."""
         changed = self.copy()._exchange(stores)
         if changed:
-            self._told(Change(changed, None, prepared))
+            self._told(GraphChange(changed, None, prepared))
 
     def _exchange(self, stores: Mapping[Term, Sequence[StoreGraph]]) -> list[Term]:
         """Exchange them; the names of the graphs that changed."""
@@ -137,14 +137,14 @@ class StaticData:
             self._named.pop(name, None)
         self.changed(name)
 
-    def on_change(self, listener: Listener) -> Callable[[], None]:
+    def on_change(self, listener: ChangeListener) -> Callable[[], None]:
         """Tell `listener` of each change; returns how to stop that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def changed(self, name: Term) -> None:
         """Say that the graph of this name has changed, in whatever way."""
-        for finish in self._told(Change((name,))):
+        for finish in self._told(GraphChange((name,))):
             finish()
 
     def change(
@@ -156,13 +156,13 @@ class StaticData:
         """Change one part of graphs; what listeners have to do follows from these triples alone."""
         every = {DEFAULT_GRAPH: self._default, **self._named}
         names = [name for name, parts in every.items() if any(part is graph for part in parts)]
-        finishing = self._told(Change(names, {*added, *removed}))
+        finishing = self._told(GraphChange(names, {*added, *removed}))
         graph.remove(removed)
         graph.add(added)
         for finish in finishing:
             finish()
 
-    def _told(self, change: Change) -> list[Callable[[], None]]:
+    def _told(self, change: GraphChange) -> list[Callable[[], None]]:
         return [listener(change) for listener in self._listeners]
 
     def memory(self, name: Term = DEFAULT_GRAPH) -> MemoryGraph:

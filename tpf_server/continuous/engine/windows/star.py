@@ -7,16 +7,15 @@ a row is there once for each combination of them (elements are a bag, so equal t
 elements count twice).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from tpf_client.dataflow.changes import Solution, TermId
+from tpf_client.dataflow.changes import Sink, Solution, TermId
 from tpf_server.continuous.engine.windows.matchers import StarMatcher
 
 Parts = list[list[Any]]
 Brought = Parts | Solution
-Emit = Callable[[Solution, int], None]
 
 
 class _Mixed:
@@ -40,7 +39,7 @@ class StarContent:
             elements have. A window may put in and take out rows of the first kind itself.
     """
 
-    def __init__(self, matcher: StarMatcher, emit: Emit) -> None:
+    def __init__(self, matcher: StarMatcher, emit: Sink) -> None:
         self._matcher = matcher
         self._emit = emit
         self.live: dict[TermId, Solution | _Mixed] = {}

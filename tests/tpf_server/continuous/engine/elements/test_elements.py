@@ -8,11 +8,11 @@ import pytest
 from annotations.terms import MAX_NESTING
 from tpf_server.continuous.engine.elements.elements import (
     Element,
-    canonical,
+    elements_of,
     instant,
-    read_lines,
     read_ndjson,
     read_rdf,
+    remembered_term,
 )
 from tpf_server.continuous.engine.errors import ElementError
 
@@ -20,15 +20,15 @@ TERM = '<<( <urn:x> <urn:y> "18.0" )>>'
 
 
 def test_triple_terms_are_objects_only() -> None:
-    (element,) = read_lines([f"5\t<urn:a>\t<urn:p>\t{TERM}"])
+    (element,) = elements_of([f"5\t<urn:a>\t<urn:p>\t{TERM}"])
     assert isinstance(element, Element)
     assert element.triples == (("<urn:a>", "<urn:p>", TERM),)
-    (same,) = read_lines([f"5\t<urn:a> <urn:p> {TERM} <urn:g> ."])
+    (same,) = elements_of([f"5\t<urn:a> <urn:p> {TERM} <urn:g> ."])
     assert same == element
     (body,) = read_rdf(f"<urn:a> <urn:p> {TERM} .".encode(), ox.RdfFormat.N_TRIPLES, 5)
     assert body.triples == element.triples
     for wrong in (f"5\t{TERM}\t<urn:p>\t<urn:a>", f"5\t<urn:a>\t{TERM}\t<urn:a>"):
-        (error,) = read_lines([wrong])
+        (error,) = elements_of([wrong])
         assert isinstance(error, ElementError)
 
 
@@ -65,7 +65,7 @@ def test_statements_of_one_graph_and_time_are_one_element() -> None:
         "broken",
         "2\t<urn:a> <urn:q> <urn:d> <urn:h> .",
     ]
-    found = list(read_lines(lines))
+    found = list(elements_of(lines))
     sizes = [len(each.triples) if isinstance(each, Element) else str(each) for each in found]
     assert sizes == [2, 1, "line 6: not a timestamp: 'broken'", 2]
 
@@ -78,7 +78,7 @@ def test_a_line_ends_where_a_line_ends() -> None:
     assert "\u2028" in lines[0]
     found = list(read_ndjson("\r\n".join(lines)))
     assert [each.triples[0][2] for each in found if isinstance(each, Element)] == [
-        canonical(f'"{value}"')
+        remembered_term(f'"{value}"')
     ] * 2
 
 
@@ -106,7 +106,7 @@ def test_a_term_that_is_nested_without_end_is_refused() -> None:
         term = "<<( <a:s> <a:p> " * depth + '"<<("' + " )>>" * depth
         line = f"1\t<a:s>\t<a:p>\t{term}"
         quad = f"1\t<a:s> <a:p> {term} ."
-        lines = [*read_lines([line]), *read_lines([quad])]
+        lines = [*elements_of([line]), *elements_of([quad])]
         assert [isinstance(each, Element) for each in lines] == [taken, taken], lines
     text = '"' + "<<(" * 200 + '"'
-    assert all(isinstance(each, Element) for each in read_lines([f"1\t<a:s>\t<a:p>\t{text}"]))
+    assert all(isinstance(each, Element) for each in elements_of([f"1\t<a:s>\t<a:p>\t{text}"]))

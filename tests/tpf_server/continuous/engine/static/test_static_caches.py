@@ -45,13 +45,13 @@ def engine_with(queries, semantics=PAPER):
 def evaluations(monkeypatch) -> list[object]:
     """The patterns that are evaluated from now on."""
     found: list[object] = []
-    whole = vars(static_cache)["evaluate"]
+    whole = vars(static_cache)["evaluate_static"]
 
     def evaluate(dataset, patterns):
         found.append(tuple(patterns))
         return whole(dataset, patterns)
 
-    monkeypatch.setattr(static_cache, "evaluate", evaluate)
+    monkeypatch.setattr(static_cache, "evaluate_static", evaluate)
     return found
 
 

@@ -15,7 +15,7 @@ from tpf_server.continuous.csparql.engine import CsparqlEngine
 from tpf_server.continuous.engine.elements.ox_terms import text_of
 from tpf_server.continuous.engine.semantics import PAPER, PAPER_DSTREAM
 from tpf_server.continuous.engine.static.memory_graph import MemoryGraph
-from tpf_server.continuous.engine.static.static_data import Change
+from tpf_server.continuous.engine.static.static_data import GraphChange
 from tpf_server.continuous.engine.static.store_graph import StoreGraph
 from tpf_server.store.protocols import StaticStore
 
@@ -87,7 +87,7 @@ def test_stores_are_exchanged_for_others() -> None:
     engine.push("s", ("<urn:e>", "<urn:at>", A), 1)
     heard: list[str] = []
 
-    def listen(change: Change) -> Callable[[], None]:
+    def listen(change: GraphChange) -> Callable[[], None]:
         return lambda: heard.extend(change.graphs)
 
     engine.static.on_change(listen)
