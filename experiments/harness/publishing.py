@@ -85,7 +85,7 @@ def unpack_report(folder: Path, output: Path) -> list[str]:
     They can be looked into, compared with, and gone on from.
 
     Args:
-        folder: where :func:`publish` wrote.
+        folder: where `publish_report` wrote.
         output: where the results go, as a run leaves them.
 
     Returns:
