@@ -21,7 +21,9 @@ LIBRARIES: dict[str, set[str]] = {
     "tpf_client": set(),
     "tpf_client.sparql": {"rdflib", "re2", "regex"},
     "tpf_client.dataflow": set(),
-    "tpf_client.fragments": {"cachetools", "pyoxigraph", "requests", "uritemplate", "urllib3"},
+    "tpf_client.fragments": {
+        "brotli", "cachetools", "certifi", "pyoxigraph", "requests", "uritemplate", "urllib3",
+    },
     "tpf_client.planner": set(),
     "tpf_client.streaming": set(),
     "tpf_client.client": {"rdflib", "requests"},

@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-import requests
-
 from annotations.clock import Clock, ManualClock, SystemClock
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from annotations.terms import QuadPattern, Triple
@@ -39,6 +37,7 @@ MOST_GRACE = 7 * 86_400
 
 if TYPE_CHECKING:
     import rdflib
+    import requests
 
     from tpf_client.stream import Stream
     from tpf_client.streaming.scheduler import Scheduler
@@ -70,7 +69,7 @@ class Client:
     def __init__(
         self,
         *urls: str,
-        session: requests.Session | None = None,
+        session: "requests.Session | None" = None,
         clock: Clock | None = None,
         parallelism: int = 8,
         cache_bytes: int = 64 * 2**20,

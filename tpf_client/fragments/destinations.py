@@ -13,8 +13,6 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-import requests
-
 from tpf_client.errors import OriginError, SourceError
 
 _PORTS = {"http": 80, "https": 443}
@@ -48,6 +46,8 @@ def origin(url: str) -> Origin:
     """
     plain = _USER.sub("", url, count=1)
     if not plain.isascii():
+        import requests
+
         with suppress(requests.RequestException):
             plain = requests.Request("GET", plain).prepare().url or ""
     return _exactly(plain)

@@ -8,8 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from requests.utils import parse_header_links
-
 from annotations.namespaces import HYDRA, RDF, RDFS, XSD
 from tpf_client.errors import PageError
 from tpf_client.fragments.form import Form
@@ -39,6 +37,8 @@ def documented_at(headers: Mapping[str, str]) -> str | None:
     field = headers.get("Link", "")
     if _REL not in field or len(field) > _LONGEST:
         return None
+    from requests.utils import parse_header_links
+
     for link in parse_header_links(field):
         if _REL in link.get("rel", "").split():
             return str(link["url"])

@@ -6,16 +6,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import TypeAlias
-
-import requests
+from typing import TYPE_CHECKING, TypeAlias
 
 from annotations.clock import Clock
 from annotations.instants import shifted
 from annotations.namespaces import DEFAULT_VOCABULARY, Vocabulary
 from tpf_client.errors import ClientError, ClosedError, PageError, ParseError
-from tpf_client.fragments.bounded import PooledSession, bounded_session
 from tpf_client.fragments.cache import PageCache
+from tpf_client.fragments.connections import Connections
 from tpf_client.fragments.destinations import Destinations, Origin, origin
 from tpf_client.fragments.documentation import documented_at
 from tpf_client.fragments.form import Form
@@ -24,6 +22,11 @@ from tpf_client.fragments.page import Page, PageMetadata
 from tpf_client.fragments.parser import ACCEPTED_FORMATS, PageReader
 from tpf_client.fragments.server_clock import ServerClock
 from tpf_client.fragments.transport import Limits, Response, Transport
+
+if TYPE_CHECKING:
+    import requests
+
+    from tpf_client.fragments.exchange import Asker
 
 _GROWTH = 8
 """How many times the bytes of its body the data of a page may take."""
@@ -87,7 +90,8 @@ class Fetcher:
     """Gets pages. Thread-safe; one for all queries of a client.
 
     Args:
-        session: requests session to use (tests mount applications on it); a pooled one by default.
+        session: requests session to use (tests mount applications on it); ``None``: connections of
+            its own.
         clock: our clock.
         parallelism: requests in flight per host; 0: every request runs where it is asked for,
             which makes runs on a manual clock deterministic.
@@ -101,7 +105,7 @@ class Fetcher:
         self,
         *,
         clock: Clock,
-        session: requests.Session | None = None,
+        session: "requests.Session | None" = None,
         parallelism: int = 8,
         cache_bytes: int = 64 * 2**20,
         limits: Limits | None = None,
@@ -111,18 +115,10 @@ class Fetcher:
         self.parallelism = parallelism
         self.statistics = Statistics()
         self.clock = clock
-        self._owns_session = session is None
-        self._session = (
-            PooledSession(max(parallelism, 1)) if session is None else bounded_session(session)
-        )
+        self._asker = _asker(session, parallelism)
         self.destinations = destinations or Destinations()
         limits = self.limits = limits or Limits()
-        self._transport = Transport(
-            self._session,
-            clock,
-            limits,
-            self.destinations,
-        )
+        self._transport = Transport(self._asker, clock, limits, self.destinations)
         self._reader = PageReader(vocabulary, _GROWTH * limits.max_page_bytes)
         self._cache = PageCache(cache_bytes)
         self._lock = threading.Lock()
@@ -230,8 +226,7 @@ class Fetcher:
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
         self._transport.close()
-        if self._owns_session:
-            self._session.close()
+        self._asker.close()
 
     def _kept(self, request: Request, work: Statistics | None = None) -> Page | None:
         page = self._cache.get(request.url)
@@ -376,6 +371,14 @@ class Fetcher:
             if each is not None:
                 for name, count in done.items():
                     setattr(each, name, getattr(each, name) + count)
+
+
+def _asker(session: "requests.Session | None", parallelism: int) -> "Asker":
+    if session is None:
+        return Connections(max(parallelism, 1))
+    from tpf_client.fragments.library_requests import LibraryRequests, bounded_session
+
+    return LibraryRequests(bounded_session(session))
 
 
 def _tag(headers: Mapping[str, str]) -> str | None:

@@ -1,17 +1,15 @@
 """One request and its response: limits, redirects, retries, and the typed errors of failure."""
 
 import json
+import math
 import random
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from http.client import HTTPException, responses
-
-import requests
-import urllib3
+from http import HTTPStatus
+from typing import Final
 
 from annotations.clock import Clock
 from annotations.namespaces import HYDRA
@@ -25,8 +23,8 @@ from tpf_client.errors import (
     SourceError,
 )
 from tpf_client.fragments.bodies import parse_page_body
-from tpf_client.fragments.bounded import ComingResponse, Exchange, PooledSession, running
 from tpf_client.fragments.destinations import Destinations
+from tpf_client.fragments.exchange import Answer, Asker, BadUrlError, Exchange, cause
 from tpf_client.fragments.freshness import read_http_date, whole_number
 
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -35,6 +33,7 @@ _MAX_REDIRECTS = 5
 _DESCRIPTION = Term(f"<{HYDRA}description>")
 _EXPLAINED = 10_000
 """Bytes of the body of an error that are read."""
+_PHRASES: Final = {int(status): status.phrase for status in HTTPStatus}
 _WIRE = 2**20
 """Bytes of a response that are neither its decompressed body nor that much again."""
 
@@ -85,17 +84,17 @@ class Response:
 
 @dataclass(slots=True)
 class Transport:
-    """Sends GET requests and reads the responses whole. Thread-safe, as far as the session is.
+    """Sends GET requests and reads the responses whole. Thread-safe, as far as what asks is.
 
     Args:
-        session: the requests session.
+        asker: sends them.
         clock: our clock; waiting between retries goes by it.
         limits: timeouts, retries, sizes.
         destinations: decides where redirects may lead.
         jitter: spreads the retries of many clients.
     """
 
-    session: requests.Session
+    asker: Asker
     clock: Clock
     limits: Limits
     destinations: Destinations = field(default_factory=Destinations)
@@ -168,34 +167,19 @@ class Transport:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if last is not None:
             headers["Last-Event-ID"] = last
-        exchange = Exchange(float("inf"), seconds, 2**62)
-        self._exchanges.add(exchange)
-        token = running.set(exchange)
-        try:
-            with self.session.get(
-                url, headers=headers, timeout=(self.limits.connect_timeout, seconds),
-                stream=True, allow_redirects=False,
-            ) as raw:  # fmt: skip
-                if raw.status_code != 200:
-                    raise HttpError(url, raw.status_code, responses.get(raw.status_code, ""))
-                held = b""
-                chunked = raw.headers.get("Transfer-Encoding", "").lower() == "chunked"
-                for chunk in raw.iter_content(None if chunked else 1):
-                    if over():
-                        return
-                    *lines, held = (held + chunk).split(b"\n")
-                    if len(held) > longest:
-                        raise SourceError(url, "a line of events without an end")
-                    for line in lines:
-                        yield line.decode("utf-8", "replace").rstrip("\r")
-        except SourceError:
-            raise
-        except (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError,
-                ValueError) as error:  # fmt: skip
-            raise ConnectionFailedError(url, _cause(error)) from error
-        finally:
-            running.reset(token)
-            self._exchanges.discard(exchange)
+        exchange = Exchange(math.inf, seconds, math.inf, self.limits.connect_timeout)
+        with self._asking(url, exchange), self.asker.ask(url, headers, exchange) as raw:
+            if raw.status != HTTPStatus.OK:
+                raise HttpError(url, raw.status, _PHRASES.get(raw.status, ""))
+            held = b""
+            for chunk in raw.pieces(eager=True):
+                if over():
+                    return
+                *lines, held = (held + chunk).split(b"\n")
+                if len(held) > longest:
+                    raise SourceError(url, "a line of events without an end")
+                for line in lines:
+                    yield line.decode("utf-8", "replace").rstrip("\r")
 
     def _retry_after(self, response: Response) -> float | None:
         text = response.headers.get("Retry-After", "").strip()
@@ -213,25 +197,23 @@ class Transport:
     ) -> Response:
         limits = self.limits
         size = 2 * limits.max_page_bytes + _WIRE
-        exchange = Exchange(limits.total_timeout, limits.read_timeout, size)
-        self._exchanges.add(exchange)
-        token = running.set(exchange)
-        try:
+        exchange = Exchange(limits.total_timeout, limits.read_timeout, size, limits.connect_timeout)
+        with self._asking(url, exchange):
             return self._follow(url, headers, exchange, cancelled)
-        except urllib3.exceptions.NewConnectionError as error:
-            # One of its bases says that time was up, which need not be so.
-            raise ConnectionFailedError(url, _cause(error)) from error
-        except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
+
+    @contextmanager
+    def _asking(self, url: str, exchange: Exchange) -> Iterator[None]:
+        """While something is asked: `close` ends it, and what fails is a `SourceError`."""
+        self._exchanges.add(exchange)
+        try:
+            yield
+        except BadUrlError as error:
+            raise SourceError(url, str(error)) from error
+        except TimeoutError as error:
             raise ConnectionFailedError(url, "timed out") from error
-        except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
-            raise SourceError(url, f"not a URL that can be asked: {_cause(error)}") from error
-        except requests.exceptions.MissingSchema as error:
-            raise SourceError(url, "not an absolute URL") from error
-        except (requests.RequestException, urllib3.exceptions.HTTPError, HTTPException, OSError,
-                ValueError) as error:  # fmt: skip
-            raise ConnectionFailedError(url, _cause(error)) from error
+        except (OSError, ValueError) as error:
+            raise ConnectionFailedError(url, cause(error)) from error
         finally:
-            running.reset(token)
             self._exchanges.discard(exchange)
 
     def _follow(
@@ -244,25 +226,17 @@ class Transport:
         target = url
         for _ in range(_MAX_REDIRECTS + 1):
             sent = self.clock.now()
-            with self._ask(target, headers) as raw:
-                if raw.status_code in _REDIRECTS and "Location" in raw.headers:
+            with self.asker.ask(target, headers, exchange) as raw:
+                if raw.status in _REDIRECTS and "Location" in raw.headers:
                     target = self.destinations.led(url, raw.headers["Location"], target)
                     continue
                 body = self._read(raw, url, exchange, cancelled)
-                return Response(raw.status_code, raw.headers, body, sent, self.clock.now())
+                return Response(raw.status, raw.headers, body, sent, self.clock.now())
         raise SourceError(url, f"more than {_MAX_REDIRECTS} redirects")
-
-    def _ask(self, target: str, headers: Mapping[str, str]) -> requests.Response | ComingResponse:
-        timeout = (self.limits.connect_timeout, self.limits.read_timeout)
-        if isinstance(self.session, PooledSession):
-            return self.session.ask(target, headers, timeout)
-        return self.session.get(
-            target, headers=dict(headers), timeout=timeout, stream=True, allow_redirects=False
-        )
 
     def _read(
         self,
-        raw: requests.Response | ComingResponse,
+        raw: Answer,
         url: str,
         exchange: Exchange,
         cancelled: threading.Event | None,
@@ -270,7 +244,7 @@ class Transport:
         limit = self.limits.max_page_bytes
         chunks: list[bytes] = []
         size = 0
-        for chunk in raw.iter_content(65536):
+        for chunk in raw.pieces():
             size += len(chunk)
             if size > limit:
                 raise PageTooLargeError(url, f"a body of more than {limit} bytes")
@@ -285,7 +259,7 @@ class Transport:
 def _explanation(response: Response) -> str:
     """The first words of an error's body, where it is text for humans."""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    text = responses.get(response.status, "")
+    text = _PHRASES.get(response.status, "")
     body = response.body[:_EXPLAINED]
     if kind == "text/plain":
         text = body.decode("utf-8", "replace")
@@ -302,20 +276,3 @@ def _explanation(response: Response) -> str:
             described = said.get(_DESCRIPTION, "")
             text = literal_parts(described).lexical if is_literal(described) else text
     return " ".join(text.split())[:300]
-
-
-_CONNECTION = re.compile(r"\b\w++\(host=[^()]{0,300}\): ")
-
-
-def _cause(error: BaseException) -> str:
-    """What lies at the bottom of an error of requests, in one line."""
-    while True:
-        inside = [getattr(error, "reason", None), *reversed(error.args)]
-        deeper = next((each for each in inside if isinstance(each, BaseException)), None)
-        if deeper is None:
-            break
-        error = deeper
-    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    # urllib3 puts the representation of its connection object in front.
-    text = _CONNECTION.sub("", text.rpartition(">: ")[2] or text)
-    return " ".join(text.split())[:300] or type(error).__name__
